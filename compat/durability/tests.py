@@ -1,0 +1,111 @@
+"""kill -9 under load, a number of times; then everything that was acknowledged is read back."""
+
+import atexit
+import functools
+import os
+import pathlib
+
+from broker import SUITE_SETTINGS, TARGETS, Broker
+from confluent_kafka import Producer
+
+from ordeal import PARTITIONS, Ordeal, read_all
+from suite import NIGHTLY, TARGET, Skip, main
+
+CYCLES = 30 if NIGHTLY else 3
+
+
+def own_broker(name):
+    if TARGET not in TARGETS:
+        raise Skip("the driver did not start this broker")
+    return Broker(TARGET, pathlib.Path(os.environ["WORK"]) / name, SUITE_SETTINGS).start()
+
+
+def survived():
+    """The one ordeal that most tests look at; what went wrong in it goes wrong in each."""
+    ordeal = undergone()
+    if isinstance(ordeal, Exception):
+        raise ordeal
+    return ordeal
+
+
+@functools.cache
+def undergone():
+    """The ordeal, or the exception that ended it."""
+    broker = own_broker("ordeal")
+    atexit.register(broker.stop)
+    try:
+        ordeal = Ordeal(broker, CYCLES)
+    except Exception as failure:
+        return failure
+    for writer in (ordeal.idempotent, ordeal.plain):
+        print(f"{writer.topic}: {sum(map(len, writer.acknowledged))} records acknowledged in {CYCLES} cycles")
+    print("seconds to answer again:", ", ".join(f"{seconds:.2f}" for seconds in ordeal.restarts))
+    return ordeal
+
+
+def test_idempotent_writer_loses_doubles_and_reorders_nothing():
+    writer = survived().idempotent
+    assert not writer.failures, writer.failures[:3]
+    for partition in range(PARTITIONS):
+        found = read_all(survived().broker.bootstrap, writer.topic, partition)
+        assert [offset for offset, _ in found] == list(range(len(found))), "offsets have gaps"
+        numbers = [number for _, number in found]
+        assert numbers == list(range(writer.sent)), first_fault(numbers, writer.sent)
+        placed = {number: offset for offset, number in found}
+        # A retry that the broker knows for a duplicate may be answered without its offset.
+        wrong = [n for n, offset in writer.acknowledged[partition].items() if offset >= 0 and placed[n] != offset]
+        assert not wrong, f"acknowledged at another offset: {wrong[:3]}"
+
+
+def test_plain_writer_loses_nothing_acknowledged():
+    writer = survived().plain
+    for partition in range(PARTITIONS):
+        there = set(read_all(survived().broker.bootstrap, writer.topic, partition))
+        lost = [pair for pair in writer.acknowledged[partition].items() if (pair[1], pair[0]) not in there]
+        assert not lost, f"{len(lost)} acknowledged records lost, the first (number, offset) {lost[0]}"
+        assert len(writer.acknowledged[partition]) > 100, "too few records to tell anything"
+
+
+def test_created_topics_survive():
+    there = survived().admin.list_topics(timeout=20).topics
+    lost = [topic for topic in survived().topics_created if topic not in there or there[topic].error]
+    assert not lost and len(survived().topics_created) == CYCLES + 3, lost
+
+
+def test_committed_offsets_survive():
+    ordeal = survived()
+    ordeal.broker.kill()
+    ordeal.broker.start()
+    found = ordeal.committed()
+    assert found >= ordeal.offset_committed > 0, (found, ordeal.offset_committed)
+
+
+def test_torn_tail_is_cut_and_indexes_are_rebuilt():
+    with own_broker("torn") as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        for number in range(1_000):
+            producer.produce("torn", b"%d " % number, partition=0)
+        assert producer.flush(30) == 0
+        broker.kill()
+        place = broker.data_dir / "torn-0"
+        log = place / "00000000000000000000.log"
+        whole = log.read_bytes().rstrip(b"\0")
+        log.write_bytes(whole + whole[: min(200, len(whole) // 2)])
+        for index in (*place.glob("*.index"), *place.glob("*.timeindex")):
+            index.unlink()
+        broker.start()
+        producer.produce("torn", b"1000 ", partition=0)
+        assert producer.flush(30) == 0
+        numbers = [number for _, number in read_all(broker.bootstrap, "torn", 0)]
+        assert numbers == list(range(1_001)), first_fault(numbers, 1_001)
+
+
+def first_fault(numbers, count):
+    """Where a list of numbers departs from 0, 1, 2, ..."""
+    for index, number in enumerate(numbers):
+        if number != index:
+            return f"{len(numbers)} records for {count} sent; at {index}: {numbers[max(0, index - 2) : index + 3]}"
+    return f"{len(numbers)} records for {count} sent"
+
+
+main(globals(), parallel=1)

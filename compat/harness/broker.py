@@ -1,0 +1,168 @@
+"""Brokers under test: starts Thalweg or Apache Kafka on free loopback ports in a directory of its own.
+
+Owns the processes it starts and stops each by its process id. Knows nothing of the suites.
+"""
+
+import os
+import pathlib
+import signal
+import socket
+import struct
+import subprocess
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TARGETS = ("thalweg", "apache-kafka")
+
+# Both targets run with these: a rebalance that waits for nobody, and few partitions to open for groups.
+SUITE_SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
+
+
+class BrokerFailed(Exception):
+    """The broker process ended or did not answer in time; says where its log is."""
+
+
+def kafka_classpath():
+    """The class path of the pinned Kafka release, fetched once into target/."""
+    fetch = ROOT / "compat" / "kafka-jars" / "fetch"
+    return subprocess.run([fetch], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def thalweg_binary():
+    """The release binary, or the one that THALWEG_BIN names."""
+    return os.environ.get("THALWEG_BIN", str(ROOT / "target" / "release" / "thalweg"))
+
+
+def free_port():
+    """A loopback port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def answers(host, port, timeout=1.0):
+    """Whether a broker answers an ApiVersions v0 request there."""
+    client = b"await"
+    request = struct.pack(">hhih", 18, 0, 1, len(client)) + client
+    try:
+        with socket.create_connection((host, port), timeout=timeout) as connection:
+            connection.settimeout(timeout)
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            head = connection.recv(4, socket.MSG_WAITALL)
+            return len(head) == 4
+    except OSError:
+        return False
+
+
+class Broker:
+    """One single-node broker whose data outlives its process until the directory is removed."""
+
+    def __init__(self, target, directory, settings=None, heap="1g"):
+        self.target = target
+        self.directory = pathlib.Path(directory)
+        self.settings = dict(settings or {})
+        self.heap = heap
+        self.host = "127.0.0.1"
+        self.port = free_port()
+        self.data_dir = self.directory / "data"
+        self.log_path = self.directory / "broker.log"
+        self.process = None
+        self.directory.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def bootstrap(self):
+        return f"{self.host}:{self.port}"
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def command(self):
+        """The command line of the server; for Kafka it also formats a new directory."""
+        if self.target == "thalweg":
+            if not pathlib.Path(thalweg_binary()).exists():
+                raise BrokerFailed(f"{thalweg_binary()} is missing: cargo build --release -p thalweg makes it")
+            pairs = [part for pair in self.settings.items() for part in ("--set", "=".join(pair))]
+            place = ["--data-dir", str(self.data_dir), "--listen", self.bootstrap]
+            return [thalweg_binary(), "serve", *place, *pairs]
+        return self._kafka_command()
+
+    def start(self, timeout=60.0):
+        """Starts the process and returns when it answers requests."""
+        self.launch(self.command())
+        deadline = time.monotonic() + timeout
+        while not answers(self.host, self.port):
+            if self.process.poll() is not None:
+                raise BrokerFailed(f"{self.target} exited with {self.process.returncode}\n{self.log_tail()}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise BrokerFailed(f"{self.target} did not answer within {timeout} s\n{self.log_tail()}")
+            time.sleep(0.02)
+        return self
+
+    def launch(self, command):
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory
+            )
+
+    def stop(self, timeout=30.0):
+        """Ends the process in order; kills it when it does not leave."""
+        if self.process is None or self.process.poll() is not None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self):
+        """Ends the process as `kill -9` does."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+
+    def log_tail(self, lines=20):
+        text = self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def _kafka_command(self):
+        properties = self.directory / "server.properties"
+        # The options of Kafka's own start script. Without a logging configuration Kafka logs errors only.
+        java = ["java", "-server", f"-Xms{self.heap}", f"-Xmx{self.heap}", "-XX:+UseG1GC"]
+        java += ["-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"]
+        java += ["-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true", "-cp", kafka_classpath()]
+        if not properties.exists():
+            properties.write_text(self._kafka_properties())
+            cluster = "MkU3OEVBNTcwNTJENDM2Qk"
+            form = ["kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", str(properties)]
+            with open(self.log_path, "ab") as log:
+                subprocess.run([*java, *form], check=True, stdout=log, stderr=log)
+        return [*java, "kafka.Kafka", str(properties)]
+
+    def _kafka_properties(self):
+        controller = f"127.0.0.1:{free_port()}"
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self.data_dir),
+            "offsets.topic.replication.factor": "1",
+            **self.settings,
+        }
+        return "".join(f"{key}={value}\n" for key, value in settings.items())

@@ -1,0 +1,102 @@
+"""Runs the tests of a Python suite and prints one line for each, in the form that compat/run reads:
+
+    ok NAME | FAIL NAME: why | skip NAME: why
+
+A test is a function whose name starts with `test_`; `each` makes one of it per parameter.
+"""
+
+import concurrent.futures
+import functools
+import os
+import re
+import sys
+import threading
+import time
+import traceback
+import uuid
+
+BOOTSTRAP = os.environ.get("BOOTSTRAP", "127.0.0.1:9092")
+TARGET = os.environ.get("TARGET", "")
+NIGHTLY = os.environ.get("NIGHTLY") == "1"
+
+_printing = threading.Lock()
+
+
+class Skip(Exception):
+    """The test does not apply here; its text says why."""
+
+
+def each(*parameters):
+    """Makes one test per parameter, named `test[parameter]`."""
+
+    def mark(test):
+        test.parameters = parameters
+        return test
+
+    return mark
+
+
+def unique(stem):
+    """A name that no other test uses, for a topic or a group."""
+    return f"{stem}-{uuid.uuid4().hex[:10]}"
+
+
+def until(condition, what, timeout=20.0, pause=0.1):
+    """Waits for the condition to give something true, and returns that."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"not within {timeout} s: {what}"
+        time.sleep(pause)
+
+
+def raises(kind, call):
+    """Calls and returns the exception of that kind which the call raises."""
+    try:
+        result = call()
+    except kind as failure:
+        return failure
+    raise AssertionError(f"expected {kind.__name__}, got {result!r}")
+
+
+def main(namespace, parallel=4):
+    """Runs the tests of a module (its globals); words on the command line choose among their names."""
+    tests = list(_tests(namespace))
+    chosen = [test for test in tests if not sys.argv[1:] or any(word in test[0] for word in sys.argv[1:])]
+    with concurrent.futures.ThreadPoolExecutor(parallel) as pool:
+        outcomes = list(pool.map(lambda test: _run(*test), chosen))
+    sys.exit(0 if all(outcomes) else 1)
+
+
+def _tests(namespace):
+    for name, test in namespace.items():
+        if not name.startswith("test_") or not callable(test):
+            continue
+        name = name.removeprefix("test_")
+        if not hasattr(test, "parameters"):
+            yield name, test
+            continue
+        for parameter in test.parameters:
+            yield f"{name}[{parameter}]", functools.partial(test, parameter)
+
+
+def _run(name, test):
+    try:
+        test()
+    except Skip as skip:
+        return _say(f"skip {name}: {skip}")
+    except Exception as failure:  # a test may fail in any way
+        why = re.sub(r"\s+", " ", f"{type(failure).__name__}: {failure}")[:400]
+        with _printing:
+            traceback.print_exc()
+        _say(f"FAIL {name}: {why}")
+        return False
+    return _say(f"ok {name}")
+
+
+def _say(line):
+    with _printing:
+        print(line, flush=True)
+    return True

@@ -1,0 +1,176 @@
+//! AlterConfigs (key 33), versions 0 to 2 (2 is flexible): replaces the whole configuration of resources. Deprecated since
+//! KIP-339 for IncrementalAlterConfigs, whose checks are here as well, where both have them.
+//!
+//! What concerns this broker is checked here, against its own file, before it is sent on: a change of its settings, or of
+//! those of all brokers (Kafka's `ConfigAdminManager`). The rest, and what passes, is the controller's. The answer puts
+//! both together, in the order of the request.
+
+use super::{Call, forward};
+use crate::broker::Broker;
+use crate::config::AlterError;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use thalweg_metadata::ConfigResourceKind;
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::alter_configs_request::AlterConfigsResource;
+use thalweg_wire::request::alter_configs_response::AlterConfigsResourceResponse;
+use thalweg_wire::request::{AlterConfigsRequest, AlterConfigsResponse};
+
+/// The answer for one resource: the code, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Verdict {
+    pub code: i16,
+    pub message: Option<String>,
+}
+
+impl Verdict {
+    /// Nothing is wrong.
+    pub const FINE: Verdict = Verdict { code: 0, message: None };
+
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code: code.code(), message: Some(message.into()) }
+    }
+
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidRequest, message)
+    }
+
+    fn bare(code: ErrorCode) -> Self {
+        Self { code: code.code(), message: None }
+    }
+}
+
+impl From<AlterError> for Verdict {
+    fn from(error: AlterError) -> Self {
+        Self { code: error.code(), message: Some(error.to_string()) }
+    }
+}
+
+/// A resource of a request: its kind and its name.
+pub(super) type Named = (i8, String);
+
+/// Answers for resources in the order of the request: those that were decided here, the rest by the controller.
+pub(super) struct Verdicts {
+    decided: Vec<(Named, Option<Verdict>)>,
+}
+
+impl Verdicts {
+    /// Decides about each resource, if it can be decided here. A resource must appear once.
+    pub fn decide<R>(
+        resources: &[R],
+        name: impl Fn(&R) -> (i8, &str),
+        check: impl Fn(&R) -> Result<Option<Verdict>, Verdict>,
+    ) -> Self {
+        let mut counts: HashMap<(i8, &str), usize> = HashMap::new();
+        for resource in resources {
+            *counts.entry(name(resource)).or_insert(0) += 1;
+        }
+        let decided = resources.iter().map(|resource| {
+            let (kind, text) = name(resource);
+            let verdict = match counts[&(kind, text)] {
+                1 => check(resource).unwrap_or_else(Some),
+                _ => Some(Verdict::invalid("Each resource must appear at most once.")),
+            };
+            ((kind, text.to_owned()), verdict)
+        });
+        Self { decided: decided.collect() }
+    }
+
+    /// The resources that are for the controller.
+    pub fn rest<R>(&self, resources: Vec<R>) -> Vec<R> {
+        let rest = resources.into_iter().zip(&self.decided).filter(|(_, (_, verdict))| verdict.is_none());
+        rest.map(|(resource, _)| resource).collect()
+    }
+
+    /// Puts in what the controller says, and gives the answers for all.
+    pub fn complete(self, answers: Result<HashMap<Named, Verdict>, ErrorCode>) -> Vec<(Named, Verdict)> {
+        let of_controller = |named: &Named| match &answers {
+            Ok(answers) => {
+                answers.get(named).cloned().unwrap_or_else(|| Verdict::bare(ErrorCode::UnknownServerError))
+            }
+            Err(error) => Verdict::bare(*error),
+        };
+        let complete = self.decided.into_iter().map(|(named, verdict)| {
+            let verdict = verdict.unwrap_or_else(|| of_controller(&named));
+            (named, verdict)
+        });
+        complete.collect()
+    }
+}
+
+/// A change of a broker must be one of this broker, or of all.
+pub(super) fn check_own(broker: &Broker, name: &str) -> Result<(), Verdict> {
+    if name.is_empty() || node_id(name)? == broker.node_id {
+        return Ok(());
+    }
+    Err(Verdict::invalid(format!("Unexpected broker id, expected {}, but received {name}", broker.node_id)))
+}
+
+pub(super) fn node_id(name: &str) -> Result<i32, Verdict> {
+    name.parse().map_err(|_| Verdict::invalid(format!("Node id must be an integer, but it is: {name}")))
+}
+
+/// Checks what is for this broker to check, and sends the rest on.
+pub async fn handle(
+    broker: Arc<Broker>,
+    call: Arc<Call>,
+    request: AlterConfigsRequest,
+) -> AlterConfigsResponse {
+    let verdicts = Verdicts::decide(
+        &request.resources,
+        |resource| (resource.resource_type, resource.resource_name.as_str()),
+        |resource| check(&broker, resource).map(|()| None),
+    );
+    let rest = AlterConfigsRequest { resources: verdicts.rest(request.resources), ..request };
+    let answers = if rest.resources.is_empty() {
+        Ok(HashMap::new())
+    } else {
+        let verdict = |answer: AlterConfigsResourceResponse| {
+            let verdict = Verdict { code: answer.error_code, message: answer.error_message };
+            ((answer.resource_type, answer.resource_name), verdict)
+        };
+        let sent = forward::send(&broker, &call, &rest).await;
+        sent.map(|response: AlterConfigsResponse| response.responses.into_iter().map(verdict).collect())
+    };
+    let responses =
+        verdicts.complete(answers).into_iter().map(|((resource_type, resource_name), verdict)| {
+            AlterConfigsResourceResponse {
+                error_code: verdict.code,
+                error_message: verdict.message,
+                resource_type,
+                resource_name,
+            }
+        });
+    AlterConfigsResponse { throttle_time_ms: 0, responses: responses.collect() }
+}
+
+fn check(broker: &Broker, resource: &AlterConfigsResource) -> Result<(), Verdict> {
+    let mut values = BTreeMap::new();
+    let mut nulls = Vec::new();
+    for config in &resource.configs {
+        match &config.value {
+            Some(value) => values.insert(config.name.clone(), value.clone()),
+            None => {
+                nulls.push(config.name.clone());
+                None
+            }
+        };
+    }
+    if values.len() + nulls.len() < resource.configs.len() {
+        return Err(AlterError::DuplicateKeys.into());
+    }
+    if !nulls.is_empty() {
+        return Err(AlterError::NullValues { names: nulls }.into());
+    }
+    let name = resource.resource_name.as_str();
+    match ConfigResourceKind::from_id(resource.resource_type) {
+        ConfigResourceKind::Broker => {
+            check_own(broker, name)?;
+            Ok(broker.config().validate_dynamic(!name.is_empty(), &values)?)
+        }
+        ConfigResourceKind::Topic | ConfigResourceKind::ClientMetrics | ConfigResourceKind::Group => Ok(()),
+        ConfigResourceKind::BrokerLogger | ConfigResourceKind::Unknown(_) => {
+            Err(Verdict::invalid(format!("Unknown resource type {}", resource.resource_type)))
+        }
+    }
+}

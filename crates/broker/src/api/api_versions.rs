@@ -1,0 +1,80 @@
+//! ApiVersions (key 18), versions 0 to 4: what is served, and the features of the cluster (KIP-511, KIP-584).
+//!
+//! A version beyond the last is answered at version 0 with UNSUPPORTED_VERSION and all that is served, so that the
+//! client can ask again. Produce is advertised from version 0, though 0 to 2 are refused: librdkafka takes a broker
+//! that starts higher for one that lacks features (KAFKA-18659).
+
+use super::{Call, SERVED};
+use crate::broker::Broker;
+use crate::net::{Frame, Reply};
+use thalweg_wire::frame::encode_response;
+use thalweg_wire::request::api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
+use thalweg_wire::request::{ApiVersionsRequest, ApiVersionsResponse};
+use thalweg_wire::{ApiKey, ErrorCode};
+
+/// Answers a request at a version that is served.
+pub fn handle(broker: &Broker, call: &Call, request: ApiVersionsRequest) -> ApiVersionsResponse {
+    if call.version >= 3 && !(valid(&request.client_software_name) && valid(&request.client_software_version))
+    {
+        return ApiVersionsResponse { error_code: ErrorCode::InvalidRequest.code(), ..Default::default() };
+    }
+    let image = broker.image();
+    ApiVersionsResponse {
+        error_code: ErrorCode::None.code(),
+        api_keys: api_keys(),
+        throttle_time_ms: 0,
+        // Java clients before 4.0 fail on a feature whose first level is 0, so it is left out below version 4.
+        supported_features: crate::features::supported()
+            .into_iter()
+            .filter(|feature| call.version >= 4 || feature.min > 0)
+            .map(|feature| SupportedFeatureKey {
+                name: feature.name.to_owned(),
+                min_version: feature.min,
+                max_version: feature.max,
+            })
+            .collect(),
+        finalized_features_epoch: image.provenance().offset,
+        finalized_features: image
+            .features()
+            .iter()
+            .filter(|(_, level)| *level > 0)
+            .map(|(name, level)| FinalizedFeatureKey {
+                name: name.to_owned(),
+                max_version_level: level,
+                min_version_level: level,
+            })
+            .collect(),
+        zk_migration_ready: false,
+    }
+}
+
+/// Answers a request at a version that is not served, at version 0.
+pub fn unsupported(correlation_id: i32) -> Reply {
+    let response = ApiVersionsResponse {
+        error_code: ErrorCode::UnsupportedVersion.code(),
+        api_keys: api_keys(),
+        ..Default::default()
+    };
+    match encode_response(&response, ApiKey::ApiVersions, 0, correlation_id) {
+        Ok((bytes, _)) => Reply::Now(Frame::bytes(bytes.freeze())),
+        Err(error) => Reply::Close(format!("ApiVersions could not be encoded: {error}")),
+    }
+}
+
+fn api_keys() -> Vec<ApiVersion> {
+    SERVED
+        .iter()
+        .map(|api| ApiVersion {
+            api_key: api.key as i16,
+            min_version: if api.key == ApiKey::Produce { 0 } else { api.min },
+            max_version: api.max,
+        })
+        .collect()
+}
+
+/// Kafka's rule for a client's name and version: letters, digits, dots and dashes, ending in a letter or digit.
+fn valid(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+    let edge = |c: char| c.is_ascii_alphanumeric();
+    text.chars().all(inner) && text.starts_with(edge) && text.ends_with(edge)
+}

@@ -1,0 +1,49 @@
+//! DescribeCluster (key 60), versions 0 to 2: the cluster's id and its brokers.
+
+use super::Call;
+use super::metadata::{CLUSTER_OPERATIONS, OPERATIONS_OMITTED};
+use crate::broker::Broker;
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::describe_cluster_response::DescribeClusterBroker;
+use thalweg_wire::request::{DescribeClusterRequest, DescribeClusterResponse};
+
+/// A request for brokers, not for controllers.
+const BROKERS: i8 = 1;
+
+/// Answers from the image.
+pub fn handle(broker: &Broker, call: &Call, request: DescribeClusterRequest) -> DescribeClusterResponse {
+    if call.version >= 1 && request.endpoint_type != BROKERS {
+        return DescribeClusterResponse {
+            error_code: ErrorCode::MismatchedEndpointType.code(),
+            error_message: Some("A broker describes brokers: ask a controller for controllers".to_owned()),
+            endpoint_type: BROKERS,
+            ..Default::default()
+        };
+    }
+    let image = broker.image();
+    let with_fenced = request.include_fenced_brokers;
+    let brokers = image.cluster().brokers.values().filter(|broker| with_fenced || !broker.fenced);
+    DescribeClusterResponse {
+        endpoint_type: BROKERS,
+        cluster_id: broker.cluster_id.clone(),
+        controller_id: broker.some_broker(&image),
+        brokers: brokers
+            .filter_map(|broker| {
+                let endpoint = broker.endpoint(&call.peer.listener)?;
+                Some(DescribeClusterBroker {
+                    broker_id: broker.id,
+                    host: endpoint.host.clone(),
+                    port: i32::from(endpoint.port),
+                    rack: broker.rack.clone(),
+                    is_fenced: broker.fenced,
+                })
+            })
+            .collect(),
+        cluster_authorized_operations: if request.include_cluster_authorized_operations {
+            CLUSTER_OPERATIONS
+        } else {
+            OPERATIONS_OMITTED
+        },
+        ..Default::default()
+    }
+}

@@ -1,0 +1,130 @@
+//! DescribeConfigs (key 32), versions 1 to 4: the value of every key of a resource, where it comes from, and what it hides.
+//!
+//! Topics, this broker, the defaults of all brokers (the empty name), groups (KIP-848) and subscriptions to clients'
+//! metrics (KIP-714) are described from the tables of [`crate::config`] and the image. Version 1 adds sources and
+//! synonyms, version 3 types and documentation. A broker's configuration is told by that broker alone.
+//!
+//! Departures: a broker's keys that are not served appear only when they are set; the documentation is our own; there are
+//! no loggers whose level could be changed, so those of a broker are an empty list.
+
+use super::Call;
+use crate::broker::Broker;
+use crate::config::describe::{DescribedConfig, Wanted};
+use crate::config::describe_client_metrics;
+use thalweg_metadata::topic_name;
+use thalweg_metadata::{ConfigResource, ConfigResourceKind, Image};
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
+use thalweg_wire::request::describe_configs_response::{
+    DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
+};
+use thalweg_wire::request::{DescribeConfigsRequest, DescribeConfigsResponse};
+
+/// What Kafka tells with INVALID_REQUEST where it has no more to say.
+const MALFORMED: &str = "This most likely occurs because of a request being malformed by the client library or the \
+                         message was sent to an incompatible broker. See the broker logs for more details.";
+
+/// A resource that cannot be described.
+type Refusal = (ErrorCode, String);
+
+/// Describes each resource.
+pub fn handle(broker: &Broker, _: &Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse {
+    let image = broker.image();
+    let unknown = |resource: &DescribeConfigsResource| {
+        matches!(ConfigResourceKind::from_id(resource.resource_type), ConfigResourceKind::Unknown(_))
+    };
+    // One unknown kind spoils the whole request, as in Kafka, which cannot authorise it.
+    let malformed = request.resources.iter().any(unknown);
+    let show = Show { synonyms: request.include_synonyms, documentation: request.include_documentation };
+    let results = request.resources.into_iter().map(|resource| {
+        let described = if malformed {
+            Err((ErrorCode::InvalidRequest, MALFORMED.to_owned()))
+        } else {
+            describe(broker, &image, &resource)
+        };
+        let (error, message, configs) = match described {
+            Ok(configs) => (ErrorCode::None, String::new(), configs),
+            Err((error, message)) => (error, message, Vec::new()),
+        };
+        DescribeConfigsResult {
+            error_code: error.code(),
+            error_message: Some(message),
+            resource_type: resource.resource_type,
+            resource_name: resource.resource_name,
+            configs: configs.into_iter().map(|config| show.result(config)).collect(),
+        }
+    });
+    DescribeConfigsResponse { throttle_time_ms: 0, results: results.collect() }
+}
+
+fn describe(
+    broker: &Broker,
+    image: &Image,
+    resource: &DescribeConfigsResource,
+) -> Result<Vec<DescribedConfig>, Refusal> {
+    let name = resource.resource_name.as_str();
+    let wanted: Wanted<'_> = resource.configuration_keys.as_deref().filter(|keys| !keys.is_empty());
+    let kind = ConfigResourceKind::from_id(resource.resource_type);
+    let overrides = || image.config(&ConfigResource { kind, name: name.to_owned() });
+    let invalid = |message: &str| Err((ErrorCode::InvalidRequest, message.to_owned()));
+    match kind {
+        ConfigResourceKind::Topic => {
+            topic_name::check(name).map_err(|error| (ErrorCode::InvalidTopicException, error.to_string()))?;
+            if image.topic(name).is_none() {
+                return Err((ErrorCode::UnknownTopicOrPartition, String::new()));
+            }
+            Ok(broker.config().describe_topic(&overrides(), wanted))
+        }
+        ConfigResourceKind::Broker if name.is_empty() => {
+            Ok(broker.config().describe_cluster_defaults(wanted))
+        }
+        ConfigResourceKind::Broker => {
+            check_broker(broker, name, " or empty string,")?;
+            Ok(broker.config().describe_broker(wanted))
+        }
+        ConfigResourceKind::BrokerLogger if name.is_empty() => invalid("Broker id must not be empty"),
+        ConfigResourceKind::BrokerLogger => check_broker(broker, name, "").map(|()| Vec::new()),
+        ConfigResourceKind::ClientMetrics if name.is_empty() => {
+            invalid("Client metrics subscription name must not be empty")
+        }
+        ConfigResourceKind::ClientMetrics => Ok(describe_client_metrics(&overrides(), wanted)),
+        ConfigResourceKind::Group if name.is_empty() => invalid("Group name must not be empty"),
+        ConfigResourceKind::Group => Ok(broker.config().describe_group(&overrides(), wanted)),
+        ConfigResourceKind::Unknown(_) => invalid(MALFORMED),
+    }
+}
+
+/// Only this broker can be described here.
+fn check_broker(broker: &Broker, name: &str, or: &str) -> Result<(), Refusal> {
+    let own = broker.node_id;
+    let message = match name.parse::<i32>() {
+        Ok(id) if id == own => return Ok(()),
+        Ok(_) => format!("Unexpected broker id, expected {own}{or} but received {name}"),
+        Err(_) => format!("Broker id must be an integer, but it is: {name}"),
+    };
+    Err((ErrorCode::InvalidRequest, message))
+}
+
+/// What the client wants to see of each key.
+struct Show {
+    synonyms: bool,
+    documentation: bool,
+}
+
+impl Show {
+    fn result(&self, config: DescribedConfig) -> DescribeConfigsResourceResult {
+        let synonyms = config.synonyms.into_iter().filter(|_| self.synonyms).map(|synonym| {
+            DescribeConfigsSynonym { name: synonym.name, value: synonym.value, source: synonym.source.code() }
+        });
+        DescribeConfigsResourceResult {
+            name: config.name,
+            value: config.value,
+            read_only: config.read_only,
+            config_source: config.source.code(),
+            is_sensitive: config.is_sensitive,
+            synonyms: synonyms.collect(),
+            config_type: config.config_type.code(),
+            documentation: config.documentation.filter(|_| self.documentation).map(str::to_owned),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! DescribeLogDirs (key 35), versions 1 to 5: the data directories, their partitions, and the sizes of both.
+//!
+//! No topics (null) ask for all partitions, an empty list for none. Version 2 is flexible, 3 has an error of its own, 4
+//! adds the size and the free space of the volume (KIP-827), 5 whether the directory takes no new partitions (KIP-1066):
+//! directories cannot be cordoned here, and no partition moves between them, so none has a future log.
+
+use super::Call;
+use crate::broker::Broker;
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+use thalweg_log::{DirDescription, PublishedOffsets, TopicPartition};
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::describe_log_dirs_response::{
+    DescribeLogDirsPartition, DescribeLogDirsResult, DescribeLogDirsTopic,
+};
+use thalweg_wire::request::{DescribeLogDirsRequest, DescribeLogDirsResponse};
+
+/// A size that is not known.
+const UNKNOWN_BYTES: i64 = -1;
+/// The lag of a partition that is not open here.
+const UNKNOWN_LAG: i64 = -1;
+
+/// The partitions that are asked for; `None` asks for all.
+type Asked = Option<HashSet<TopicPartition>>;
+
+/// Describes every directory.
+pub fn handle(broker: &Broker, _: &Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse {
+    let asked: Asked = request.topics.map(|topics| {
+        let partitions = topics.into_iter().flat_map(|topic| {
+            let indexes = topic.partitions.into_iter();
+            indexes.map(move |index| TopicPartition::new(&topic.topic, index))
+        });
+        partitions.collect()
+    });
+    let open = broker.log_dirs.describe();
+    let failed = broker.log_dirs.failed().iter().map(|dir| offline(&dir.path));
+    let results = open.iter().map(|dir| match &dir.offline {
+        Some(_) => offline(&dir.path),
+        None => online(broker, dir, &asked),
+    });
+    DescribeLogDirsResponse { throttle_time_ms: 0, error_code: 0, results: results.chain(failed).collect() }
+}
+
+fn offline(path: &Path) -> DescribeLogDirsResult {
+    DescribeLogDirsResult {
+        error_code: ErrorCode::KafkaStorageError.code(),
+        log_dir: absolute(path),
+        ..Default::default()
+    }
+}
+
+fn online(broker: &Broker, dir: &DirDescription, asked: &Asked) -> DescribeLogDirsResult {
+    let mut topics: BTreeMap<&str, Vec<DescribeLogDirsPartition>> = BTreeMap::new();
+    for (name, offsets) in &dir.partitions {
+        if asked.as_ref().is_none_or(|asked| asked.contains(name)) {
+            topics.entry(&*name.topic).or_default().push(describe(broker, name, offsets));
+        }
+    }
+    let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+    let (total_bytes, usable_bytes) =
+        dir.space.map_or((UNKNOWN_BYTES, UNKNOWN_BYTES), |(total, usable)| (bytes(total), bytes(usable)));
+    let topics = topics.into_iter().map(|(name, mut partitions)| {
+        partitions.sort_unstable_by_key(|partition| partition.partition_index);
+        DescribeLogDirsTopic { name: name.to_owned(), partitions }
+    });
+    DescribeLogDirsResult {
+        error_code: 0,
+        log_dir: absolute(&dir.path),
+        topics: topics.collect(),
+        total_bytes,
+        usable_bytes,
+        is_cordoned: false,
+    }
+}
+
+fn describe(broker: &Broker, name: &TopicPartition, offsets: &PublishedOffsets) -> DescribeLogDirsPartition {
+    let is_open = broker.partitions.get(&name.topic, name.partition).is_some();
+    let behind = offsets.high_watermark().0.saturating_sub(offsets.log_end_offset().0).max(0);
+    DescribeLogDirsPartition {
+        partition_index: name.partition,
+        partition_size: i64::try_from(offsets.size_bytes()).unwrap_or(i64::MAX),
+        offset_lag: if is_open { behind } else { UNKNOWN_LAG },
+        is_future_key: false,
+    }
+}
+
+/// The path as Kafka shows it: from the root, without links resolved.
+fn absolute(path: &Path) -> String {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).to_string_lossy().into_owned()
+}

@@ -1,0 +1,58 @@
+//! DescribeProducers (key 61), version 0 (KIP-664): the idempotent and transactional producers that a partition
+//! remembers, to find transactions that hang. Answered by every replica.
+
+use super::Call;
+use crate::broker::Broker;
+use thalweg_metadata::topic_name;
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::describe_producers_response::{PartitionResponse, ProducerState, TopicResponse};
+use thalweg_wire::request::{DescribeProducersRequest, DescribeProducersResponse};
+
+/// "No transaction is open."
+const NO_TRANSACTION: i64 = -1;
+
+/// Describes each partition.
+pub fn handle(broker: &Broker, _: &Call, request: DescribeProducersRequest) -> DescribeProducersResponse {
+    let image = broker.image();
+    let topics = request.topics.into_iter().map(|topic| {
+        let refusal = match topic_name::check(&topic.name) {
+            Err(error) => Some((ErrorCode::InvalidTopicException, error.to_string())),
+            Ok(()) if image.topic(&topic.name).is_none() => {
+                let message = "This server does not host this topic-partition.".to_owned();
+                Some((ErrorCode::UnknownTopicOrPartition, message))
+            }
+            Ok(()) => None,
+        };
+        let partitions = topic.partition_indexes.iter().map(|&partition_index| match &refusal {
+            Some((error, message)) => PartitionResponse {
+                partition_index,
+                error_code: error.code(),
+                error_message: Some(message.clone()),
+                ..Default::default()
+            },
+            None => describe(broker, &topic.name, partition_index),
+        });
+        TopicResponse { partitions: partitions.collect(), name: topic.name.clone() }
+    });
+    DescribeProducersResponse { throttle_time_ms: 0, topics: topics.collect() }
+}
+
+fn describe(broker: &Broker, topic: &str, partition_index: i32) -> PartitionResponse {
+    let Some(partition) = broker.partitions.get(topic, partition_index) else {
+        let error = broker.missing_partition(topic, partition_index);
+        return PartitionResponse { partition_index, error_code: error.code(), ..Default::default() };
+    };
+    let mut active_producers: Vec<_> = partition.with_log(|log| {
+        let states = log.producers().map(|(id, entry)| ProducerState {
+            producer_id: id.0,
+            producer_epoch: i32::from(entry.epoch.0),
+            last_sequence: entry.last_sequence(),
+            last_timestamp: entry.last_timestamp,
+            coordinator_epoch: entry.coordinator_epoch,
+            current_txn_start_offset: entry.transaction_start.unwrap_or(NO_TRANSACTION),
+        });
+        states.collect()
+    });
+    active_producers.sort_unstable_by_key(|producer| producer.producer_id);
+    PartitionResponse { partition_index, active_producers, ..Default::default() }
+}

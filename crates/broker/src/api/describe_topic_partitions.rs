@@ -1,0 +1,121 @@
+//! DescribeTopicPartitions (key 75), version 0: topics with their partitions, a page at a time (KIP-966).
+
+use super::Call;
+use super::metadata::{TOPIC_OPERATIONS, visible_leader};
+use crate::broker::Broker;
+use std::sync::Arc;
+use thalweg_metadata::topic_name;
+use thalweg_metadata::{Image, PartitionRegistration, Topic};
+use thalweg_wire::request::describe_topic_partitions_response::{
+    Cursor, DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic,
+};
+use thalweg_wire::request::{DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse};
+use thalweg_wire::{ErrorCode, Uuid};
+
+/// Answers from the image, from the cursor on, up to the limit of partitions.
+pub fn handle(
+    broker: &Broker,
+    call: &Call,
+    request: DescribeTopicPartitionsRequest,
+) -> DescribeTopicPartitionsResponse {
+    let image = broker.image();
+    let wants_all = request.topics.is_empty();
+    let mut names: Vec<String> = if wants_all {
+        image.topics().sorted().into_iter().map(|topic| topic.name.to_string()).collect()
+    } else {
+        request.topics.into_iter().map(|topic| topic.name).collect()
+    };
+    names.sort();
+    names.dedup();
+    let (from_topic, from_partition) =
+        request.cursor.map_or((String::new(), 0), |cursor| (cursor.topic_name, cursor.partition_index));
+    names.retain(|name| *name >= from_topic);
+    let limit = usize::try_from(request.response_partition_limit).unwrap_or(1).max(1);
+    let mut page = Page {
+        image: &image,
+        listener: &call.peer.listener,
+        left: limit.min(broker.config().network.describe_partitions_limit),
+        response: DescribeTopicPartitionsResponse::default(),
+    };
+    for name in names {
+        let first = if name == from_topic { from_partition } else { 0 };
+        if !page.add(&name, first) {
+            break;
+        }
+    }
+    page.response
+}
+
+struct Page<'a> {
+    image: &'a Image,
+    listener: &'a str,
+    left: usize,
+    response: DescribeTopicPartitionsResponse,
+}
+
+impl Page<'_> {
+    /// Adds a topic's partitions from `first` on; whether there is room for more.
+    fn add(&mut self, name: &str, first: i32) -> bool {
+        let Some(topic) = self.image.topic(name) else {
+            let error = match topic_name::check(name) {
+                Ok(()) => ErrorCode::UnknownTopicOrPartition,
+                Err(_) => ErrorCode::InvalidTopicException,
+            };
+            self.response.topics.push(DescribeTopicPartitionsResponseTopic {
+                error_code: error.code(),
+                name: Some(name.to_owned()),
+                topic_id: Uuid::ZERO,
+                ..Default::default()
+            });
+            return true;
+        };
+        if self.left == 0 {
+            self.end_at(topic, first);
+            return false;
+        }
+        let mut described = DescribeTopicPartitionsResponseTopic {
+            name: Some(topic.name.to_string()),
+            topic_id: topic.id,
+            is_internal: topic_name::is_internal(&topic.name),
+            topic_authorized_operations: TOPIC_OPERATIONS,
+            ..Default::default()
+        };
+        let mut next = None;
+        for (index, partition) in topic.partitions.range(first..) {
+            if self.left == 0 {
+                next = Some(*index);
+                break;
+            }
+            self.left -= 1;
+            described.partitions.push(self.partition(*index, partition));
+        }
+        self.response.topics.push(described);
+        if let Some(next) = next {
+            self.end_at(topic, next);
+        }
+        next.is_none()
+    }
+
+    fn end_at(&mut self, topic: &Arc<Topic>, partition_index: i32) {
+        self.response.next_cursor = Some(Cursor { topic_name: topic.name.to_string(), partition_index });
+    }
+
+    fn partition(
+        &self,
+        index: i32,
+        partition: &PartitionRegistration,
+    ) -> DescribeTopicPartitionsResponsePartition {
+        let (error, leader_id) = visible_leader(self.image, self.listener, partition);
+        DescribeTopicPartitionsResponsePartition {
+            error_code: error.code(),
+            partition_index: index,
+            leader_id,
+            leader_epoch: partition.leader_epoch,
+            replica_nodes: partition.replicas.clone(),
+            isr_nodes: partition.isr.clone(),
+            eligible_leader_replicas: Some(partition.eligible_leader_replicas.clone()),
+            last_known_elr: Some(partition.last_known_elr.clone()),
+            offline_replicas: self.image.offline_replicas(partition),
+        }
+    }
+}

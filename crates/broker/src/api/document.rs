@@ -1,0 +1,170 @@
+//! `docs/protocol.md`, written from the table of served APIs.
+
+use super::{Api, SERVED};
+use std::fmt::Write;
+use thalweg_wire::ApiKey;
+
+/// The whole page.
+pub fn protocol_page() -> String {
+    let mut page = String::from(INTRODUCTION);
+    page.push_str("| Key | API | Served | Kafka 4.3 | Differs |\n|---|---|---|---|---|\n");
+    for api in SERVED {
+        let (key, served, kafkas) = (api.key, range(api.min, api.max), kafkas(api.key));
+        writeln!(page, "| {} | {key:?} | {served} | {kafkas} | {} |", key as i16, differs(api))
+            .expect("a String takes everything");
+    }
+    page.push_str(NOT_SERVED);
+    let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
+    for key in ApiKey::ALL.into_iter().filter(|key| key.on_broker() && super::served(*key).is_none()) {
+        let name = format!("{key:?} ({})", key as i16);
+        let reason = missing(key);
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, names)) => names.push(name),
+            None => reasons.push((reason, vec![name])),
+        }
+    }
+    for (reason, names) in reasons {
+        writeln!(page, "| {reason} | {} |", names.join(", ")).expect("a String takes everything");
+    }
+    page
+}
+
+const INTRODUCTION: &str = "\
+# Protocol
+
+<!-- Written from the table in crates/broker/src/api/mod.rs by the test `docs_are_fresh` in api/document.rs; \
+run it with UPDATE_DOCS=1 to write this page anew. -->
+
+Thalweg speaks Apache Kafka's protocol and no other: these are the APIs of a Kafka broker, their numbers, the versions that
+are served here, and those that Kafka 4.3 serves. ApiVersions tells clients the same. Every request of a served version is
+read by Kafka's schema to the byte; one that is not served ends the connection, as in Kafka, and ApiVersions in a version
+that is too new is answered with what is served.
+
+The last column names what a client can notice. Requests that change the cluster go to the controller as they came, by
+KRaft's own requests; the answer comes when this broker sees the change.
+
+## Served
+
+";
+
+const NOT_SERVED: &str = "
+## Not served
+
+These are not in the answer to ApiVersions, so clients know that they are missing.
+
+| Why | APIs |
+|---|---|
+";
+
+fn range(min: i16, max: i16) -> String {
+    if min == max { min.to_string() } else { format!("{min}-{max}") }
+}
+
+/// The versions that Kafka tells its clients of.
+fn kafkas(key: ApiKey) -> String {
+    let (min, max) = key.versions();
+    range(min, if key.last_version_is_unstable() { max - 1 } else { max })
+}
+
+/// What a client can notice about a served API, beside its versions.
+fn differs(api: &Api) -> &'static str {
+    match api.key {
+        ApiKey::Produce => {
+            "advertised from version 0, which is refused, as Kafka does for the sake of librdkafka"
+        }
+        ApiKey::FindCoordinator => "groups only: transactions and share groups are not served yet",
+        ApiKey::InitProducerId => "a transactional id is refused: transactions are not served yet",
+        ApiKey::ListOffsets => "nothing is in tiered storage",
+        ApiKey::DeleteRecords => "what is deleted stays deleted through a crash",
+        ApiKey::DescribeConfigs => {
+            "keys that are not served appear only when they are set; a broker has no loggers"
+        }
+        ApiKey::IncrementalAlterConfigs => "the levels of loggers cannot be changed",
+        ApiKey::DescribeClientQuotas | ApiKey::AlterClientQuotas => "quotas are stored, and not enforced yet",
+        ApiKey::DescribeAcls | ApiKey::CreateAcls | ApiKey::DeleteAcls => {
+            "always SECURITY_DISABLED, as Kafka answers without an authorizer"
+        }
+        _ => "",
+    }
+}
+
+/// Why an API of Kafka's brokers is not served.
+fn missing(key: ApiKey) -> &'static str {
+    match key {
+        ApiKey::AddPartitionsToTxn
+        | ApiKey::AddOffsetsToTxn
+        | ApiKey::EndTxn
+        | ApiKey::WriteTxnMarkers
+        | ApiKey::TxnOffsetCommit
+        | ApiKey::DescribeTransactions
+        | ApiKey::ListTransactions => "transactions are not served yet",
+        ApiKey::ConsumerGroupHeartbeat | ApiKey::ConsumerGroupDescribe => {
+            "the consumer group protocol of KIP-848 is not served yet; classic groups are"
+        }
+        ApiKey::ShareGroupHeartbeat
+        | ApiKey::ShareGroupDescribe
+        | ApiKey::ShareFetch
+        | ApiKey::ShareAcknowledge
+        | ApiKey::InitializeShareGroupState
+        | ApiKey::ReadShareGroupState
+        | ApiKey::WriteShareGroupState
+        | ApiKey::DeleteShareGroupState
+        | ApiKey::ReadShareGroupStateSummary
+        | ApiKey::DescribeShareGroupOffsets
+        | ApiKey::AlterShareGroupOffsets
+        | ApiKey::DeleteShareGroupOffsets => "share groups are not served yet",
+        ApiKey::StreamsGroupHeartbeat | ApiKey::StreamsGroupDescribe => {
+            "streams groups are not served yet; Kafka Streams over classic groups is"
+        }
+        ApiKey::SaslHandshake
+        | ApiKey::SaslAuthenticate
+        | ApiKey::AlterUserScramCredentials
+        | ApiKey::CreateDelegationToken
+        | ApiKey::RenewDelegationToken
+        | ApiKey::ExpireDelegationToken
+        | ApiKey::DescribeDelegationToken => "authentication is not served yet",
+        ApiKey::DescribeAcls | ApiKey::CreateAcls | ApiKey::DeleteAcls => "access control is not served yet",
+        ApiKey::GetTelemetrySubscriptions | ApiKey::PushTelemetry => "client telemetry is not served yet",
+        ApiKey::AlterReplicaLogDirs => "moves between data directories are not served yet",
+        ApiKey::AddRaftVoter | ApiKey::RemoveRaftVoter => {
+            "the quorum of the embedded controller has one voter"
+        }
+        _ => "not served yet",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn docs_are_fresh() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocol.md");
+        let page = protocol_page();
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, &page).expect("docs/ can be written");
+        }
+        let written = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(written == page, "docs/protocol.md is stale: run this test with UPDATE_DOCS=1");
+    }
+
+    #[test]
+    fn every_served_version_is_one_of_kafkas() {
+        let mut before = None;
+        for api in SERVED {
+            let (min, max) = api.key.versions();
+            assert!(min <= api.min && api.min <= api.max && api.max <= max, "{:?}", api.key);
+            assert!(before < Some(api.key), "{:?} is out of order", api.key);
+            before = Some(api.key);
+        }
+    }
+
+    #[test]
+    fn every_missing_api_has_a_reason() {
+        let missing_ones =
+            ApiKey::ALL.into_iter().filter(|key| key.on_broker() && crate::api::served(*key).is_none());
+        for key in missing_ones {
+            assert_ne!(missing(key), "not served yet", "{key:?}");
+        }
+    }
+}

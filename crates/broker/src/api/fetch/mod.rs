@@ -1,0 +1,117 @@
+//! Fetch (key 1), versions 4 to 18.
+//!
+//! A fetch reads whole batches, as slices of log segments, that leave by sendfile. Where less than min.bytes is there
+//! it parks as a waiter on its partitions until enough is appended or max.wait.ms is over; then it reads again.
+//! A batch larger than the limits is returned whole if it is the first, so that no consumer stalls.
+//!
+//! Version 7 brings incremental sessions (KIP-227), version 12 truncation by epochs (KIP-595), version 13 topic ids
+//! (KIP-516), version 15 the follower's broker epoch (KIP-903), version 16 the new leader's address (KIP-951).
+
+mod plan;
+mod respond;
+mod session;
+
+pub use session::FetchSessions;
+
+use super::Call;
+use crate::broker::Broker;
+use crate::net::Reply;
+use crate::partition::{FetchFrom, FetchRead, Waiter};
+use plan::{Entry, Plan};
+use respond::Outcome;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_wire::request::FetchRequest;
+use thalweg_wire::{DecodeError, Decoder, ErrorCode, Message};
+use tokio::time::Instant;
+
+/// Reads at once, and answers at once where that is enough.
+pub fn handle(broker: &Arc<Broker>, call: Call, mut d: Decoder) -> Result<Reply, DecodeError> {
+    let request = FetchRequest::decode(&mut d, call.version)?;
+    let plan = match Plan::new(broker, &call, request) {
+        Ok(plan) => plan,
+        Err(error) => return Ok(respond::failed(&call, error)),
+    };
+    let outcomes = read(&plan, None);
+    if plan.max_wait.is_zero() || is_enough(&plan, &outcomes) {
+        return Ok(respond::answer(broker, &call, plan, outcomes));
+    }
+    let broker = Arc::clone(broker);
+    Ok(Reply::Later(Box::pin(async move {
+        let outcomes = wait(&plan).await;
+        respond::answer(&broker, &call, plan, outcomes)
+    })))
+}
+
+/// Waits for enough to be appended, or for the time to be over.
+async fn wait(plan: &Plan) -> Vec<Outcome> {
+    let deadline = Instant::now() + plan.max_wait.min(Duration::from_secs(3600));
+    loop {
+        // Each partition is read and watched under one hold of its lock: nothing can be appended in between.
+        let waiter = Waiter::begin(plan.min_bytes);
+        let outcomes = read(plan, Some(&waiter));
+        if is_enough(plan, &outcomes) {
+            return outcomes;
+        }
+        waiter.has(outcomes.iter().map(Outcome::bytes).sum());
+        if tokio::time::timeout_at(deadline, waiter.woken()).await.is_err() {
+            drop(waiter);
+            return read(plan, None);
+        }
+    }
+}
+
+/// Whether the answer should leave: enough bytes, or anything that the client must learn without delay.
+fn is_enough(plan: &Plan, outcomes: &[Outcome]) -> bool {
+    let bytes: usize = outcomes.iter().map(Outcome::bytes).sum();
+    plan.entries.is_empty() || bytes >= plan.min_bytes || outcomes.iter().any(Outcome::is_urgent)
+}
+
+/// Reads every partition of the plan, within the fetch's limit in bytes.
+fn read(plan: &Plan, waiter: Option<&Arc<Waiter>>) -> Vec<Outcome> {
+    let mut left = plan.max_bytes;
+    let mut first = true;
+    let mut outcomes = Vec::with_capacity(plan.entries.len());
+    for entry in &plan.entries {
+        let outcome = read_partition(plan, entry, left, first, waiter);
+        first &= outcome.bytes() == 0;
+        left = left.saturating_sub(outcome.bytes());
+        outcomes.push(outcome);
+    }
+    outcomes
+}
+
+fn read_partition(
+    plan: &Plan,
+    entry: &Entry,
+    left: usize,
+    first: bool,
+    waiter: Option<&Arc<Waiter>>,
+) -> Outcome {
+    let partition = match &entry.partition {
+        Ok(partition) => partition,
+        Err(error) => return Outcome::failed(*error),
+    };
+    let from = FetchFrom {
+        offset: entry.fetch_offset,
+        max_bytes: entry.max_bytes.min(left),
+        // Once something was found, a batch that is too large waits for the next fetch.
+        at_least_one: first,
+        current_leader_epoch: entry.current_leader_epoch,
+        last_fetched_epoch: entry.last_fetched_epoch,
+        reader: plan.reader,
+        isolation: plan.isolation,
+    };
+    match partition.fetch(&from, waiter) {
+        Ok(read) => Outcome::read(read),
+        Err(error) => Outcome::refused(partition, error),
+    }
+}
+
+/// What a fetch that fails as a whole reports.
+type FetchFailed = ErrorCode;
+
+/// An empty reading: what a partition with nothing to say would return.
+fn is_silent(read: &FetchRead) -> bool {
+    read.slice.is_none() && read.diverging.is_none()
+}

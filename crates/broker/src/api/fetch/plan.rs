@@ -1,0 +1,101 @@
+//! What a fetch will read: the request, its session, and the partitions found.
+
+use super::FetchFailed;
+use super::session::{Key, SessionFetch};
+use crate::api::Call;
+use crate::broker::Broker;
+use crate::partition::{Isolation, Partition, Reader};
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_record::{LeaderEpoch, Offset};
+use thalweg_wire::request::FetchRequest;
+use thalweg_wire::request::fetch_request::FetchPartition;
+use thalweg_wire::{ErrorCode, Uuid};
+
+/// One partition of a fetch.
+#[derive(Debug)]
+pub struct Entry {
+    pub key: Key,
+    pub partition: Result<Arc<Partition>, ErrorCode>,
+    pub fetch_offset: Offset,
+    pub max_bytes: usize,
+    /// The client's leader epoch; `None` where it does not know one.
+    pub current_leader_epoch: Option<LeaderEpoch>,
+    /// The epoch of the last batch that the client holds; `None` where it does not say.
+    pub last_fetched_epoch: Option<LeaderEpoch>,
+}
+
+/// A whole fetch.
+#[derive(Debug)]
+pub struct Plan {
+    pub entries: Vec<Entry>,
+    pub max_wait: Duration,
+    pub min_bytes: usize,
+    pub max_bytes: usize,
+    pub reader: Reader,
+    pub isolation: Isolation,
+    pub session: SessionFetch,
+}
+
+impl Plan {
+    /// Finds the session and the partitions of a request.
+    pub fn new(broker: &Broker, call: &Call, request: FetchRequest) -> Result<Plan, FetchFailed> {
+        let replica_id =
+            if call.version >= 15 { request.replica_state.replica_id } else { request.replica_id };
+        let reader = match replica_id {
+            id if id >= 0 => Reader::Follower { id, broker_epoch: request.replica_state.replica_epoch },
+            _ => Reader::Client,
+        };
+        let isolation = match request.isolation_level {
+            1 => Isolation::ReadCommitted,
+            _ => Isolation::ReadUncommitted,
+        };
+        // A client's fetch is bounded by the broker, whatever it asks for.
+        let max_bytes = clamp(request.max_bytes).min(match reader {
+            Reader::Client => broker.config().network.fetch_max_bytes,
+            Reader::Follower { .. } => usize::MAX,
+        });
+        let (max_wait_ms, min_bytes) = (request.max_wait_ms, clamp(request.min_bytes));
+        let (session, wanted) = broker.fetch_sessions.begin(call.version, request, broker.clock.now_ms())?;
+        let entries =
+            wanted.into_iter().map(|(key, wanted)| entry(broker, call.version, key, &wanted)).collect();
+        Ok(Plan {
+            entries,
+            max_wait: Duration::from_millis(u64::try_from(max_wait_ms).unwrap_or(0)),
+            min_bytes: min_bytes.min(max_bytes),
+            max_bytes,
+            reader,
+            isolation,
+            session,
+        })
+    }
+}
+
+/// A size from the wire, where a negative one means none.
+fn clamp(bytes: i32) -> usize {
+    usize::try_from(bytes).unwrap_or(0)
+}
+
+fn entry(broker: &Broker, version: i16, key: Key, wanted: &FetchPartition) -> Entry {
+    let epoch = |epoch: i32| (epoch >= 0).then_some(LeaderEpoch(epoch));
+    Entry {
+        partition: find(broker, version, &key),
+        key,
+        fetch_offset: Offset(wanted.fetch_offset),
+        max_bytes: clamp(wanted.partition_max_bytes),
+        current_leader_epoch: epoch(wanted.current_leader_epoch),
+        last_fetched_epoch: epoch(wanted.last_fetched_epoch),
+    }
+}
+
+fn find(broker: &Broker, version: i16, key: &Key) -> Result<Arc<Partition>, ErrorCode> {
+    let topic = if version >= 13 {
+        if key.topic_id == Uuid::ZERO {
+            return Err(ErrorCode::UnknownTopicId);
+        }
+        broker.partitions.topic_by_id(key.topic_id).ok_or(ErrorCode::UnknownTopicId)?
+    } else {
+        broker.partitions.topic_by_name(&key.topic).ok_or(ErrorCode::UnknownTopicOrPartition)?
+    };
+    topic.partition(key.partition).ok_or_else(|| broker.missing_partition(&topic.name, key.partition))
+}

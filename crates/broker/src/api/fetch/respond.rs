@@ -1,0 +1,142 @@
+//! What a fetch has found, as an answer: a head in memory and slices of log segments.
+
+use super::plan::{Entry, Plan};
+use super::session::Told;
+use super::{FetchFailed, is_silent};
+use crate::api::Call;
+use crate::broker::Broker;
+use crate::net::{Frame, Reply};
+use crate::partition::{FetchError, FetchRead, Isolation, Partition};
+use std::sync::Arc;
+use thalweg_log::LogSlice;
+use thalweg_wire::frame::encode_response;
+use thalweg_wire::request::fetch_response::{
+    AbortedTransaction, EpochEndOffset, FetchableTopicResponse, LeaderIdAndEpoch, PartitionData,
+};
+use thalweg_wire::request::{FetchRequest, FetchResponse};
+use thalweg_wire::{ErrorCode, Records};
+
+/// What became of one partition.
+#[derive(Debug)]
+pub struct Outcome {
+    error: ErrorCode,
+    read: Option<FetchRead>,
+    /// The leader that the client should turn to, with an error that says it is not here.
+    leader: Option<(i32, i32)>,
+}
+
+impl Outcome {
+    pub fn failed(error: ErrorCode) -> Self {
+        Self { error, read: None, leader: None }
+    }
+
+    pub fn refused(partition: &Arc<Partition>, error: FetchError) -> Self {
+        let moved = matches!(error, ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch);
+        Self { error, read: None, leader: moved.then(|| partition.leader()) }
+    }
+
+    pub fn read(read: FetchRead) -> Self {
+        Self { error: ErrorCode::None, read: Some(read), leader: None }
+    }
+
+    /// How many bytes of records there are.
+    pub fn bytes(&self) -> usize {
+        self.read.as_ref().and_then(|read| read.slice.as_ref()).map_or(0, |slice| slice.len)
+    }
+
+    /// Whether the client must learn of it without waiting for more.
+    pub fn is_urgent(&self) -> bool {
+        self.error != ErrorCode::None
+            || self.read.as_ref().is_some_and(|read| read.diverging.is_some() || read.behind)
+    }
+
+    fn told(&self) -> Told {
+        Told {
+            error_code: self.error.code(),
+            high_watermark: self.read.as_ref().map_or(-1, |read| read.high_watermark.0),
+            log_start_offset: self.read.as_ref().map_or(-1, |read| read.log_start_offset.0),
+        }
+    }
+}
+
+/// A fetch that fails as a whole.
+pub fn failed(call: &Call, error: FetchFailed) -> Reply {
+    call.reply::<FetchRequest>(&FetchResponse { error_code: error.code(), ..Default::default() })
+}
+
+/// The answer to a fetch.
+pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>) -> Reply {
+    let told: Vec<_> = plan
+        .entries
+        .iter()
+        .zip(&outcomes)
+        .map(|(entry, outcome)| {
+            let news = outcome.read.as_ref().is_some_and(|read| !is_silent(read));
+            (entry.key.clone(), outcome.told(), news)
+        })
+        .collect();
+    let mentioned = broker.fetch_sessions.finish(plan.session, &told);
+    let mut response = FetchResponse { session_id: plan.session.id(), ..Default::default() };
+    let mut slices = Vec::new();
+    for ((entry, outcome), mentioned) in plan.entries.iter().zip(outcomes).zip(mentioned) {
+        if !mentioned {
+            continue;
+        }
+        let data = partition_data(call.version, &plan, entry, outcome, &mut slices);
+        let same = |topic: &FetchableTopicResponse| {
+            *topic.topic == *entry.key.topic && topic.topic_id == entry.key.topic_id
+        };
+        match response.responses.last_mut().filter(|topic| same(topic)) {
+            Some(topic) => topic.partitions.push(data),
+            None => response.responses.push(FetchableTopicResponse {
+                topic: entry.key.topic.to_string(),
+                topic_id: entry.key.topic_id,
+                partitions: vec![data],
+            }),
+        }
+    }
+    match encode_response(&response, call.key, call.version, call.correlation_id) {
+        Ok((head, gaps)) => Reply::Now(Frame::with_slices(head, &gaps, slices)),
+        Err(error) => Reply::Close(format!("the answer to a fetch could not be encoded: {error}")),
+    }
+}
+
+fn partition_data(
+    version: i16,
+    plan: &Plan,
+    entry: &Entry,
+    outcome: Outcome,
+    slices: &mut Vec<LogSlice>,
+) -> PartitionData {
+    let mut data = PartitionData {
+        partition_index: entry.key.partition,
+        error_code: outcome.error.code(),
+        high_watermark: -1,
+        // Kafka's clients want records to be empty, not null.
+        records: Some(Records::default()),
+        aborted_transactions: None,
+        ..Default::default()
+    };
+    if let Some((leader_id, leader_epoch)) = outcome.leader.filter(|_| version >= 12) {
+        data.current_leader = LeaderIdAndEpoch { leader_id, leader_epoch };
+    }
+    let Some(read) = outcome.read else { return data };
+    data.high_watermark = read.high_watermark.0;
+    data.last_stable_offset = read.last_stable_offset.0;
+    data.log_start_offset = read.log_start_offset.0;
+    if let Some((epoch, end_offset)) = read.diverging {
+        data.diverging_epoch = EpochEndOffset { epoch: epoch.0, end_offset: end_offset.0 };
+    }
+    if plan.isolation == Isolation::ReadCommitted && outcome.error == ErrorCode::None {
+        let aborted = read.aborted.iter().map(|transaction| AbortedTransaction {
+            producer_id: transaction.producer_id.0,
+            first_offset: transaction.first_offset.0,
+        });
+        data.aborted_transactions = Some(aborted.collect());
+    }
+    if let Some(slice) = read.slice {
+        data.records = Some(Records::Elsewhere(slice.len));
+        slices.push(slice);
+    }
+    data
+}

@@ -1,0 +1,120 @@
+//! Requests that the controller serves, sent on in an Envelope (KIP-590): the request's own bytes, who asked, and
+//! from where. The controller's answer comes back as bytes and goes to the client as it is.
+//!
+//! Forwarded are the changes to topics, partitions, configurations and features; everything that reads the cluster
+//! is answered from the image. So that a client which makes a change and then asks this broker sees the change, the
+//! answer waits a little until the image shows it; Kafka's broker answers at once.
+
+use super::Call;
+use crate::broker::Broker;
+use crate::net::{Frame, Reply};
+use bytes::{BufMut, Bytes, BytesMut};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_wire::data::DefaultPrincipalData;
+use thalweg_wire::frame::{LENGTH_LEN, decode_response, encode_request};
+use thalweg_wire::request::describe_quorum_request::{PartitionData, TopicData};
+use thalweg_wire::request::{DescribeQuorumRequest, EnvelopeRequest};
+use thalweg_wire::{ApiKey, DecodeError, Decoder, Encoder, ErrorCode, Message, Request};
+
+/// The principal of every client: no listener authenticates yet.
+const ANONYMOUS: &str = "ANONYMOUS";
+
+/// How long an answer waits for this broker's image to show what the controller has done.
+const SHOWN_WITHIN: Duration = Duration::from_millis(500);
+
+/// Sends the request on and answers with what the controller answers.
+pub fn handle(broker: &Arc<Broker>, call: Call, _: Decoder) -> Result<Reply, DecodeError> {
+    let broker = Arc::clone(broker);
+    Ok(Reply::Later(Box::pin(async move {
+        let reply = match broker
+            .controller
+            .send(envelope(&call, call.frame.clone()), EnvelopeRequest::MAX_VERSION)
+            .await
+        {
+            Ok(response) => match (ErrorCode::from_i16(response.error_code), response.response_data) {
+                (Some(ErrorCode::None), Some(answer)) => Reply::Now(frame(&answer)),
+                (error, _) => Reply::Close(format!("the controller refused {:?}: {error:?}", call.key)),
+            },
+            Err(error) => {
+                Reply::Close(format!("{:?} could not be sent to the controller: {error}", call.key))
+            }
+        };
+        let only_reads = matches!(call.key, ApiKey::ListPartitionReassignments | ApiKey::DescribeQuorum);
+        if matches!(reply, Reply::Now(_)) && !only_reads {
+            shown(&broker).await;
+        }
+        reply
+    })))
+}
+
+/// Waits until the image shows what was committed by now. Where that is, the quorum itself tells.
+async fn shown(broker: &Broker) {
+    let mut changes = broker.controller.image_changes();
+    let partitions = vec![PartitionData::default()];
+    let topics = vec![TopicData { topic_name: "__cluster_metadata".to_owned(), partitions }];
+    let asked =
+        broker.controller.send(DescribeQuorumRequest { topics }, DescribeQuorumRequest::MAX_VERSION).await;
+    let partition =
+        asked.ok().and_then(|quorum| quorum.topics.into_iter().next()?.partitions.into_iter().next());
+    if let Some(partition) = partition {
+        let all = changes.wait_for(|offset| offset + 1 >= partition.high_watermark);
+        // The client asks again if it has to.
+        let _ = tokio::time::timeout(SHOWN_WITHIN, all).await;
+    }
+}
+
+/// Sends a request on that was made of the client's, in its name, and gives the controller's answer to it.
+pub async fn send<R: Request>(broker: &Broker, call: &Call, request: &R) -> Result<R::Response, ErrorCode> {
+    let encoded = encode_request(request, call.version, call.correlation_id, call.client_id.as_deref());
+    let request = encoded.map_err(|error| unusable(call, &error))?.slice(LENGTH_LEN..);
+    let sent = broker.controller.send(envelope(call, request), EnvelopeRequest::MAX_VERSION).await;
+    let response = sent.map_err(|error| {
+        tracing::warn!(api = ?call.key, %error, "A request could not be sent to the controller");
+        ErrorCode::RequestTimedOut
+    })?;
+    match (ErrorCode::from_i16(response.error_code), response.response_data) {
+        (Some(ErrorCode::None), Some(answer)) => {
+            shown(broker).await;
+            let decoded = decode_response::<R>(answer, call.version);
+            decoded.map(|(_, answer)| answer).map_err(|error| unusable(call, &error))
+        }
+        (Some(error), _) if error != ErrorCode::None => Err(error),
+        _ => Err(ErrorCode::UnknownServerError),
+    }
+}
+
+fn unusable(call: &Call, error: &dyn std::error::Error) -> ErrorCode {
+    tracing::error!(api = ?call.key, version = call.version, %error, "A request could not be forwarded");
+    ErrorCode::UnknownServerError
+}
+
+/// The envelope around a request, from its header on.
+fn envelope(call: &Call, request_data: Bytes) -> EnvelopeRequest {
+    let address = match call.peer.address.ip().to_canonical() {
+        IpAddr::V4(ip) => Bytes::copy_from_slice(&ip.octets()),
+        IpAddr::V6(ip) => Bytes::copy_from_slice(&ip.octets()),
+    };
+    EnvelopeRequest { request_data, request_principal: Some(principal()), client_host_address: address }
+}
+
+/// The principal as Kafka serialises it: the version, then the message.
+fn principal() -> Bytes {
+    let principal = DefaultPrincipalData {
+        r#type: "User".to_owned(),
+        name: ANONYMOUS.to_owned(),
+        token_authenticated: false,
+    };
+    let mut e = Encoder::with_capacity(32);
+    e.i16(0);
+    principal.encode(&mut e, 0).expect("short names fit");
+    e.into_bytes()
+}
+
+fn frame(answer: &Bytes) -> Frame {
+    let mut bytes = BytesMut::with_capacity(4 + answer.len());
+    bytes.put_i32(i32::try_from(answer.len()).expect("an answer came in a frame"));
+    bytes.put_slice(answer);
+    Frame::bytes(bytes.freeze())
+}

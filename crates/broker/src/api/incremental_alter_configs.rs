@@ -1,0 +1,99 @@
+//! IncrementalAlterConfigs (key 44), versions 0 and 1 (KIP-339; 1 is flexible): changes single keys of resources: sets
+//! them, takes them back, adds to lists and takes from them.
+//!
+//! Checked here and sent on as AlterConfigs is. Departures: an operation that does not exist is answered for its resource
+//! alone, where Kafka fails the whole request; the levels of loggers (KIP-412) cannot be changed, so every logger is
+//! answered as one that does not exist.
+
+use super::alter_configs::{Verdict, Verdicts, check_own, node_id};
+use super::{Call, forward};
+use crate::broker::Broker;
+use crate::config::AlterError;
+use crate::config::alter::{AlterOp, Alteration};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use thalweg_metadata::ConfigResourceKind;
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::incremental_alter_configs_request::AlterConfigsResource;
+use thalweg_wire::request::incremental_alter_configs_response::AlterConfigsResourceResponse;
+use thalweg_wire::request::{IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
+
+/// Checks what is for this broker to check, and sends the rest on.
+pub async fn handle(
+    broker: Arc<Broker>,
+    call: Arc<Call>,
+    request: IncrementalAlterConfigsRequest,
+) -> IncrementalAlterConfigsResponse {
+    let verdicts = Verdicts::decide(
+        &request.resources,
+        |resource| (resource.resource_type, resource.resource_name.as_str()),
+        |resource| check(&broker, resource),
+    );
+    let rest = IncrementalAlterConfigsRequest { resources: verdicts.rest(request.resources), ..request };
+    let answers = if rest.resources.is_empty() {
+        Ok(HashMap::new())
+    } else {
+        let verdict = |answer: AlterConfigsResourceResponse| {
+            let verdict = Verdict { code: answer.error_code, message: answer.error_message };
+            ((answer.resource_type, answer.resource_name), verdict)
+        };
+        let sent = forward::send(&broker, &call, &rest).await;
+        sent.map(|response: IncrementalAlterConfigsResponse| {
+            response.responses.into_iter().map(verdict).collect()
+        })
+    };
+    let responses =
+        verdicts.complete(answers).into_iter().map(|((resource_type, resource_name), verdict)| {
+            AlterConfigsResourceResponse {
+                error_code: verdict.code,
+                error_message: verdict.message,
+                resource_type,
+                resource_name,
+            }
+        });
+    IncrementalAlterConfigsResponse { throttle_time_ms: 0, responses: responses.collect() }
+}
+
+/// A verdict where none is left to the controller.
+fn check(broker: &Broker, resource: &AlterConfigsResource) -> Result<Option<Verdict>, Verdict> {
+    let alterations = alterations(resource)?;
+    let name = resource.resource_name.as_str();
+    match ConfigResourceKind::from_id(resource.resource_type) {
+        ConfigResourceKind::Broker => {
+            check_own(broker, name)?;
+            broker.config().alter_broker(!name.is_empty(), &alterations)?;
+            Ok(None)
+        }
+        ConfigResourceKind::BrokerLogger => {
+            if node_id(name)? != broker.node_id {
+                let message = format!("Unexpected node id. Expected {}, but received {name}", broker.node_id);
+                return Err(Verdict::invalid(message));
+            }
+            let missing = alterations.first().map(|alteration| {
+                let message = format!("Logger {} does not exist!", alteration.name);
+                Verdict::new(ErrorCode::InvalidConfig, message)
+            });
+            Ok(Some(missing.unwrap_or(Verdict::FINE)))
+        }
+        ConfigResourceKind::Topic | ConfigResourceKind::ClientMetrics | ConfigResourceKind::Group => Ok(None),
+        ConfigResourceKind::Unknown(kind) => Err(Verdict::invalid(format!("Unknown resource type {kind}"))),
+    }
+}
+
+/// The changes, once their form is right.
+fn alterations(resource: &AlterConfigsResource) -> Result<Vec<Alteration>, Verdict> {
+    let mut names = HashSet::new();
+    if !resource.configs.iter().all(|config| names.insert(config.name.as_str())) {
+        return Err(AlterError::DuplicateKeys.into());
+    }
+    let mut alterations = Vec::with_capacity(resource.configs.len());
+    let mut nulls = Vec::new();
+    for config in &resource.configs {
+        let op = AlterOp::from_code(config.config_operation)?;
+        if op != AlterOp::Delete && config.value.is_none() {
+            nulls.push(config.name.clone());
+        }
+        alterations.push(Alteration { name: config.name.clone(), op, value: config.value.clone() });
+    }
+    if nulls.is_empty() { Ok(alterations) } else { Err(AlterError::NullValues { names: nulls }.into()) }
+}

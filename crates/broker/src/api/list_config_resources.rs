@@ -1,0 +1,65 @@
+//! ListConfigResources (key 74), versions 0 and 1: what has a configuration.
+//!
+//! Version 0 was made for subscriptions to clients' metrics (KIP-714) and lists those. Version 1 lists the kinds that it is
+//! asked for, or all of them (KIP-1142): groups and subscriptions that have settings, every topic, every live broker.
+
+use super::Call;
+use crate::broker::Broker;
+use thalweg_metadata::{ConfigResourceKind, Image};
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::list_config_resources_response::ConfigResource;
+use thalweg_wire::request::{ListConfigResourcesRequest, ListConfigResourcesResponse};
+
+/// The kinds that are listed.
+const KINDS: [ConfigResourceKind; 5] = [
+    ConfigResourceKind::Group,
+    ConfigResourceKind::ClientMetrics,
+    ConfigResourceKind::BrokerLogger,
+    ConfigResourceKind::Broker,
+    ConfigResourceKind::Topic,
+];
+
+/// Lists from the image.
+pub fn handle(
+    broker: &Broker,
+    call: &Call,
+    request: ListConfigResourcesRequest,
+) -> ListConfigResourcesResponse {
+    let asked: Vec<_> = request.resource_types.iter().map(|id| ConfigResourceKind::from_id(*id)).collect();
+    if asked.iter().any(|kind| !KINDS.contains(kind)) {
+        let error_code = ErrorCode::UnsupportedVersion.code();
+        return ListConfigResourcesResponse { error_code, ..Default::default() };
+    }
+    let image = broker.image();
+    let is_asked = |kind: &ConfigResourceKind| match call.version {
+        0 => *kind == ConfigResourceKind::ClientMetrics,
+        _ => asked.is_empty() || asked.contains(kind),
+    };
+    let config_resources = KINDS.into_iter().filter(is_asked).flat_map(|kind| {
+        let named = move |resource_name| ConfigResource { resource_name, resource_type: kind.id() };
+        names(&image, kind).into_iter().map(named)
+    });
+    ListConfigResourcesResponse {
+        throttle_time_ms: 0,
+        error_code: 0,
+        config_resources: config_resources.collect(),
+    }
+}
+
+fn names(image: &Image, kind: ConfigResourceKind) -> Vec<String> {
+    match kind {
+        ConfigResourceKind::Topic => {
+            image.topics().sorted().into_iter().map(|topic| topic.name.to_string()).collect()
+        }
+        ConfigResourceKind::Broker | ConfigResourceKind::BrokerLogger => {
+            image.alive_brokers().map(|broker| broker.id.to_string()).collect()
+        }
+        kind => {
+            let of_kind =
+                image.configs().iter().map(|(resource, _)| resource).filter(|resource| resource.kind == kind);
+            let mut names: Vec<_> = of_kind.map(|resource| resource.name.clone()).collect();
+            names.sort_unstable();
+            names
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! ListOffsets (key 2), versions 1 to 11: offsets by time, and the ends of the log.
+//!
+//! A time of -1 asks for the end that the reader may see (isolation counts), -2 for the log start, -3 for the record
+//! with the largest timestamp (version 7), -4 for the log start on local disk (version 8), -5 for the end of tiered
+//! storage (version 9), -6 for what is not tiered yet (version 11); nothing is tiered here.
+
+use super::Call;
+use crate::broker::Broker;
+use crate::partition::{
+    EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, Isolation, LATEST_TIERED, MAX_TIMESTAMP, Reader,
+};
+use std::collections::HashSet;
+use thalweg_record::LeaderEpoch;
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::list_offsets_request::ListOffsetsPartition;
+use thalweg_wire::request::list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
+use thalweg_wire::request::{ListOffsetsRequest, ListOffsetsResponse};
+
+/// Looks each partition up.
+pub fn handle(broker: &Broker, call: &Call, request: ListOffsetsRequest) -> ListOffsetsResponse {
+    let reader = match request.replica_id {
+        id if id >= 0 => Reader::Follower { id, broker_epoch: -1 },
+        // Kafka's debugging consumer sees what replicas see.
+        -2 => Reader::Follower { id: -2, broker_epoch: -1 },
+        _ => Reader::Client,
+    };
+    let isolation =
+        if request.isolation_level == 1 { Isolation::ReadCommitted } else { Isolation::ReadUncommitted };
+    let mut seen = HashSet::new();
+    let mut duplicates = HashSet::new();
+    for topic in &request.topics {
+        for partition in &topic.partitions {
+            let key = (topic.name.clone(), partition.partition_index);
+            if !seen.insert(key.clone()) {
+                duplicates.insert(key);
+            }
+        }
+    }
+    let topics = request.topics.into_iter().map(|topic| {
+        let partitions = topic.partitions.iter().map(|wanted| {
+            let twice = duplicates.contains(&(topic.name.clone(), wanted.partition_index));
+            let found = if twice {
+                Err(ErrorCode::InvalidRequest)
+            } else {
+                lookup(broker, call.version, &topic.name, wanted, reader, isolation)
+            };
+            found.unwrap_or_else(|error| ListOffsetsPartitionResponse {
+                partition_index: wanted.partition_index,
+                error_code: error.code(),
+                ..Default::default()
+            })
+        });
+        ListOffsetsTopicResponse { partitions: partitions.collect(), name: topic.name.clone() }
+    });
+    ListOffsetsResponse { throttle_time_ms: 0, topics: topics.collect() }
+}
+
+fn lookup(
+    broker: &Broker,
+    version: i16,
+    topic: &str,
+    wanted: &ListOffsetsPartition,
+    reader: Reader,
+    isolation: Isolation,
+) -> Result<ListOffsetsPartitionResponse, ErrorCode> {
+    let needs = match wanted.timestamp {
+        MAX_TIMESTAMP => 7,
+        EARLIEST_LOCAL => 8,
+        LATEST_TIERED => 9,
+        EARLIEST_PENDING_UPLOAD => 11,
+        timestamp if timestamp < EARLIEST_PENDING_UPLOAD => i16::MAX,
+        _ => 0,
+    };
+    if version < needs {
+        return Err(ErrorCode::UnsupportedVersion);
+    }
+    let index = wanted.partition_index;
+    let partition =
+        broker.partitions.get(topic, index).ok_or_else(|| broker.missing_partition(topic, index))?;
+    let epoch = (wanted.current_leader_epoch >= 0).then_some(LeaderEpoch(wanted.current_leader_epoch));
+    let found = partition.offset_for_timestamp(wanted.timestamp, reader, isolation, epoch)?;
+    Ok(ListOffsetsPartitionResponse {
+        partition_index: index,
+        error_code: 0,
+        timestamp: found.timestamp,
+        offset: found.offset,
+        leader_epoch: if version >= 4 { found.leader_epoch } else { -1 },
+    })
+}

@@ -1,0 +1,170 @@
+//! Metadata (key 3), versions 0 to 13: the brokers, and topics with their leaders, from the image.
+//!
+//! A topic that does not exist is created when the request allows it (version 4) and `auto.create.topics.enable`
+//! says so; the answer is then LEADER_NOT_AVAILABLE, or the new topic when the image already has it. Version 10
+//! adds topic ids, version 12 asks by id; version 13 reports when a client should bootstrap anew (KIP-1102).
+
+use super::Call;
+use crate::auto_topics;
+use crate::broker::Broker;
+use std::sync::Arc;
+use thalweg_metadata::topic_name;
+use thalweg_metadata::{Image, PartitionRegistration, Topic};
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::metadata_request::MetadataRequestTopic;
+use thalweg_wire::request::metadata_response::{
+    MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+};
+use thalweg_wire::request::{MetadataRequest, MetadataResponse};
+
+/// "The client did not ask" for authorised operations.
+pub const OPERATIONS_OMITTED: i32 = i32::MIN;
+/// Every operation on a topic: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS.
+pub const TOPIC_OPERATIONS: i32 = bits(&[3, 4, 5, 6, 7, 8, 10, 11]);
+/// Every operation on the cluster.
+pub const CLUSTER_OPERATIONS: i32 = bits(&[5, 7, 8, 9, 10, 11, 12]);
+
+const fn bits(operations: &[u32]) -> i32 {
+    let mut mask = 0;
+    let mut index = 0;
+    while index < operations.len() {
+        mask |= 1 << operations[index];
+        index += 1;
+    }
+    mask
+}
+
+/// Answers from the image, after creating topics where that is wanted.
+pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataRequest) -> MetadataResponse {
+    // Version 0 has no null: there an empty list asks for all topics.
+    let asked = match request.topics {
+        Some(topics) if topics.is_empty() && call.version == 0 => None,
+        topics => topics,
+    };
+    if let Some(topics) = &asked {
+        let may_create = call.version < 4 || request.allow_auto_topic_creation;
+        if may_create && broker.config().topics.auto_create {
+            let image = broker.image();
+            let missing = topics
+                .iter()
+                .filter_map(|topic| topic.name.as_deref())
+                .filter(|name| image.topic(name).is_none() && topic_name::check(name).is_ok());
+            let missing: Vec<String> = missing.map(str::to_owned).collect();
+            if !missing.is_empty() {
+                auto_topics::create(&broker, missing).await;
+            }
+        }
+    }
+    let image = broker.image();
+    let detail = Detail {
+        image: &image,
+        listener: &call.peer.listener,
+        operations: request.include_topic_authorized_operations,
+    };
+    let topics = match asked {
+        None => image.topics().sorted().into_iter().map(|topic| detail.topic(topic)).collect(),
+        Some(topics) => topics.iter().map(|topic| detail.asked(&broker, topic)).collect(),
+    };
+    MetadataResponse {
+        throttle_time_ms: 0,
+        brokers: brokers(&image, &call.peer.listener),
+        cluster_id: Some(broker.cluster_id.clone()),
+        controller_id: broker.some_broker(&image),
+        topics,
+        cluster_authorized_operations: if request.include_cluster_authorized_operations {
+            CLUSTER_OPERATIONS
+        } else {
+            OPERATIONS_OMITTED
+        },
+        error_code: 0,
+    }
+}
+
+/// The brokers that can be reached by the listener that the client used.
+fn brokers(image: &Image, listener: &str) -> Vec<MetadataResponseBroker> {
+    image
+        .alive_brokers()
+        .filter_map(|broker| {
+            let endpoint = broker.endpoint(listener)?;
+            Some(MetadataResponseBroker {
+                node_id: broker.id,
+                host: endpoint.host.clone(),
+                port: i32::from(endpoint.port),
+                rack: broker.rack.clone(),
+            })
+        })
+        .collect()
+}
+
+/// The leader as clients of a listener see it: one that they cannot reach there is none, and the error says so.
+pub fn visible_leader(image: &Image, listener: &str, partition: &PartitionRegistration) -> (ErrorCode, i32) {
+    let leader = image.broker(partition.leader);
+    if leader.is_some_and(|broker| !broker.fenced && broker.endpoint(listener).is_some()) {
+        (ErrorCode::None, partition.leader)
+    } else {
+        (ErrorCode::LeaderNotAvailable, -1)
+    }
+}
+
+struct Detail<'a> {
+    image: &'a Image,
+    listener: &'a str,
+    operations: bool,
+}
+
+impl Detail<'_> {
+    fn asked(&self, broker: &Broker, asked: &MetadataRequestTopic) -> MetadataResponseTopic {
+        let (found, error) = match &asked.name {
+            Some(name) if asked.topic_id.is_zero() => {
+                let error = if topic_name::check(name).is_err() {
+                    ErrorCode::InvalidTopicException
+                } else if auto_topics::in_creation(broker, name) {
+                    ErrorCode::LeaderNotAvailable
+                } else {
+                    ErrorCode::UnknownTopicOrPartition
+                };
+                (self.image.topic(name), error)
+            }
+            _ => (self.image.topic_by_id(asked.topic_id), ErrorCode::UnknownTopicId),
+        };
+        match found {
+            Some(topic) => self.topic(topic),
+            None => MetadataResponseTopic {
+                error_code: error.code(),
+                // Asked by id, a topic has no name that could be told.
+                name: asked.name.clone().filter(|_| asked.topic_id.is_zero()),
+                topic_id: asked.topic_id,
+                topic_authorized_operations: OPERATIONS_OMITTED,
+                ..Default::default()
+            },
+        }
+    }
+
+    fn topic(&self, topic: &Topic) -> MetadataResponseTopic {
+        MetadataResponseTopic {
+            error_code: 0,
+            name: Some(topic.name.to_string()),
+            topic_id: topic.id,
+            is_internal: topic_name::is_internal(&topic.name),
+            partitions: topic
+                .partitions
+                .iter()
+                .map(|(index, partition)| self.partition(*index, partition))
+                .collect(),
+            topic_authorized_operations: if self.operations { TOPIC_OPERATIONS } else { OPERATIONS_OMITTED },
+        }
+    }
+
+    fn partition(&self, index: i32, partition: &PartitionRegistration) -> MetadataResponsePartition {
+        let (error, leader_id) = visible_leader(self.image, self.listener, partition);
+        MetadataResponsePartition {
+            error_code: error.code(),
+            partition_index: index,
+            leader_id,
+            leader_epoch: partition.leader_epoch,
+            replica_nodes: partition.replicas.to_vec(),
+            isr_nodes: partition.isr.to_vec(),
+            offline_replicas: self.image.offline_replicas(partition),
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Kafka's APIs: a file for each, and one table that serves requests and answers ApiVersions.
+//!
+//! A request takes this way: [`ApiHandler::handle`] reads what begins every request, finds the API in [`SERVED`],
+//! decodes the header and the message, and calls the API's function. An API that is not in the table is not served
+//! and not in ApiVersions; a version outside the table's closes the connection, as Kafka does, except for
+//! ApiVersions itself, which answers at version 0 what is served.
+
+mod acls;
+mod alter_configs;
+mod api_versions;
+mod delete_records;
+mod describe_client_quotas;
+mod describe_cluster;
+mod describe_configs;
+mod describe_log_dirs;
+mod describe_producers;
+mod describe_topic_partitions;
+mod describe_user_scram_credentials;
+pub mod document;
+mod fetch;
+mod find_coordinator;
+mod forward;
+mod groups;
+mod incremental_alter_configs;
+mod init_producer_id;
+mod list_config_resources;
+mod list_offsets;
+mod metadata;
+mod offset_for_leader_epoch;
+mod produce;
+
+pub use fetch::FetchSessions;
+
+use crate::broker::Broker;
+use crate::net::{Frame, Handler, Peer, Reply};
+use bytes::Bytes;
+use std::future::Future;
+use std::sync::Arc;
+use thalweg_wire::frame::{decode_request_header, encode_response, peek_request};
+use thalweg_wire::request::*;
+use thalweg_wire::{ApiKey, DecodeError, Decoder, Request};
+
+/// One request on its way: who asks, and at which version.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The API.
+    pub key: ApiKey,
+    /// The version of request and response.
+    pub version: i16,
+    /// What the response repeats.
+    pub correlation_id: i32,
+    /// The client's name for itself.
+    pub client_id: Option<String>,
+    /// Who is at the other end.
+    pub peer: Arc<Peer>,
+    /// The request as it came, from its header on: what is forwarded to the controller.
+    pub frame: Bytes,
+}
+
+impl Call {
+    /// The response as a frame.
+    pub fn reply<R: Request>(&self, response: &R::Response) -> Reply {
+        match encode_response(response, self.key, self.version, self.correlation_id) {
+            Ok((bytes, _)) => Reply::Now(Frame::bytes(bytes.freeze())),
+            Err(error) => {
+                tracing::error!(api = ?self.key, version = self.version, %error, "An answer could not be encoded");
+                Reply::Close(format!("the answer to {:?} could not be encoded: {error}", self.key))
+            }
+        }
+    }
+}
+
+type Serve = fn(&Arc<Broker>, Call, Decoder) -> Result<Reply, DecodeError>;
+
+/// An API that is served: its key, its versions, its function.
+pub struct Api {
+    /// The key.
+    pub key: ApiKey,
+    /// The first version served.
+    pub min: i16,
+    /// The last version served.
+    pub max: i16,
+    serve: Serve,
+}
+
+const fn api(key: ApiKey, min: i16, max: i16, serve: Serve) -> Api {
+    Api { key, min, max, serve }
+}
+
+/// Every API that this broker serves.
+pub const SERVED: &[Api] = &[
+    api(ApiKey::Produce, 3, 13, produce::handle),
+    api(ApiKey::Fetch, 4, 18, fetch::handle),
+    api(ApiKey::ListOffsets, 1, 11, |b, c, d| now::<ListOffsetsRequest>(b, c, d, list_offsets::handle)),
+    api(ApiKey::Metadata, 0, 13, |b, c, d| later(b, c, d, metadata::handle)),
+    api(ApiKey::OffsetCommit, 2, 10, |b, c, d| later(b, c, d, groups::commit)),
+    api(ApiKey::OffsetFetch, 1, 10, |b, c, d| later(b, c, d, groups::fetch)),
+    api(ApiKey::FindCoordinator, 0, 6, |b, c, d| later(b, c, d, find_coordinator::handle)),
+    api(ApiKey::JoinGroup, 0, 9, |b, c, d| later(b, c, d, groups::join)),
+    api(ApiKey::Heartbeat, 0, 4, |b, c, d| later(b, c, d, groups::heartbeat)),
+    api(ApiKey::LeaveGroup, 0, 5, |b, c, d| later(b, c, d, groups::leave)),
+    api(ApiKey::SyncGroup, 0, 5, |b, c, d| later(b, c, d, groups::sync)),
+    api(ApiKey::DescribeGroups, 0, 6, |b, c, d| later(b, c, d, groups::describe)),
+    api(ApiKey::ListGroups, 0, 5, |b, c, d| later(b, c, d, groups::list)),
+    api(ApiKey::ApiVersions, 0, 4, |b, c, d| now::<ApiVersionsRequest>(b, c, d, api_versions::handle)),
+    api(ApiKey::CreateTopics, 2, 7, forward::handle),
+    api(ApiKey::DeleteTopics, 1, 6, forward::handle),
+    api(ApiKey::DeleteRecords, 0, 2, |b, c, d| later(b, c, d, delete_records::handle)),
+    api(ApiKey::InitProducerId, 0, 5, |b, c, d| later(b, c, d, init_producer_id::handle)),
+    api(ApiKey::OffsetForLeaderEpoch, 2, 4, |b, c, d| {
+        now::<OffsetForLeaderEpochRequest>(b, c, d, offset_for_leader_epoch::handle)
+    }),
+    api(ApiKey::DescribeAcls, 1, 3, |b, c, d| now::<DescribeAclsRequest>(b, c, d, acls::describe)),
+    api(ApiKey::CreateAcls, 1, 3, |b, c, d| now::<CreateAclsRequest>(b, c, d, acls::create)),
+    api(ApiKey::DeleteAcls, 1, 3, |b, c, d| now::<DeleteAclsRequest>(b, c, d, acls::delete)),
+    api(ApiKey::DescribeConfigs, 1, 4, |b, c, d| {
+        now::<DescribeConfigsRequest>(b, c, d, describe_configs::handle)
+    }),
+    api(ApiKey::AlterConfigs, 0, 2, |b, c, d| later(b, c, d, alter_configs::handle)),
+    api(ApiKey::DescribeLogDirs, 1, 5, |b, c, d| {
+        now::<DescribeLogDirsRequest>(b, c, d, describe_log_dirs::handle)
+    }),
+    api(ApiKey::CreatePartitions, 0, 3, forward::handle),
+    api(ApiKey::DeleteGroups, 0, 2, |b, c, d| later(b, c, d, groups::delete)),
+    api(ApiKey::ElectLeaders, 0, 2, forward::handle),
+    api(ApiKey::IncrementalAlterConfigs, 0, 1, |b, c, d| later(b, c, d, incremental_alter_configs::handle)),
+    api(ApiKey::AlterPartitionReassignments, 0, 1, forward::handle),
+    api(ApiKey::ListPartitionReassignments, 0, 0, forward::handle),
+    api(ApiKey::OffsetDelete, 0, 0, |b, c, d| later(b, c, d, groups::delete_offsets)),
+    api(ApiKey::DescribeClientQuotas, 0, 1, |b, c, d| {
+        now::<DescribeClientQuotasRequest>(b, c, d, describe_client_quotas::handle)
+    }),
+    api(ApiKey::AlterClientQuotas, 0, 1, forward::handle),
+    api(ApiKey::DescribeUserScramCredentials, 0, 0, |b, c, d| {
+        now::<DescribeUserScramCredentialsRequest>(b, c, d, describe_user_scram_credentials::handle)
+    }),
+    api(ApiKey::DescribeQuorum, 0, 2, forward::handle),
+    api(ApiKey::UpdateFeatures, 0, 2, forward::handle),
+    api(ApiKey::DescribeCluster, 0, 2, |b, c, d| {
+        now::<DescribeClusterRequest>(b, c, d, describe_cluster::handle)
+    }),
+    api(ApiKey::DescribeProducers, 0, 0, |b, c, d| {
+        now::<DescribeProducersRequest>(b, c, d, describe_producers::handle)
+    }),
+    api(ApiKey::UnregisterBroker, 0, 0, forward::handle),
+    api(ApiKey::ListConfigResources, 0, 1, |b, c, d| {
+        now::<ListConfigResourcesRequest>(b, c, d, list_config_resources::handle)
+    }),
+    api(ApiKey::DescribeTopicPartitions, 0, 0, |b, c, d| {
+        now::<DescribeTopicPartitionsRequest>(b, c, d, describe_topic_partitions::handle)
+    }),
+];
+
+/// The table's entry for an API.
+pub fn served(key: ApiKey) -> Option<&'static Api> {
+    SERVED.iter().find(|api| api.key == key)
+}
+
+/// Serves an API whose answer is ready at once.
+fn now<R: Request>(
+    broker: &Arc<Broker>,
+    call: Call,
+    mut d: Decoder,
+    answer: fn(&Broker, &Call, R) -> R::Response,
+) -> Result<Reply, DecodeError> {
+    let request = R::decode(&mut d, call.version)?;
+    Ok(call.reply::<R>(&answer(broker, &call, request)))
+}
+
+/// Serves an API whose answer may have to wait.
+fn later<R, F, A>(broker: &Arc<Broker>, call: Call, mut d: Decoder, answer: F) -> Result<Reply, DecodeError>
+where
+    R: Request + Send + 'static,
+    R::Response: Send,
+    A: Future<Output = R::Response> + Send,
+    F: FnOnce(Arc<Broker>, Arc<Call>, R) -> A + Send + 'static,
+{
+    let request = R::decode(&mut d, call.version)?;
+    let (broker, call) = (Arc::clone(broker), Arc::new(call));
+    Ok(Reply::Later(Box::pin(async move {
+        let response = answer(broker, Arc::clone(&call), request).await;
+        call.reply::<R>(&response)
+    })))
+}
+
+/// Serves the requests of all connections of a listener.
+#[derive(Clone)]
+pub struct ApiHandler {
+    broker: Arc<Broker>,
+}
+
+impl ApiHandler {
+    /// A handler of requests to `broker`.
+    pub fn new(broker: Arc<Broker>) -> Self {
+        Self { broker }
+    }
+}
+
+impl Handler for ApiHandler {
+    type Session = Arc<Peer>;
+
+    fn open(&self, peer: Arc<Peer>) -> Arc<Peer> {
+        peer
+    }
+
+    fn handle(&self, peer: &mut Arc<Peer>, frame: Bytes) -> Reply {
+        let prefix = match peek_request(&frame) {
+            Ok(prefix) => prefix,
+            Err(error) => return Reply::Close(format!("a request without a header: {error}")),
+        };
+        let Some(api) = ApiKey::from_i16(prefix.api_key).and_then(served) else {
+            return Reply::Close(format!("API key {} is not served", prefix.api_key));
+        };
+        let version = prefix.api_version;
+        if !(api.min..=api.max).contains(&version) {
+            if api.key == ApiKey::ApiVersions {
+                return api_versions::unsupported(prefix.correlation_id);
+            }
+            let Api { key, min, max, .. } = api;
+            return Reply::Close(format!("{key:?} is served at versions {min} to {max}, not {version}"));
+        }
+        let mut d = Decoder::new(frame.clone());
+        let header = match decode_request_header(&mut d, api.key, version) {
+            Ok(header) => header,
+            Err(error) => {
+                return Reply::Close(format!("the header of {:?} version {version}: {error}", api.key));
+            }
+        };
+        let call = Call {
+            key: api.key,
+            version,
+            correlation_id: prefix.correlation_id,
+            client_id: header.client_id,
+            peer: Arc::clone(peer),
+            frame,
+        };
+        match (api.serve)(&self.broker, call, d) {
+            Ok(reply) => reply,
+            Err(error) => Reply::Close(format!("{:?} version {version}: {error}", api.key)),
+        }
+    }
+}

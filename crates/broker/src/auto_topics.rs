@@ -1,0 +1,102 @@
+//! Topics that come into being because somebody asks for them: a client's, by `auto.create.topics.enable`, and the
+//! coordinators' own.
+
+use crate::broker::Broker;
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::time::Duration;
+use thalweg_metadata::topic_name::{self, OFFSETS, TRANSACTIONS};
+use thalweg_wire::request::CreateTopicsRequest;
+use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use thalweg_wire::{ErrorCode, Message};
+use tokio::time::Instant;
+
+/// How long a request waits for a topic that it has created to appear in the image. Beyond it the client hears that
+/// there is no leader yet, and asks again.
+const APPEARS_WITHIN: Duration = Duration::from_millis(500);
+
+/// The topics that are being created, so that many requests for one create it once.
+#[derive(Debug, Default)]
+pub struct AutoTopics {
+    in_creation: Mutex<HashSet<String>>,
+}
+
+/// Whether the topic is being created.
+pub fn in_creation(broker: &Broker, name: &str) -> bool {
+    broker.auto_topics.in_creation.lock().contains(name)
+}
+
+/// Creates the topics that are not being created already, and waits a little for them to have leaders.
+pub async fn create(broker: &Broker, names: Vec<String>) {
+    let started: Vec<String> = {
+        let mut in_creation = broker.auto_topics.in_creation.lock();
+        names.iter().filter(|name| in_creation.insert((*name).clone())).cloned().collect()
+    };
+    if !started.is_empty() {
+        let topics = started.iter().map(|name| creatable(broker, name)).collect();
+        let request = CreateTopicsRequest { topics, timeout_ms: 30_000, validate_only: false };
+        match broker.controller.send(request, CreateTopicsRequest::MAX_VERSION).await {
+            Ok(response) => {
+                for topic in response.topics {
+                    let error = ErrorCode::from_i16(topic.error_code);
+                    if !matches!(error, Some(ErrorCode::None | ErrorCode::TopicAlreadyExists)) {
+                        let message = topic.error_message;
+                        tracing::warn!(topic = topic.name, ?error, message, "A topic could not be created");
+                    }
+                }
+            }
+            Err(error) => tracing::warn!(%error, "Topics could not be created"),
+        }
+    }
+    wait_for_leaders(broker, &names).await;
+    let mut in_creation = broker.auto_topics.in_creation.lock();
+    for name in started {
+        in_creation.remove(&name);
+    }
+}
+
+async fn wait_for_leaders(broker: &Broker, names: &[String]) {
+    let deadline = Instant::now() + APPEARS_WITHIN;
+    let mut changes = broker.controller.image_changes();
+    loop {
+        let image = broker.image();
+        let ready = |name: &String| {
+            let topic = image.topic(name);
+            topic.is_some_and(|topic| {
+                topic.partitions.iter().all(|(index, registration)| {
+                    // Led here means served here: the partition must be open before a client is sent to it.
+                    registration.has_leader()
+                        && (registration.leader != broker.node_id
+                            || broker.partitions.get(name, *index).is_some())
+                })
+            })
+        };
+        if names.iter().all(ready) || tokio::time::timeout_at(deadline, changes.changed()).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn creatable(broker: &Broker, name: &str) -> CreatableTopic {
+    let config = broker.config();
+    let internal = match name {
+        OFFSETS => Some(&config.groups.offsets_topic),
+        TRANSACTIONS => Some(&config.transactions.state_topic),
+        _ => None,
+    };
+    let (num_partitions, replication_factor) = match internal {
+        Some(topic) => (topic.partitions, topic.replication_factor),
+        None => (config.topics.num_partitions, config.topics.default_replication_factor),
+    };
+    let configs = internal.map(|topic| &topic.configs).into_iter().flatten();
+    debug_assert!(internal.is_some() || !topic_name::is_internal(name) || num_partitions > 0);
+    CreatableTopic {
+        name: name.to_owned(),
+        num_partitions,
+        replication_factor,
+        assignments: Vec::new(),
+        configs: configs
+            .map(|(name, value)| CreatableTopicConfig { name: name.clone(), value: Some(value.clone()) })
+            .collect(),
+    }
+}

@@ -1,0 +1,150 @@
+//! The broker's parts in one place: what every API may use.
+
+use crate::api::FetchSessions;
+use crate::auto_topics::AutoTopics;
+use crate::config::BrokerConfig;
+use crate::group::GroupCoordinator;
+use crate::membership::ControllerLink;
+use crate::net::ConnectionLimits;
+use crate::partition::Partitions;
+use crate::producer_ids::ProducerIds;
+use crate::reconfigure;
+use parking_lot::RwLock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use thalweg_log::{Clock, LogDirs};
+use thalweg_metadata::Image;
+use thalweg_wire::ErrorCode;
+
+/// A broker: its configuration, its view of the cluster, its partitions and coordinators.
+pub struct Broker {
+    /// `node.id`.
+    pub node_id: i32,
+    /// The cluster's id.
+    pub cluster_id: String,
+    /// The wall clock.
+    pub clock: Clock,
+    /// The data directories.
+    pub log_dirs: Arc<LogDirs>,
+    /// The partitions that are here.
+    pub partitions: Arc<Partitions>,
+    /// The way to the controller.
+    pub controller: ControllerLink,
+    /// How many connections there may be.
+    pub connections: Arc<ConnectionLimits>,
+    /// Incremental fetch sessions.
+    pub fetch_sessions: FetchSessions,
+    /// Producer ids to give out.
+    pub producer_ids: ProducerIds,
+    /// Classic consumer groups.
+    pub groups: Arc<GroupCoordinator>,
+    /// Topics that are being created because somebody asked for them.
+    pub auto_topics: AutoTopics,
+    config: RwLock<Arc<BrokerConfig>>,
+    image: Arc<ImageCell>,
+    epoch: AtomicI64,
+}
+
+/// The latest image of the cluster.
+#[derive(Debug)]
+pub struct ImageCell(RwLock<Arc<Image>>);
+
+impl ImageCell {
+    /// A cell that holds the empty image.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self(RwLock::new(Arc::new(Image::empty()))))
+    }
+
+    /// The latest image.
+    pub fn get(&self) -> Arc<Image> {
+        Arc::clone(&self.0.read())
+    }
+
+    /// Replaces the image.
+    pub fn set(&self, image: Arc<Image>) {
+        *self.0.write() = image;
+    }
+}
+
+/// What a broker is made of; see [`Broker`].
+#[allow(missing_docs, reason = "the fields are Broker's")]
+pub struct BrokerParts {
+    pub cluster_id: String,
+    pub config: Arc<BrokerConfig>,
+    pub clock: Clock,
+    pub log_dirs: Arc<LogDirs>,
+    pub partitions: Arc<Partitions>,
+    pub controller: ControllerLink,
+    pub groups: Arc<GroupCoordinator>,
+    pub image: Arc<ImageCell>,
+}
+
+impl Broker {
+    /// Puts a broker together. It serves nothing by itself.
+    pub fn new(parts: BrokerParts) -> Arc<Broker> {
+        let BrokerParts { cluster_id, config, clock, log_dirs, partitions, controller, groups, image } =
+            parts;
+        Arc::new(Broker {
+            node_id: config.node_id,
+            cluster_id,
+            clock,
+            log_dirs,
+            partitions,
+            controller,
+            connections: reconfigure::connection_limits(&config.network),
+            fetch_sessions: FetchSessions::new(config.network.fetch_session_slots),
+            producer_ids: ProducerIds::default(),
+            groups,
+            auto_topics: AutoTopics::default(),
+            config: RwLock::new(config),
+            image,
+            epoch: AtomicI64::new(-1),
+        })
+    }
+
+    /// The configuration in force, with its dynamic part.
+    pub fn config(&self) -> Arc<BrokerConfig> {
+        Arc::clone(&self.config.read())
+    }
+
+    /// Puts another configuration in force.
+    pub fn set_config(&self, config: Arc<BrokerConfig>) {
+        *self.config.write() = config;
+    }
+
+    /// The latest image of the cluster.
+    pub fn image(&self) -> Arc<Image> {
+        self.image.get()
+    }
+
+    /// Makes an image the latest.
+    pub fn set_image(&self, image: Arc<Image>) {
+        self.image.set(image);
+    }
+
+    /// The epoch of this broker's registration; -1 before the first.
+    pub fn epoch(&self) -> i64 {
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    /// Takes note of the epoch of a registration.
+    pub fn set_epoch(&self, epoch: i64) {
+        self.epoch.store(epoch, Ordering::Relaxed);
+    }
+
+    /// Why a partition is not here: it is elsewhere, or nowhere.
+    pub fn missing_partition(&self, topic: &str, index: i32) -> ErrorCode {
+        match self.image().partition(topic, index) {
+            Some(_) => ErrorCode::NotLeaderOrFollower,
+            None => ErrorCode::UnknownTopicOrPartition,
+        }
+    }
+
+    /// A live broker to name as the controller: clients send it what the controller does, and it forwards.
+    pub fn some_broker(&self, image: &Image) -> i32 {
+        if image.is_alive(self.node_id) {
+            return self.node_id;
+        }
+        image.alive_brokers().next().map_or(-1, |broker| broker.id)
+    }
+}

@@ -1,0 +1,67 @@
+//! Compaction in the background (Kafka's `LogCleaner`): plans under the partition's lock, works without it, and puts the
+//! result in place under the lock again. At most `log.cleaner.threads` logs are compacted at once, and what they need
+//! for the offsets of keys together stays within `log.cleaner.dedupe.buffer.size`.
+
+use crate::broker::Broker;
+use crate::config::CleanerSettings;
+use crate::partition::Partition;
+use std::sync::Arc;
+use thalweg_log::CompactionJob;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+/// Compacts what needs it, again and again, for as long as it is polled.
+pub async fn run(broker: Arc<Broker>) {
+    let settings = broker.config().log.cleaner.clone();
+    if !settings.enable {
+        return;
+    }
+    loop {
+        tokio::time::sleep(settings.backoff).await;
+        round(&broker, &settings).await;
+    }
+}
+
+async fn round(broker: &Broker, settings: &CleanerSettings) {
+    let turns = Arc::new(Semaphore::new(settings.threads.max(1)));
+    let mut jobs = JoinSet::new();
+    for partition in broker.partitions.all() {
+        let now_ms = broker.clock.now_ms();
+        let mut job = match partition.with_log(|log| log.plan_compaction(now_ms)) {
+            Ok(Some(job)) => job,
+            Ok(None) => continue,
+            Err(error) => {
+                tracing::error!(?partition, %error, "A compaction could not be planned");
+                continue;
+            }
+        };
+        job.dedupe_buffer_bytes = settings.dedupe_buffer_bytes / settings.threads.max(1);
+        let turn = Arc::clone(&turns).acquire_owned().await.expect("the semaphore is never closed");
+        jobs.spawn_blocking(move || {
+            compact(&partition, &job);
+            drop(turn);
+        });
+    }
+    while jobs.join_next().await.is_some() {}
+}
+
+fn compact(partition: &Partition, job: &CompactionJob) {
+    let outcome = match job.run() {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            tracing::error!(?partition, %error, "A compaction failed, and the log stays as it is");
+            job.discard();
+            return;
+        }
+    };
+    match partition.with_log(|log| log.finish_compaction(job, outcome)) {
+        Ok(Some(stats)) => {
+            let (before, after) = (stats.bytes_before, stats.bytes_after);
+            tracing::info!(?partition, bytes_before = before, bytes_after = after, "Compacted a log");
+        }
+        Ok(None) => {}
+        Err(error) => {
+            tracing::error!(?partition, %error, "The result of a compaction could not be put in place")
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Changes of configuration at run time: IncrementalAlterConfigs and AlterConfigs, of topics and of this broker.
+//!
+//! Decides what a change makes of the present overrides, or why it is refused. Who writes the result is not known here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::broker::{BrokerConfig, Layers};
+use super::error::{AlterError, ConfigError, InvalidValue};
+use super::key::{ConfigKey, ConfigType, Support, UpdateMode};
+use super::table;
+use super::value::Value;
+
+/// The longest value that the metadata log takes, in UTF-16 units as Kafka counts.
+const LONGEST_VALUE: usize = 32_767;
+
+/// An operation of IncrementalAlterConfigs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AlterOp {
+    /// Sets the value.
+    Set,
+    /// Goes back to what is inherited.
+    Delete,
+    /// Adds entries to a list.
+    Append,
+    /// Takes entries from a list.
+    Subtract,
+}
+
+impl AlterOp {
+    /// The operation of this number on the wire.
+    pub fn from_code(code: i8) -> Result<Self, AlterError> {
+        match code {
+            0 => Ok(Self::Set),
+            1 => Ok(Self::Delete),
+            2 => Ok(Self::Append),
+            3 => Ok(Self::Subtract),
+            _ => Err(AlterError::UnknownOperation { code }),
+        }
+    }
+}
+
+/// One change of one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Alteration {
+    /// The key.
+    pub name: String,
+    /// What to do.
+    pub op: AlterOp,
+    /// The value to do it with; none for a deletion.
+    pub value: Option<String>,
+}
+
+/// Which table a key is looked up in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConfigScope {
+    /// The keys of a topic.
+    Topic,
+    /// The keys of a broker.
+    Broker,
+}
+
+impl ConfigScope {
+    /// The key of this name.
+    pub fn key(self, name: &str) -> Option<&'static ConfigKey> {
+        match self {
+            Self::Topic => table::topic_key(name),
+            Self::Broker => table::broker_key(name),
+        }
+    }
+
+    /// Whether values of a key are secrets; an unknown key is taken for one.
+    pub fn is_sensitive(self, name: &str) -> bool {
+        self.key(name).is_none_or(ConfigKey::is_sensitive)
+    }
+}
+
+/// What `alterations` make of the overrides `current`. Values are not checked against their keys yet.
+pub fn apply(
+    scope: ConfigScope,
+    current: &BTreeMap<String, String>,
+    alterations: &[Alteration],
+) -> Result<BTreeMap<String, String>, AlterError> {
+    check_form(alterations)?;
+    let mut changed = current.clone();
+    for alteration in alterations {
+        let name = &alteration.name;
+        let value = match (alteration.op, &alteration.value) {
+            (AlterOp::Set, Some(value)) => value.clone(),
+            (AlterOp::Append | AlterOp::Subtract, Some(value)) => {
+                edit_list(scope, current, name, value, alteration.op == AlterOp::Append)?
+            }
+            (AlterOp::Delete, _) | (_, None) => {
+                changed.remove(name);
+                continue;
+            }
+        };
+        if value.encode_utf16().count() > LONGEST_VALUE {
+            return Err(AlterError::TooLong { name: name.clone() });
+        }
+        changed.insert(name.clone(), value);
+    }
+    Ok(changed)
+}
+
+fn check_form(alterations: &[Alteration]) -> Result<(), AlterError> {
+    let mut names = BTreeSet::new();
+    if !alterations.iter().all(|alteration| names.insert(&alteration.name)) {
+        return Err(AlterError::DuplicateKeys);
+    }
+    let without_value = alterations.iter().filter(|a| a.op != AlterOp::Delete && a.value.is_none());
+    let names: Vec<_> = without_value.map(|alteration| alteration.name.clone()).collect();
+    if names.is_empty() { Ok(()) } else { Err(AlterError::NullValues { names }) }
+}
+
+/// The list of `name` with the entries of `value` added or taken away; a key not set starts from its default.
+fn edit_list(
+    scope: ConfigScope,
+    current: &BTreeMap<String, String>,
+    name: &str,
+    value: &str,
+    append: bool,
+) -> Result<String, AlterError> {
+    let key = scope.key(name);
+    let Some(key) = key.filter(|key| key.config_type == ConfigType::List) else {
+        let name = name.to_owned();
+        return Err(match (scope, key) {
+            (ConfigScope::Broker, None) => AlterError::UnknownKey { name },
+            (ConfigScope::Broker, Some(_)) => {
+                AlterError::NotABrokerList { name, operation: if append { "append" } else { "subtract" } }
+            }
+            (ConfigScope::Topic, _) => {
+                AlterError::NotAList { name, operation: if append { "APPEND" } else { "SUBTRACT" } }
+            }
+        });
+    };
+    let before = current.get(name).map_or_else(|| key.default.unwrap_or_default(), String::as_str);
+    let mut entries: Vec<&str> = before.split(',').filter(|entry| !entry.is_empty()).collect();
+    for entry in value.split(',') {
+        let at = entries.iter().position(|known| *known == entry);
+        match at {
+            None if append => entries.push(entry),
+            Some(at) if !append => {
+                entries.remove(at);
+            }
+            _ => {}
+        }
+    }
+    Ok(entries.join(","))
+}
+
+impl BrokerConfig {
+    /// The overrides of a topic after IncrementalAlterConfigs, checked.
+    pub fn alter_topic(
+        &self,
+        current: &BTreeMap<String, String>,
+        alterations: &[Alteration],
+    ) -> Result<BTreeMap<String, String>, AlterError> {
+        let changed = apply(ConfigScope::Topic, current, alterations)?;
+        self.topic_defaults.validate(&changed)?;
+        Ok(changed)
+    }
+
+    /// The dynamic layer of this broker (or of all brokers) after IncrementalAlterConfigs, checked.
+    pub fn alter_broker(
+        &self,
+        per_broker: bool,
+        alterations: &[Alteration],
+    ) -> Result<BTreeMap<String, String>, AlterError> {
+        let current = if per_broker { &self.layers.broker } else { &self.layers.cluster };
+        let changed = apply(ConfigScope::Broker, current, alterations)?;
+        self.validate_dynamic(per_broker, &changed)?;
+        Ok(changed)
+    }
+
+    /// Checks a whole new dynamic layer, of this broker or of all brokers, as AlterConfigs brings it.
+    pub fn validate_dynamic(
+        &self,
+        per_broker: bool,
+        proposed: &BTreeMap<String, String>,
+    ) -> Result<(), AlterError> {
+        let current = if per_broker { &self.layers.broker } else { &self.layers.cluster };
+        validate_keys(per_broker, proposed, current)?;
+        let mut layers: Layers = self.layers.clone();
+        *if per_broker { &mut layers.broker } else { &mut layers.cluster } =
+            usable(proposed, per_broker, &mut Vec::new());
+        Self::build(layers)?;
+        Ok(())
+    }
+}
+
+/// Checks what is new in a dynamic layer key by key, without regard to what it makes of the broker as a whole.
+pub fn validate_keys(
+    per_broker: bool,
+    proposed: &BTreeMap<String, String>,
+    current: &BTreeMap<String, String>,
+) -> Result<(), AlterError> {
+    // What lies in the image already was accepted by some controller, and must not block other changes.
+    let news: BTreeMap<_, _> =
+        proposed.iter().filter(|(name, value)| current.get(*name) != Some(value)).collect();
+    let names_of = |wrong: &dyn Fn(&ConfigKey) -> bool| -> Vec<String> {
+        let keys = news.keys().filter_map(|name| table::broker_key(name));
+        keys.filter(|key| wrong(key)).map(|key| key.name.to_owned()).collect()
+    };
+    let names = names_of(&|key| !key.is_dynamic());
+    if !names.is_empty() {
+        return Err(AlterError::NotDynamic { names });
+    }
+    let names = names_of(&|key| key.update_mode == UpdateMode::PerBroker && !per_broker);
+    if !names.is_empty() {
+        return Err(AlterError::PerBrokerOnly { names });
+    }
+    for (name, text) in &news {
+        let key = table::broker_key(name).ok_or_else(|| AlterError::UnknownKey { name: (*name).clone() })?;
+        if let Support::Unserved(reason) = key.support {
+            return Err(AlterError::Unserved { name: (*name).clone(), reason });
+        }
+        // Kafka answers a wrong value of a broker's key with another code than one of a topic's key.
+        Value::parse(key, text).map_err(|error| super::error::InvalidConfig(vec![error]))?;
+    }
+    Ok(())
+}
+
+/// The entries of a dynamic layer that can take effect, and those of unknown keys, which DescribeConfigs shows.
+pub(super) fn usable(
+    layer: &BTreeMap<String, String>,
+    per_broker: bool,
+    errors: &mut Vec<ConfigError>,
+) -> BTreeMap<String, String> {
+    let mut usable = layer.clone();
+    usable.retain(|name, text| {
+        let Some(key) = table::broker_key(name) else { return true };
+        let refusal = match Value::parse(key, text) {
+            Err(error) => error,
+            Ok(value) if !key.is_dynamic() => {
+                InvalidValue::new(name, value, "Cannot be updated dynamically").into()
+            }
+            Ok(value) if key.update_mode == UpdateMode::PerBroker && !per_broker => {
+                InvalidValue::new(name, value, "Cannot be set at default cluster level").into()
+            }
+            Ok(_) => return true,
+        };
+        errors.push(refusal);
+        false
+    });
+    usable
+}

@@ -1,0 +1,264 @@
+//! What a value must satisfy beyond its type: Kafka's validators, with Kafka's messages.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use super::error::{ConfigError, InvalidList, InvalidValue};
+use super::value::Value;
+
+/// A validator. Its `Display` is Kafka's, shown in the documentation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Check {
+    /// Anything of the type.
+    Any,
+    /// A number no smaller than this.
+    AtLeast(i64),
+    /// A number within these, both included.
+    Between(i64, i64),
+    /// A floating-point number from 0 to this.
+    Ratio(f64),
+    /// A level of gzip, or -1.
+    GzipLevel,
+    /// One of these texts.
+    OneOf(&'static [&'static str]),
+    /// One of these texts, in any case of letters.
+    OneOfAnyCase(&'static [&'static str]),
+    /// A text; null is refused where Kafka's tables would allow it.
+    NotNull,
+    /// A text with at least one character.
+    NotEmpty,
+    /// A list without empty entries.
+    List {
+        /// Whether it needs an entry.
+        filled: bool,
+        /// Whether Kafka allows null.
+        nullable: bool,
+        /// The entries allowed; all when empty.
+        of: &'static [&'static str],
+    },
+    /// `partition:broker` pairs, or `*`.
+    ThrottledReplicas,
+    /// `id@host:port` entries.
+    QuorumVoters,
+    /// `host:port` entries.
+    BootstrapServers,
+    /// `latest`, `earliest`, or `by_duration:` with a duration of ISO 8601.
+    OffsetReset,
+}
+
+pub(super) const ANY: Check = Check::Any;
+pub(super) const GZIP_LEVEL: Check = Check::GzipLevel;
+pub(super) const NOT_NULL: Check = Check::NotNull;
+pub(super) const NOT_EMPTY: Check = Check::NotEmpty;
+pub(super) const THROTTLED_REPLICAS: Check = Check::ThrottledReplicas;
+pub(super) const QUORUM_VOTERS: Check = Check::QuorumVoters;
+pub(super) const BOOTSTRAP_SERVERS: Check = Check::BootstrapServers;
+pub(super) const OFFSET_RESET: Check = Check::OffsetReset;
+pub(super) const LIST: Check = Check::List { filled: false, nullable: false, of: &[] };
+pub(super) const LIST_OR_NULL: Check = Check::List { filled: false, nullable: true, of: &[] };
+pub(super) const FILLED_LIST: Check = Check::List { filled: true, nullable: false, of: &[] };
+pub(super) const FILLED_LIST_OR_NULL: Check = Check::List { filled: true, nullable: true, of: &[] };
+
+pub(super) const fn at_least(low: i64) -> Check {
+    Check::AtLeast(low)
+}
+
+pub(super) const fn between(low: i64, high: i64) -> Check {
+    Check::Between(low, high)
+}
+
+pub(super) const fn ratio(high: f64) -> Check {
+    Check::Ratio(high)
+}
+
+pub(super) const fn one_of(texts: &'static [&'static str]) -> Check {
+    Check::OneOf(texts)
+}
+
+pub(super) const fn one_of_any_case(texts: &'static [&'static str]) -> Check {
+    Check::OneOfAnyCase(texts)
+}
+
+pub(super) const fn list_of(of: &'static [&'static str]) -> Check {
+    Check::List { filled: false, nullable: false, of }
+}
+
+pub(super) const fn filled_list_of(of: &'static [&'static str]) -> Check {
+    Check::List { filled: true, nullable: false, of }
+}
+
+impl Check {
+    /// Checks a value of the key `name`.
+    pub fn check(&self, name: &str, value: &Value) -> Result<(), ConfigError> {
+        let fails = |reason: String| Err(InvalidValue::new(name, value, reason).into());
+        match (self, value) {
+            (Self::AtLeast(low) | Self::Between(low, _), Value::Integer(number)) if number < low => {
+                fails(format!("Value must be at least {low}"))
+            }
+            (Self::Between(_, high), Value::Integer(number)) if number > high => {
+                fails(format!("Value must be no more than {high}"))
+            }
+            (Self::Ratio(_), Value::Double(number)) if *number < 0.0 => {
+                fails("Value must be at least 0".to_owned())
+            }
+            (Self::Ratio(high), Value::Double(number)) if number > high => {
+                fails(format!("Value must be no more than {high}"))
+            }
+            (Self::GzipLevel, Value::Integer(level)) if !(1..=9).contains(level) && *level != -1 => {
+                fails("Value must be between 1 and 9 or equal to -1".to_owned())
+            }
+            (Self::OneOf(texts), Value::Text(text)) if !texts.contains(&text.as_str()) => {
+                fails(format!("String must be one of: {}", texts.join(", ")))
+            }
+            (Self::OneOfAnyCase(texts), Value::Text(text))
+                if !texts.iter().any(|known| known.eq_ignore_ascii_case(text)) =>
+            {
+                fails(format!("String must be one of (case insensitive): {}", texts.join(", ")))
+            }
+            (Self::NotEmpty, Value::Text(text)) if text.is_empty() => {
+                fails("String must be non-empty".to_owned())
+            }
+            (Self::List { filled, of, .. }, Value::List(entries)) => check_list(name, entries, *filled, of),
+            (Self::ThrottledReplicas, Value::List(entries)) => check_throttled(name, entries),
+            (Self::QuorumVoters, Value::List(entries)) => {
+                each(name, entries, "Expected {id}@{host}:{port}", |entry| {
+                    let (id, server) = entry.split_once('@')?;
+                    id.parse::<u32>().ok().filter(|id| i32::try_from(*id).is_ok()).and(host_and_port(server))
+                })
+            }
+            (Self::BootstrapServers, Value::List(entries)) => {
+                each(name, entries, "Expected {host}:{port}", host_and_port)
+            }
+            (Self::OffsetReset, Value::Text(text)) if !is_offset_reset(text) => fails(format!(
+                "Invalid value `{text}` for configuration {name}. The value must be either 'earliest', 'latest' or of the \
+                 format 'by_duration:<PnDTnHnMn.nS>'."
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn is_offset_reset(text: &str) -> bool {
+    matches!(text, "latest" | "earliest")
+        || text.strip_prefix("by_duration:").is_some_and(|duration| {
+            let digits = |c: char| c.is_ascii_digit() || matches!(c, 'D' | 'T' | 'H' | 'M' | 'S' | '.');
+            duration.len() > 2 && duration.starts_with('P') && duration[1..].chars().all(digits)
+        })
+}
+
+fn check_list(name: &str, entries: &[String], filled: bool, of: &[&str]) -> Result<(), ConfigError> {
+    if filled && entries.is_empty() {
+        let valid =
+            if of.is_empty() { "any non-empty value".to_owned() } else { format!("[{}]", of.join(", ")) };
+        return Err(InvalidList::Empty { name: name.to_owned(), valid }.into());
+    }
+    for entry in entries {
+        if entry.is_empty() {
+            return Err(InvalidList::EmptyEntry { name: name.to_owned() }.into());
+        }
+        if !of.is_empty() && !of.contains(&entry.as_str()) {
+            let reason = format!("String must be one of: {}", of.join(", "));
+            return Err(InvalidValue::new(name, entry, reason).into());
+        }
+    }
+    Ok(())
+}
+
+fn check_throttled(name: &str, entries: &[String]) -> Result<(), ConfigError> {
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let pair = |entry: &String| {
+        entry.is_empty() || entry.split_once(':').is_some_and(|(part, broker)| number(part) && number(broker))
+    };
+    if entries.concat() == "*" || entries.iter().all(pair) {
+        return Ok(());
+    }
+    let reason = format!(
+        "{name} must be the literal '*' or a list of replicas in the following format: \
+         [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+    );
+    Err(InvalidValue::new(name, format!("[{}]", entries.join(", ")), reason).into())
+}
+
+fn each<T>(
+    name: &str,
+    entries: &[String],
+    reason: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<(), ConfigError> {
+    match entries.iter().find(|entry| parse(entry).is_none()) {
+        Some(entry) => Err(InvalidValue::new(name, entry, reason).into()),
+        None => Ok(()),
+    }
+}
+
+/// Splits `host:port`; an IPv6 address stands in brackets, which are taken off.
+pub(super) fn host_and_port(text: &str) -> Option<(String, u16)> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Some((address.ip().to_string(), address.port()));
+    }
+    let (host, port) = text.rsplit_once(':')?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    (!host.is_empty() && host.chars().all(is_host_character)).then_some(())?;
+    Some((host.to_owned(), port.parse().ok()?))
+}
+
+/// The characters that Kafka allows in a host.
+pub(super) fn is_host_character(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '%' | '.' | '_' | ':')
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("-"),
+            Self::AtLeast(low) => write!(f, "[{low},...]"),
+            Self::Between(low, high) => write!(f, "[{low},...,{high}]"),
+            Self::Ratio(high) => write!(f, "[0,...,{high}]"),
+            Self::GzipLevel => f.write_str("[1,...,9] or -1"),
+            Self::OneOf(texts) => write!(f, "[{}]", texts.join(", ")),
+            Self::OneOfAnyCase(texts) => write!(f, "(case insensitive) [{}]", texts.join(", ")),
+            Self::NotNull => f.write_str("non-null string"),
+            Self::NotEmpty => f.write_str("non-empty string"),
+            Self::List { filled, nullable, of } => {
+                f.write_str("list")?;
+                if *filled {
+                    f.write_str(" non-empty")?;
+                }
+                if !*nullable {
+                    f.write_str(" non-null")?;
+                }
+                if of.is_empty() { Ok(()) } else { write!(f, " [{}]", of.join(", ")) }
+            }
+            Self::OffsetReset => f.write_str("[latest, earliest, by_duration:PnDTnHnMn.nS]"),
+            Self::ThrottledReplicas => f.write_str("ThrottledReplicaListValidator"),
+            Self::QuorumVoters => f.write_str("ControllerQuorumVotersValidator"),
+            Self::BootstrapServers => f.write_str("ControllerQuorumBootstrapServersValidator"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_come_with_ports() {
+        assert_eq!(host_and_port("one:9092"), Some(("one".to_owned(), 9092)));
+        assert_eq!(host_and_port("[::1]:9092"), Some(("::1".to_owned(), 9092)));
+        for text in ["one", "one:", ":1", "one:70000", "a b:1", ""] {
+            assert_eq!(host_and_port(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn voters_are_id_host_and_port() {
+        let check =
+            |text: &str| QUORUM_VOTERS.check("controller.quorum.voters", &Value::List(vec![text.to_owned()]));
+        assert_eq!(check("1@one:9093"), Ok(()));
+        assert_eq!(
+            check("one:9093").expect_err("no id").to_string(),
+            "Invalid value one:9093 for configuration controller.quorum.voters: Expected {id}@{host}:{port}"
+        );
+        assert!(check("-1@one:9093").is_err());
+    }
+}

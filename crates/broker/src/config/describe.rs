@@ -1,0 +1,186 @@
+//! DescribeConfigs: the value of every key, where it comes from, and what else is set below it.
+
+use std::collections::BTreeMap;
+
+use super::broker::BrokerConfig;
+use super::key::{ConfigKey, ConfigType, Support};
+use super::table;
+
+/// Where a value comes from, numbered as in DescribeConfigs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConfigSource {
+    /// Set for the topic.
+    DynamicTopic = 1,
+    /// Set for this broker at run time.
+    DynamicBroker = 2,
+    /// Set for all brokers at run time.
+    DynamicDefaultBroker = 3,
+    /// Set in the broker's file.
+    StaticBroker = 4,
+    /// Set nowhere.
+    Default = 5,
+    /// Set for a subscription to clients' metrics.
+    ClientMetrics = 7,
+    /// Set for the group.
+    Group = 8,
+}
+
+impl ConfigSource {
+    /// The number of the source in DescribeConfigs.
+    pub const fn code(self) -> i8 {
+        self as i8
+    }
+}
+
+/// A value that is set for a key, or for a key that it falls back to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DescribedSynonym {
+    /// The key that is set.
+    pub name: String,
+    /// Its value as it was given; None for a secret.
+    pub value: Option<String>,
+    /// Where it is set.
+    pub source: ConfigSource,
+}
+
+/// One key as DescribeConfigs shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DescribedConfig {
+    /// The key.
+    pub name: String,
+    /// The value in effect; None for null and for a secret.
+    pub value: Option<String>,
+    /// Where it comes from.
+    pub source: ConfigSource,
+    /// The type of the key.
+    pub config_type: ConfigType,
+    /// Whether the value is hidden.
+    pub is_sensitive: bool,
+    /// Whether only a restart changes it.
+    pub read_only: bool,
+    /// Every value that is set, best first.
+    pub synonyms: Vec<DescribedSynonym>,
+    /// What the key does; None for an unknown key.
+    pub documentation: Option<&'static str>,
+}
+
+/// The names that a client asks for; None asks for all.
+pub type Wanted<'a> = Option<&'a [String]>;
+
+pub(super) fn is_wanted(wanted: Wanted<'_>, name: &str) -> bool {
+    wanted.is_none_or(|names| names.iter().any(|known| known == name))
+}
+
+impl BrokerConfig {
+    /// The configuration of a topic with these overrides.
+    pub fn describe_topic(
+        &self,
+        overrides: &BTreeMap<String, String>,
+        wanted: Wanted<'_>,
+    ) -> Vec<DescribedConfig> {
+        let keys = table::topic_keys().iter().filter(|key| is_wanted(wanted, key.name));
+        let keys = keys.filter(|key| !key.internal || overrides.contains_key(key.name));
+        keys.map(|key| self.describe_topic_key(key, overrides)).collect()
+    }
+
+    fn describe_topic_key(&self, key: &ConfigKey, overrides: &BTreeMap<String, String>) -> DescribedConfig {
+        let parsed = overrides.get(key.name).and_then(|text| super::value::Value::parse(key, text).ok());
+        let value = parsed.as_ref().or_else(|| self.topic_defaults.get(key.name)).map(ToString::to_string);
+        let mut synonyms = Vec::new();
+        if parsed.is_some() {
+            let name = key.name.to_owned();
+            synonyms.push(DescribedSynonym {
+                name,
+                value: value.clone(),
+                source: ConfigSource::DynamicTopic,
+            });
+        }
+        if let Some((broker_name, _)) = key.falls_back.first() {
+            synonyms.extend(self.synonyms(broker_name));
+        }
+        DescribedConfig {
+            name: key.name.to_owned(),
+            value,
+            source: synonyms.first().map_or(ConfigSource::Default, |synonym| synonym.source),
+            config_type: key.config_type,
+            is_sensitive: false,
+            read_only: false,
+            synonyms,
+            documentation: Some(key.documentation),
+        }
+    }
+
+    /// The configuration of this broker. Keys that are not served appear only when they are set.
+    pub fn describe_broker(&self, wanted: Wanted<'_>) -> Vec<DescribedConfig> {
+        let layers = [&self.layers.file, &self.layers.cluster, &self.layers.broker];
+        let is_set = |name: &str| layers.iter().any(|layer| layer.contains_key(name));
+        let is_shown = |key: &ConfigKey| !key.internal && !matches!(key.support, Support::Unserved(_));
+        let known =
+            table::broker_keys().iter().filter(|key| is_shown(key) || is_set(key.name)).map(|key| key.name);
+        let unknown = layers.into_iter().flat_map(BTreeMap::keys).map(String::as_str);
+        let unknown = unknown.filter(|name| table::broker_key(name).is_none());
+        let mut names: Vec<&str> = known.chain(unknown).filter(|name| is_wanted(wanted, name)).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.into_iter().map(|name| self.describe_broker_key(name)).collect()
+    }
+
+    /// What is set for all brokers at run time.
+    pub fn describe_cluster_defaults(&self, wanted: Wanted<'_>) -> Vec<DescribedConfig> {
+        let names = self.layers.cluster.keys().filter(|name| is_wanted(wanted, name));
+        let described = names.map(|name| {
+            let mut described = self.describe_broker_key(name);
+            described.synonyms.retain(|synonym| synonym.source == ConfigSource::DynamicDefaultBroker);
+            described.value = described.synonyms.first().and_then(|synonym| synonym.value.clone());
+            described.source = ConfigSource::DynamicDefaultBroker;
+            described
+        });
+        described.collect()
+    }
+
+    fn describe_broker_key(&self, name: &str) -> DescribedConfig {
+        let key = table::broker_key(name);
+        let synonyms = self.synonyms(name);
+        let is_sensitive = key.is_none_or(ConfigKey::is_sensitive);
+        let value = self.values.get(name).filter(|_| !is_sensitive).map(ToString::to_string);
+        DescribedConfig {
+            name: name.to_owned(),
+            value,
+            source: synonyms.first().map_or(ConfigSource::Default, |synonym| synonym.source),
+            config_type: key.map_or(ConfigType::Unknown, |key| key.config_type),
+            is_sensitive,
+            read_only: key.is_none_or(|key| !key.is_dynamic()),
+            synonyms,
+            documentation: key.map(|key| key.documentation),
+        }
+    }
+
+    /// Every value set for a broker's key and for its equals in other units. What stands before the first value of the
+    /// key itself is left out, as Kafka does, so a key of which only an equal is set appears as a default.
+    pub(super) fn synonyms(&self, name: &str) -> Vec<DescribedSynonym> {
+        let names = table::broker_synonyms(name);
+        let is_sensitive = table::broker_key(name).is_none_or(ConfigKey::is_sensitive);
+        let synonym = |name: &str, value: &str, source| DescribedSynonym {
+            name: name.to_owned(),
+            value: (!is_sensitive).then(|| value.to_owned()),
+            source,
+        };
+        let layers = [
+            (&self.layers.broker, ConfigSource::DynamicBroker),
+            (&self.layers.cluster, ConfigSource::DynamicDefaultBroker),
+            (&self.layers.file, ConfigSource::StaticBroker),
+        ];
+        let mut found = Vec::new();
+        for (layer, source) in layers {
+            found.extend(names.iter().filter_map(|name| Some(synonym(name, layer.get(*name)?, source))));
+        }
+        let in_quorum = !self.roles.controller;
+        let defaults = names.iter().filter_map(|name| {
+            let default = table::broker_key(name)?.default_for(in_quorum)?;
+            Some(synonym(name, default, ConfigSource::Default))
+        });
+        found.extend(defaults);
+        let first = found.iter().position(|synonym| synonym.name == name).unwrap_or(found.len());
+        found.split_off(first)
+    }
+}

@@ -1,0 +1,218 @@
+//! `docs/configuration.md`, written from the tables.
+
+use std::fmt::Write;
+
+use super::key::{ConfigKey, Support};
+use super::table::{self, Family};
+
+/// The whole page.
+pub fn configuration_page() -> String {
+    let mut page = String::from(INTRODUCTION);
+    differences(&mut page);
+    page.push_str("\n## Broker configuration\n");
+    for family in table::BROKER_FAMILIES {
+        served(&mut page, family);
+    }
+    page.push_str(TOPICS);
+    topics(&mut page);
+    page.push_str(GROUPS);
+    stored(&mut page, table::GROUP_FAMILY);
+    page.push_str(CLIENT_METRICS);
+    stored(&mut page, table::CLIENT_METRICS_FAMILY);
+    page.push_str(WITHOUT_EFFECT);
+    without_effect(&mut page);
+    page.push_str(UNSERVED);
+    unserved(&mut page);
+    page
+}
+
+const INTRODUCTION: &str = "\
+# Configuration
+
+<!-- Written from the tables in crates/broker/src/config/table by the test `docs_are_fresh`; \
+run it with UPDATE_DOCS=1 to write this page anew. -->
+
+Thalweg is configured by Apache Kafka's properties, by Kafka's names, defaults and checks (those of Kafka 4.3).
+`thalweg serve server.properties` reads a Kafka file; `--set key=value` overrides one property, and without a file every
+property has its default. At start, the broker refuses values that are not allowed, all of them at once, and names every
+property that is set without having an effect.
+
+The column *Update* says whether a property can change while the broker runs: never (`read-only`), for one broker
+(`per-broker`), or for one or all brokers (`cluster-wide`), as with `kafka-configs --alter`. A property is taken from the
+first of these places that sets it: the broker's dynamic value, the dynamic value for all brokers, the file, the default.
+Properties of topics are set with `kafka-configs --entity-type topics` or when the topic is created; a topic that does
+not set one follows the broker.
+
+`1.7976931348623157E308`, `2147483647` and `9223372036854775807` are the largest numbers of their types and mean no limit.
+
+## Where Thalweg differs from Kafka
+";
+
+const TOPICS: &str = "
+## Topic configuration
+
+The column *Follows* names the broker's properties that hold where a topic sets nothing; the first one that is set
+counts.
+
+";
+
+const GROUPS: &str = "
+## Group configuration
+
+Set with `kafka-configs --entity-type groups`. The values are checked, stored and described as Kafka does, and nothing acts
+on them yet, because only classic groups are served.
+
+";
+
+const CLIENT_METRICS: &str = "
+## Subscriptions to clients' metrics
+
+Set with `kafka-configs --entity-type client-metrics`. They are checked, stored and described as Kafka does, and nothing acts
+on them yet, because client telemetry is not served.
+
+";
+
+const WITHOUT_EFFECT: &str = "
+## Accepted without effect
+
+These can be set, are checked, and change nothing, because there is nothing for them to change.
+
+";
+
+const UNSERVED: &str = "
+## Not served
+
+These belong to parts of Kafka that Thalweg does not serve. A file that sets one to anything but its default gets a
+warning with the reason; setting one at run time is refused. Listeners that need TLS or SASL, and an authorizer, are refused at start: nobody shall get a broker that
+is more open than they asked for.
+
+";
+
+/// A cell of a table: a bar would end it.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+fn default_cell(key: &ConfigKey) -> String {
+    match key.default {
+        None => String::new(),
+        Some("") => "(empty)".to_owned(),
+        Some(text) => format!("`{}`", cell(text)),
+    }
+}
+
+fn check_cell(key: &ConfigKey) -> String {
+    match key.check.to_string().as_str() {
+        "-" => String::new(),
+        "ThrottledReplicaListValidator" => "partition:broker,..., or *".to_owned(),
+        "ControllerQuorumVotersValidator" => "id@host:port,...".to_owned(),
+        "ControllerQuorumBootstrapServersValidator" => "host:port,...".to_owned(),
+        "list" | "list non-null" => String::new(),
+        // That a list is one, and that null is no value, says itself in a file.
+        text => cell(text.replace("list ", "").replace("non-null", "").trim()),
+    }
+}
+
+fn differences(page: &mut String) {
+    page.push_str("\n| Property | Thalweg | Why |\n|---|---|---|\n");
+    let keys = table::BROKER_FAMILIES.iter().flat_map(|family| family.keys);
+    for (key, why) in keys.filter_map(|key| Some((key, key.differs?))) {
+        let (name, default) = (key.name, default_cell(key));
+        writeln!(page, "| `{name}` | {default} | {} |", cell(why)).expect("a String takes everything");
+    }
+}
+
+fn served(page: &mut String, family: &Family) {
+    let keys: Vec<_> = family.keys.iter().filter(|key| key.support == Support::Served).collect();
+    if keys.is_empty() {
+        return;
+    }
+    writeln!(page, "\n### {}\n", family.title).expect("a String takes everything");
+    page.push_str(
+        "| Property | Type | Default | Valid | Update | What it does |\n|---|---|---|---|---|---|\n",
+    );
+    for key in keys {
+        row(page, key, key.update_mode.name());
+    }
+}
+
+fn row(page: &mut String, key: &ConfigKey, fifth: &str) {
+    let (name, config_type) = (key.name, key.config_type.name().to_lowercase());
+    let (default, check, what) = (default_cell(key), check_cell(key), cell(key.documentation));
+    writeln!(page, "| `{name}` | {config_type} | {default} | {check} | {fifth} | {what} |")
+        .expect("a String takes everything");
+}
+
+fn topics(page: &mut String) {
+    page.push_str(
+        "| Property | Type | Default | Valid | Follows | What it does |\n|---|---|---|---|---|---|\n",
+    );
+    for key in table::topic_keys().iter().filter(|key| key.support == Support::Served && !key.internal) {
+        let follows: Vec<_> = key.falls_back.iter().map(|(name, _)| format!("`{name}`")).collect();
+        row(page, key, &follows.join(", "));
+    }
+    page.push_str("\nKept with a topic without effect: ");
+    let others: Vec<_> = table::topic_keys()
+        .iter()
+        .filter_map(|key| match key.support {
+            Support::Served => None,
+            Support::Accepted(reason) | Support::Unserved(reason) => {
+                Some(format!("`{}` ({reason})", key.name))
+            }
+        })
+        .collect();
+    writeln!(page, "{}. `remote.storage.enable=true` is refused.", others.join(", "))
+        .expect("a String takes everything");
+}
+
+fn stored(page: &mut String, family: &Family) {
+    page.push_str(
+        "| Property | Type | Default | Valid | Follows | What it does |\n|---|---|---|---|---|---|\n",
+    );
+    for key in family.keys {
+        let follows: Vec<_> = key.falls_back.iter().map(|(name, _)| format!("`{name}`")).collect();
+        row(page, key, &follows.join(", "));
+    }
+}
+
+fn without_effect(page: &mut String) {
+    page.push_str("| Property | Default | Why |\n|---|---|---|\n");
+    for key in table::broker_keys() {
+        if let Support::Accepted(reason) = key.support {
+            writeln!(page, "| `{}` | {} | {} |", key.name, default_cell(key), cell(reason))
+                .expect("a String takes everything");
+        }
+    }
+}
+
+fn unserved(page: &mut String) {
+    page.push_str("| Why | Properties |\n|---|---|\n");
+    let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
+    for key in table::broker_keys() {
+        let Support::Unserved(reason) = key.support else { continue };
+        let name = format!("`{}`", key.name);
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, names)) => names.push(name),
+            None => reasons.push((reason, vec![name])),
+        }
+    }
+    for (reason, names) in reasons {
+        writeln!(page, "| {} | {} |", cell(reason), names.join(", ")).expect("a String takes everything");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn docs_are_fresh() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+        let page = configuration_page();
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, &page).expect("docs/ can be written");
+        }
+        let written = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(written == page, "docs/configuration.md is stale: run this test with UPDATE_DOCS=1");
+    }
+}

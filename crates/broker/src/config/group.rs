@@ -1,0 +1,164 @@
+//! Configuration of groups, and of subscriptions to clients' metrics.
+//!
+//! Checked, stored and described as Kafka does, so that tools which manage them work; nothing acts on the values yet.
+
+use std::collections::BTreeMap;
+
+use super::broker::BrokerConfig;
+use super::describe::{ConfigSource, DescribedConfig, DescribedSynonym, Wanted, is_wanted};
+use super::error::ConfigError;
+use super::key::ConfigKey;
+use super::table;
+use super::value::Value;
+
+type Overrides = BTreeMap<String, String>;
+
+/// What clients tell of themselves, and subscriptions may ask for.
+const MATCHED: &[&str] = &[
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+];
+
+impl BrokerConfig {
+    /// Checks the configuration of a group: its keys, their values, and the bounds that the broker sets.
+    pub fn validate_group(&self, overrides: &Overrides) -> Result<(), ConfigError> {
+        if let Some(name) = overrides.keys().find(|name| table::group_key(name).is_none()) {
+            return Err(ConfigError::UnknownGroupKey { name: name.clone() });
+        }
+        let mut values = BTreeMap::new();
+        for key in table::group_keys() {
+            let given = overrides.get(key.name).map(|text| Value::parse(key, text)).transpose()?;
+            values.insert(key.name, given.or_else(|| self.inherited(key)));
+        }
+        let integer = |name: &str| match values.get(name) {
+            Some(Some(Value::Integer(number))) => Some(*number),
+            _ => None,
+        };
+        for key in table::group_keys() {
+            if let Some(value) = integer(key.name) {
+                self.check_bounds(key.name, value)?;
+            }
+        }
+        for protocol in ["consumer", "share", "streams"] {
+            let (session, heartbeat) =
+                (format!("{protocol}.session.timeout.ms"), format!("{protocol}.heartbeat.interval.ms"));
+            if integer(&session) <= integer(&heartbeat) {
+                let (name, bound) = (session, heartbeat);
+                return Err(ConfigError::GroupBound { name, relation: "greater than", bound });
+            }
+        }
+        Ok(())
+    }
+
+    /// `consumer.x` lies between the broker's `group.consumer.min.x` and `group.consumer.max.x`, where there are such.
+    fn check_bounds(&self, name: &str, value: i64) -> Result<(), ConfigError> {
+        let (protocol, setting) = name.split_once('.').expect("a group's key begins with its protocol");
+        let setting = if setting == "num.standby.replicas" { "standby.replicas" } else { setting };
+        let bound = |end: &str| {
+            let bound = format!("group.{protocol}.{end}.{setting}");
+            match self.values.get(&bound) {
+                Some(Value::Integer(number)) => Some((*number, bound)),
+                _ => None,
+            }
+        };
+        let fails = |relation, bound| Err(ConfigError::GroupBound { name: name.to_owned(), relation, bound });
+        match (bound("min"), bound("max")) {
+            (Some((min, key)), _) if value < min => fails("greater than or equal to", key),
+            (_, Some((max, key))) if value > max => fails("less than or equal to", key),
+            _ => Ok(()),
+        }
+    }
+
+    /// The configuration of a group with these overrides.
+    pub fn describe_group(&self, overrides: &Overrides, wanted: Wanted<'_>) -> Vec<DescribedConfig> {
+        let keys = table::group_keys().iter().filter(|key| is_wanted(wanted, key.name));
+        keys.map(|key| self.describe_group_key(key, overrides)).collect()
+    }
+
+    fn describe_group_key(&self, key: &ConfigKey, overrides: &Overrides) -> DescribedConfig {
+        let given = overrides.get(key.name).and_then(|text| Value::parse(key, text).ok());
+        let mut synonyms: Vec<_> =
+            given.iter().map(|value| synonym(key, value, ConfigSource::Group)).collect();
+        match key.falls_back.first() {
+            Some((broker_key, _)) => synonyms.extend(self.synonyms(broker_key)),
+            None => {
+                synonyms.extend(self.inherited(key).map(|value| synonym(key, &value, ConfigSource::Default)))
+            }
+        }
+        let value = given.or_else(|| self.inherited(key));
+        described(key, value.as_ref(), synonyms)
+    }
+
+    /// The value of a group that sets none.
+    fn inherited(&self, key: &ConfigKey) -> Option<Value> {
+        let of_broker = key.falls_back.iter().find_map(|(name, _)| self.values.get(name).cloned());
+        of_broker.or_else(|| default(key))
+    }
+}
+
+/// Checks a subscription to clients' metrics. Patterns are taken as they are: only a client can match them.
+pub fn validate_client_metrics(name: &str, overrides: &Overrides) -> Result<(), ConfigError> {
+    if name.is_empty() {
+        return Err(ConfigError::UnnamedSubscription);
+    }
+    if let Some(name) = overrides.keys().find(|name| table::client_metrics_key(name).is_none()) {
+        return Err(ConfigError::UnknownClientMetricsKey { name: name.clone() });
+    }
+    for key in table::client_metrics_keys() {
+        let Some(text) = overrides.get(key.name) else { continue };
+        match (key.name, Value::parse(key, text)?) {
+            ("interval.ms", Value::Integer(interval_ms)) if !(100..=3_600_000).contains(&interval_ms) => {
+                return Err(ConfigError::ClientMetricsInterval { interval_ms });
+            }
+            ("match", Value::List(entries)) => {
+                let legal = |entry: &str| {
+                    let pair = entry.split_once('=');
+                    pair.is_some_and(|(name, pattern)| {
+                        MATCHED.contains(&name.trim()) && !pattern.trim().is_empty()
+                    })
+                };
+                if let Some(wrong) = entries.into_iter().find(|entry| !legal(entry)) {
+                    return Err(ConfigError::ClientMatch { pattern: wrong });
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A subscription to clients' metrics.
+pub fn describe_client_metrics(overrides: &Overrides, wanted: Wanted<'_>) -> Vec<DescribedConfig> {
+    let keys = table::client_metrics_keys().iter().filter(|key| is_wanted(wanted, key.name));
+    keys.map(|key| {
+        let given = overrides.get(key.name).and_then(|text| Value::parse(key, text).ok());
+        let synonyms = given.iter().map(|value| synonym(key, value, ConfigSource::ClientMetrics)).collect();
+        described(key, given.or_else(|| default(key)).as_ref(), synonyms)
+    })
+    .collect()
+}
+
+fn default(key: &ConfigKey) -> Option<Value> {
+    Some(Value::parse(key, key.default?).expect("a test parses every default"))
+}
+
+fn synonym(key: &ConfigKey, value: &Value, source: ConfigSource) -> DescribedSynonym {
+    DescribedSynonym { name: key.name.to_owned(), value: Some(value.to_string()), source }
+}
+
+fn described(key: &ConfigKey, value: Option<&Value>, synonyms: Vec<DescribedSynonym>) -> DescribedConfig {
+    DescribedConfig {
+        name: key.name.to_owned(),
+        value: value.map(ToString::to_string),
+        source: synonyms.first().map_or(ConfigSource::Default, |synonym| synonym.source),
+        config_type: key.config_type,
+        is_sensitive: false,
+        read_only: false,
+        synonyms,
+        documentation: Some(key.documentation),
+    }
+}

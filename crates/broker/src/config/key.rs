@@ -1,0 +1,161 @@
+//! One configuration key: what Kafka knows about it, and what Thalweg does with it.
+
+use super::check::Check;
+
+/// The type of a value, numbered as in DescribeConfigs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConfigType {
+    /// A key that no table knows.
+    Unknown = 0,
+    /// `true` or `false`, in any case of letters.
+    Boolean = 1,
+    /// Text, without the blanks around it.
+    String = 2,
+    /// A number of 32 bits.
+    Int = 3,
+    /// A number of 16 bits.
+    Short = 4,
+    /// A number of 64 bits.
+    Long = 5,
+    /// A floating-point number.
+    Double = 6,
+    /// Texts separated by commas.
+    List = 7,
+    /// The name of a Java class.
+    Class = 8,
+    /// A secret, never shown.
+    Password = 9,
+}
+
+impl ConfigType {
+    /// The number of the type in DescribeConfigs.
+    pub const fn code(self) -> i8 {
+        self as i8
+    }
+
+    /// Kafka's name of the type.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "UNKNOWN",
+            Self::Boolean => "BOOLEAN",
+            Self::String => "STRING",
+            Self::Int => "INT",
+            Self::Short => "SHORT",
+            Self::Long => "LONG",
+            Self::Double => "DOUBLE",
+            Self::List => "LIST",
+            Self::Class => "CLASS",
+            Self::Password => "PASSWORD",
+        }
+    }
+}
+
+/// How much a key matters to most users, by Kafka's judgement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Importance {
+    /// Worth a thought in every installation.
+    High,
+    /// Worth a thought in some.
+    Medium,
+    /// Rarely touched.
+    Low,
+}
+
+/// When and where a key may change while the broker runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UpdateMode {
+    /// Only in the file, by a restart.
+    ReadOnly,
+    /// For one broker at a time.
+    PerBroker,
+    /// For one broker or for all.
+    ClusterWide,
+}
+
+impl UpdateMode {
+    /// Kafka's name of the mode.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "read-only",
+            Self::PerBroker => "per-broker",
+            Self::ClusterWide => "cluster-wide",
+        }
+    }
+}
+
+/// What Thalweg does with a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Support {
+    /// It has the effect that it has in Kafka.
+    Served,
+    /// It is accepted and changes nothing, because nothing is there to change: the reason.
+    Accepted(&'static str),
+    /// What it asks for is missing: the reason.
+    Unserved(&'static str),
+}
+
+/// A key with its facts. Made by the tables in `table/` only.
+#[derive(Debug)]
+pub struct ConfigKey {
+    /// Kafka's name.
+    pub name: &'static str,
+    /// The type of its value.
+    pub config_type: ConfigType,
+    /// The default as text; `None` is Kafka's null.
+    pub default: Option<&'static str>,
+    /// What a value must satisfy.
+    pub check: Check,
+    /// How much the key matters.
+    pub importance: Importance,
+    /// When it may change.
+    pub update_mode: UpdateMode,
+    /// What Thalweg does with it.
+    pub support: Support,
+    /// What it does, in one or two sentences.
+    pub documentation: &'static str,
+    /// Why default or update mode are not Kafka's, when they are not.
+    pub differs: Option<&'static str>,
+    /// The default of a broker in a quorum of Kafka controllers, when it is another.
+    pub default_in_quorum: Option<&'static str>,
+    /// Kafka keeps it out of its documentation.
+    pub internal: bool,
+    /// For a topic's key: the broker's keys that it falls back to, in order, each with the factor to this key's unit.
+    pub falls_back: &'static [(&'static str, i64)],
+}
+
+impl ConfigKey {
+    /// Whether values of the key are secrets.
+    pub fn is_sensitive(&self) -> bool {
+        self.config_type == ConfigType::Password
+    }
+
+    /// Whether the key may change while the broker runs.
+    pub fn is_dynamic(&self) -> bool {
+        self.update_mode != UpdateMode::ReadOnly
+    }
+
+    /// The default of a broker that runs its own controller, or of one that joins a quorum of Kafka controllers.
+    pub fn default_for(&self, in_quorum: bool) -> Option<&'static str> {
+        if in_quorum { self.default_in_quorum.or(self.default) } else { self.default }
+    }
+
+    pub(super) const fn differs(mut self, why: &'static str) -> Self {
+        self.differs = Some(why);
+        self
+    }
+
+    pub(super) const fn in_quorum(mut self, default: &'static str) -> Self {
+        self.default_in_quorum = Some(default);
+        self
+    }
+
+    pub(super) const fn internal(mut self) -> Self {
+        self.internal = true;
+        self
+    }
+
+    pub(super) const fn falls_back(mut self, keys: &'static [(&'static str, i64)]) -> Self {
+        self.falls_back = keys;
+        self
+    }
+}

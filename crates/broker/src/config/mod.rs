@@ -1,0 +1,43 @@
+//! Configuration: Kafka's keys with Kafka's names, defaults and checks, of the broker and of topics.
+//!
+//! Owns the tables of keys and all that follows from them: reading `server.properties`, the typed settings of the
+//! broker and of a topic, the answers of DescribeConfigs, the checks of AlterConfigs and CreateTopics, and
+//! `docs/configuration.md`. Pure apart from reading the file: dynamic values come in as maps from the metadata image,
+//! and changes go out as maps for the controller to write.
+
+pub mod alter;
+mod broker;
+mod check;
+pub mod describe;
+pub mod document;
+mod error;
+mod group;
+mod java_properties;
+mod key;
+mod listener;
+mod properties;
+mod rules;
+mod settings;
+pub mod table;
+#[cfg(test)]
+mod tests;
+mod topic;
+mod value;
+mod values;
+
+pub use broker::BrokerConfig;
+pub use check::Check;
+pub use error::{AlterError, ConfigError, InvalidConfig, InvalidList, InvalidValue};
+pub use group::{describe_client_metrics, validate_client_metrics};
+pub use key::{ConfigKey, ConfigType, Importance, Support, UpdateMode};
+pub use listener::{Listener, Listeners, SecurityProtocol};
+pub use properties::{BadAssignment, BadLine, LoadError, ReadFailed, ServerProperties, Warning, WarningKind};
+pub use rules::Roles;
+pub use settings::{
+    CleanerSettings, ControllerSettings, GroupSettings, InternalTopic, LogSettings, MetadataLogSettings,
+    NetworkSettings, ReplicationSettings, TopicSettings, TransactionSettings, Voter,
+};
+pub use thalweg_log::CleanupPolicy;
+pub use thalweg_record::TimestampType;
+pub use topic::{EffectiveTopicConfig, TopicCompression, TopicDefaults, without_effect};
+pub use value::Value;

@@ -1,0 +1,259 @@
+//! A broker's own properties: the file, and what the command line sets over it.
+//!
+//! Only reads and names what is there; values are checked by [`BrokerConfig`](super::BrokerConfig).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::java_properties::{self, Malformed};
+use super::key::{ConfigKey, Support};
+use super::table;
+
+/// The file cannot be read.
+#[derive(Debug, Error)]
+#[error("Cannot read {}: {source}", path.display())]
+pub struct ReadFailed {
+    /// The file.
+    pub path: PathBuf,
+    /// The system's reason.
+    pub source: std::io::Error,
+}
+
+/// A line with a malformed escape, the only thing that is no property.
+#[derive(Debug, Error)]
+#[error("{}:{line}: Expected four hexadecimal digits after \\u", path.display())]
+pub struct BadLine {
+    /// The file.
+    pub path: PathBuf,
+    /// The line, counted from 1.
+    pub line: usize,
+}
+
+/// Why a file of properties is refused.
+#[derive(Debug, Error)]
+pub enum LoadError {
+    /// See [`ReadFailed`].
+    #[error(transparent)]
+    Read(#[from] ReadFailed),
+    /// See [`BadLine`].
+    #[error(transparent)]
+    Line(#[from] BadLine),
+}
+
+/// An override without an equals sign, or without a key before it.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("Invalid override {text}: expected key=value")]
+pub struct BadAssignment {
+    /// The override as it was given.
+    pub text: String,
+}
+
+/// The properties of a broker by key, as text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerProperties {
+    values: BTreeMap<String, String>,
+}
+
+impl ServerProperties {
+    /// Reads a Java properties file.
+    pub fn load(path: &Path) -> Result<Self, LoadError> {
+        let bytes = std::fs::read(path).map_err(|source| ReadFailed { path: path.to_owned(), source })?;
+        Ok(Self::parse(path, &bytes)?)
+    }
+
+    /// Reads the contents of a Java properties file; `path` is for the error.
+    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, BadLine> {
+        let read = java_properties::read(bytes);
+        let values = read.map_err(|Malformed { line }| BadLine { path: path.to_owned(), line })?;
+        Ok(Self { values: values.into_iter().collect() })
+    }
+
+    /// Sets one property over whatever the file says.
+    pub fn set(&mut self, key: &str, value: &str) {
+        self.values.insert(key.to_owned(), value.to_owned());
+    }
+
+    /// Sets one property from `key=value`.
+    pub fn assign(&mut self, text: &str) -> Result<(), BadAssignment> {
+        match text.split_once('=') {
+            Some((key, value)) if !key.trim().is_empty() => {
+                self.set(key.trim(), value.trim());
+                Ok(())
+            }
+            _ => Err(BadAssignment { text: text.to_owned() }),
+        }
+    }
+
+    /// The value of a property, if it is set.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.values.get(key).map(String::as_str)
+    }
+
+    /// Every property that is set, by key.
+    pub fn values(&self) -> &BTreeMap<String, String> {
+        &self.values
+    }
+
+    /// What is set without the effect that its author may expect, by key.
+    pub fn warnings(&self) -> Vec<Warning> {
+        self.values.iter().filter_map(|(name, value)| warning(name, value)).collect()
+    }
+}
+
+fn warning(name: &str, value: &str) -> Option<Warning> {
+    let kind = match table::broker_key(name) {
+        // A key set to what holds anyway asks for nothing that is missing.
+        Some(key) if key.default == Some(value.trim()) => return None,
+        Some(ConfigKey { support: Support::Served, .. }) => return None,
+        Some(ConfigKey { support: Support::Accepted(reason), .. }) => WarningKind::WithoutEffect(reason),
+        Some(ConfigKey { support: Support::Unserved(reason), .. }) => WarningKind::Unserved(reason),
+        None if name.starts_with("listener.name.") => {
+            WarningKind::Unserved("settings for a single listener are not served yet")
+        }
+        None => WarningKind::Unknown { similar: similar_key(name) },
+    };
+    Some(Warning { name: name.to_owned(), kind })
+}
+
+/// A property that is set and does not do what its author may expect. Its `Display` names key and reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// The key.
+    pub name: String,
+    /// What is the matter.
+    pub kind: WarningKind,
+}
+
+/// What is the matter with a property; only the last kind is harmless.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WarningKind {
+    /// Neither Kafka nor Thalweg knows the key.
+    Unknown {
+        /// A known key that is spelled nearly alike.
+        similar: Option<&'static str>,
+    },
+    /// What the key asks for is missing: the reason.
+    Unserved(&'static str),
+    /// There is nothing for the key to change: the reason.
+    WithoutEffect(&'static str),
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.name;
+        match self.kind {
+            WarningKind::Unknown { similar: Some(similar) } => {
+                write!(f, "{name}: unknown key, is {similar} meant?")
+            }
+            WarningKind::Unknown { similar: None } => write!(f, "{name}: unknown key"),
+            WarningKind::Unserved(reason) => write!(f, "{name}: {reason}"),
+            WarningKind::WithoutEffect(reason) => write!(f, "{name} has no effect: {reason}"),
+        }
+    }
+}
+
+/// The key at most two letters away, if there is one.
+fn similar_key(name: &str) -> Option<&'static str> {
+    let distances = table::broker_keys().iter().map(|key| (letters_apart(name, key.name), key.name));
+    distances.min().filter(|(distance, _)| *distance <= 2).map(|(_, name)| name)
+}
+
+/// The Levenshtein distance of two names.
+fn letters_apart(left: &str, right: &str) -> usize {
+    if left.len().abs_diff(right.len()) > 2 {
+        return usize::MAX;
+    }
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (at, a) in left.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = at + 1;
+        for (column, b) in right.bytes().enumerate() {
+            let substituted = diagonal + usize::from(a != b);
+            diagonal = row[column + 1];
+            row[column + 1] = substituted.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[right.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> ServerProperties {
+        ServerProperties::parse(Path::new("server.properties"), text.as_bytes()).expect("a properties file")
+    }
+
+    #[test]
+    fn a_java_properties_file_is_read_as_java_reads_it() {
+        let properties = parse(
+            "# comment\n! comment\nnode.id = 7\nlog.dirs:/a,\\\n   /b\nbroker.rack r\\u00e4ck\nempty=\nnode.id=8\n",
+        );
+        assert_eq!(properties.get("node.id"), Some("8"), "the last one counts");
+        assert_eq!(properties.get("log.dirs"), Some("/a,/b"));
+        assert_eq!(properties.get("broker.rack"), Some("r\u{e4}ck"));
+        assert_eq!(properties.get("empty"), Some(""));
+        assert_eq!(properties.values().len(), 4);
+    }
+
+    #[test]
+    fn a_broken_line_is_named() {
+        let error =
+            ServerProperties::parse(Path::new("x.properties"), b"a=1\nb=\\u12").expect_err("half an escape");
+        assert_eq!(error.line, 2);
+        assert_eq!(error.to_string(), "x.properties:2: Expected four hexadecimal digits after \\u");
+        let missing =
+            ServerProperties::load(Path::new("/nowhere/server.properties")).expect_err("no such file");
+        assert!(missing.to_string().starts_with("Cannot read /nowhere/server.properties: "), "{missing}");
+    }
+
+    #[test]
+    fn no_file_is_a_panic() {
+        use rand::{Rng, SeedableRng, rngs::SmallRng};
+        let mut random = SmallRng::seed_from_u64(4);
+        let alphabet = b"ab=: \t\n\r\\u0123fF#!,\xe4\xff\0";
+        for _ in 0..5_000 {
+            let bytes: Vec<u8> = (0..random.random_range(0..40))
+                .map(|_| alphabet[random.random_range(0..alphabet.len())])
+                .collect();
+            if let Ok(properties) = ServerProperties::parse(Path::new("x"), &bytes) {
+                properties.warnings();
+                drop(super::super::BrokerConfig::new(&properties));
+            }
+        }
+    }
+
+    #[test]
+    fn an_override_needs_a_key_and_a_value() {
+        let mut properties = ServerProperties::default();
+        assert_eq!(properties.assign("log.dirs = /a=b"), Ok(()));
+        assert_eq!(properties.get("log.dirs"), Some("/a=b"));
+        for text in ["node.id", "=1", ""] {
+            assert_eq!(properties.assign(text), Err(BadAssignment { text: text.to_owned() }));
+        }
+    }
+
+    #[test]
+    fn warnings_name_key_and_reason() {
+        let warnings = parse(
+            "ssl.keystore.location=/k\nnode.id=1\nlog.retenton.ms=5\nmine=1\nnum.io.threads=16\n\
+             transaction.state.log.min.isr=1\nlistener.name.external.ssl.client.auth=required\n",
+        )
+        .warnings();
+        let texts: Vec<_> = warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            texts,
+            [
+                "listener.name.external.ssl.client.auth: settings for a single listener are not served yet",
+                "log.retenton.ms: unknown key, is log.retention.ms meant?",
+                "mine: unknown key",
+                "num.io.threads has no effect: one worker thread per core does the work of all of Kafka's thread \
+                 pools",
+                "ssl.keystore.location: TLS is not served yet",
+            ]
+        );
+    }
+}

@@ -1,0 +1,124 @@
+//! Keys of the node, its controllers, the metadata log and replication.
+//!
+//! One entry per key: name, type = default, check, importance, update mode, support, what it does.
+//! Facts are compared with Kafka in `table::tests`.
+
+use super::super::check::{ANY, BOOTSTRAP_SERVERS, FILLED_LIST, QUORUM_VOTERS, at_least, filled_list_of};
+use super::super::key::Support::{Accepted, Served, Unserved};
+use super::family;
+use super::reason::{
+    CHANNEL, ELECTIONS, NO_JAVA, ONE_REPLICA, REPLICATION, SAMPLES, STARTUP, TESTING, TIERED, VOTER,
+};
+
+family! { NODE "Node and controllers";
+    "process.roles": List = "broker,controller", filled_list_of(&["broker", "controller"]), High, ReadOnly, Served,
+        "What this process is: `broker,controller` runs the embedded single-voter controller beside the broker; `broker` joins a quorum of Apache Kafka controllers.",
+        differs = "Kafka demands it; a broker with its own controller needs nothing else.";
+    "node.id": Int = "1", at_least(0), High, ReadOnly, Served,
+        "The number of this node, unique in the cluster.",
+        differs = "Kafka demands it; one broker on its own needs no number from its user.";
+    "broker.id": Int = "1", ANY, High, ReadOnly, Served,
+        "The older name of `node.id`; when both are set they must agree.",
+        differs = "It follows `node.id`.";
+    "broker.rack": String = null, ANY, Medium, ReadOnly, Served,
+        "The rack or zone of this broker, told to clients and used to spread replicas.";
+    "controller.listener.names": List = "CONTROLLER", FILLED_LIST, High, ReadOnly, Served,
+        "The listeners of the controllers; a broker that joins a quorum speaks to the first.",
+        differs = "Kafka demands it; this is the name in the configuration that Kafka ships.";
+    "controller.quorum.bootstrap.servers": List = "", BOOTSTRAP_SERVERS, High, ReadOnly, Served,
+        "Where to find the controllers of the quorum: `host:port`, separated by commas.";
+    "controller.quorum.voters": List = "", QUORUM_VOTERS, High, ReadOnly, Served,
+        "The controllers of a static quorum: `id@host:port`, separated by commas.";
+    "controller.quorum.auto.join.enable": Boolean = "false", ANY, Low, ReadOnly, Unserved(VOTER),
+        "Whether a controller joins the quorum's voters by itself.";
+    "controller.quorum.election.timeout.ms": Int = "1000", at_least(0), High, ReadOnly, Accepted(ELECTIONS),
+        "How long a voter waits for its leader before it calls an election.";
+    "controller.quorum.election.backoff.max.ms": Int = "1000", at_least(0), High, ReadOnly, Accepted(ELECTIONS),
+        "The longest pause between two elections.";
+    "controller.quorum.fetch.timeout.ms": Int = "2000", at_least(0), High, ReadOnly, Served,
+        "How long this node fetches metadata without success before it looks for the quorum's leader anew.";
+    "controller.quorum.request.timeout.ms": Int = "2000", at_least(0), Medium, ReadOnly, Served,
+        "How long a request to the controllers may take.";
+    "controller.quorum.retry.backoff.ms": Int = "20", at_least(0), Low, ReadOnly, Served,
+        "The pause before a failed request to the controllers is repeated.";
+    "controller.quorum.append.linger.ms": Int = "25", at_least(0), Medium, ReadOnly, Accepted(ELECTIONS),
+        "How long a leader of the quorum collects records before it writes them.";
+    "controller.quorum.fetch.max.bytes": Int = "1048576", at_least(1), Low, ReadOnly, Served,
+        "The most bytes of metadata records asked for at once.";
+    "controller.quorum.fetch.snapshot.max.bytes": Int = "1048576", at_least(1), Low, ReadOnly, Served,
+        "The most bytes of a metadata snapshot asked for at once.";
+    "controller.socket.timeout.ms": Int = "30000", ANY, Medium, ReadOnly, Accepted(CHANNEL),
+        "Kafka's socket timeout between controller and broker.";
+    "broker.heartbeat.interval.ms": Int = "2000", ANY, Medium, ReadOnly, Served,
+        "How often this broker tells the controller that it is alive.";
+    "broker.session.timeout.ms": Int = "9000", ANY, Medium, ReadOnly, Served,
+        "How long the controller waits for a heartbeat before it fences a broker.";
+    "initial.broker.registration.timeout.ms": Int = "60000", ANY, Medium, ReadOnly, Served,
+        "How long a starting broker tries to register before it gives up.";
+    "controlled.shutdown.enable": Boolean = "true", ANY, Medium, ReadOnly, Served,
+        "Whether leadership is handed over before the broker stops.";
+    "auto.leader.rebalance.enable": Boolean = "true", ANY, High, ReadOnly, Served,
+        "Whether the controller moves leadership back to the preferred replicas.";
+    "leader.imbalance.check.interval.seconds": Long = "300", at_least(1), High, ReadOnly, Served,
+        "How often the controller looks for partitions not led by their preferred replica.";
+    "unclean.leader.election.interval.ms": Long = "300000", at_least(1), Medium, ReadOnly, Accepted(ONE_REPLICA),
+        "How often the controller looks for partitions that only an unclean election can help.", internal;
+    "controller.performance.sample.period.ms": Long = "60000", at_least(100), Medium, ReadOnly, Accepted(SAMPLES),
+        "How often the controller logs the timing of its events.", internal;
+    "controller.performance.always.log.threshold.ms": Long = "2000", at_least(0), Medium, ReadOnly, Accepted(SAMPLES),
+        "From what duration on the controller always logs an event.", internal;
+    "server.max.startup.time.ms": Long = "9223372036854775807", at_least(0), Medium, ReadOnly, Accepted(STARTUP),
+        "How long Kafka lets a start take.", internal;
+}
+
+family! { METADATA_LOG "Metadata log";
+    "metadata.log.dir": String = null, ANY, High, ReadOnly, Served,
+        "The directory of the metadata log; without it, the first of `log.dirs`.";
+    "metadata.log.segment.bytes": Int = "1073741824", at_least(8388608), High, ReadOnly, Served,
+        "Size at which a segment of the metadata log is closed.";
+    "metadata.log.segment.ms": Long = "604800000", ANY, High, ReadOnly, Served,
+        "Age at which a segment of the metadata log is closed.";
+    "metadata.log.max.record.bytes.between.snapshots": Long = "20971520", at_least(1), High, ReadOnly, Served,
+        "How many bytes of metadata records are written between two snapshots.";
+    "metadata.log.max.snapshot.interval.ms": Long = "3600000", at_least(0), High, ReadOnly, Served,
+        "How long to wait for the next snapshot when records have been written since the last; 0 turns this off.";
+    "metadata.max.retention.bytes": Long = "104857600", ANY, High, ReadOnly, Served,
+        "Size of metadata log and snapshots above which the oldest are deleted.";
+    "metadata.max.retention.ms": Long = "604800000", ANY, High, ReadOnly, Served,
+        "Age at which metadata segments and snapshots are deleted, once a newer snapshot exists.";
+    "metadata.max.idle.interval.ms": Int = "500", at_least(0), Low, ReadOnly, Served,
+        "How often an idle controller writes a record that changes nothing, so that followers see it is alive; 0 turns this off.";
+    "internal.metadata.log.segment.bytes": Int = null, ANY, Low, ReadOnly, Accepted(TESTING),
+        "The segment size of the metadata log in Kafka's own tests.", internal;
+    "internal.metadata.max.batch.size.in.bytes": Int = "8388608", ANY, Low, ReadOnly, Accepted(TESTING),
+        "The largest metadata batch in Kafka's own tests.", internal;
+    "internal.metadata.delete.delay.millis": Long = "60000", ANY, Low, ReadOnly, Accepted(TESTING),
+        "The delay of deleted metadata files in Kafka's own tests.", internal;
+}
+
+family! { REPLICATION_KEYS "Replication";
+    "replica.lag.time.max.ms": Long = "30000", ANY, High, ReadOnly, Accepted(REPLICATION),
+        "How long a follower may stay behind before it leaves the in-sync replicas.";
+    "replica.socket.timeout.ms": Int = "30000", ANY, High, ReadOnly, Accepted(REPLICATION),
+        "How long a follower waits for the leader's answer; at least `replica.fetch.wait.max.ms`.";
+    "replica.socket.receive.buffer.bytes": Int = "65536", ANY, High, ReadOnly, Accepted(REPLICATION),
+        "SO_RCVBUF of a follower's connection to the leader.";
+    "replica.fetch.max.bytes": Int = "1048576", at_least(0), Medium, ReadOnly, Accepted(REPLICATION),
+        "How many bytes a follower asks for per partition.";
+    "replica.fetch.wait.max.ms": Int = "500", ANY, High, ReadOnly, Accepted(REPLICATION),
+        "How long the leader may hold back the answer to a follower's fetch; at most `replica.lag.time.max.ms`.";
+    "replica.fetch.min.bytes": Int = "1", ANY, High, ReadOnly, Accepted(REPLICATION),
+        "How many bytes the leader should gather before it answers a follower.";
+    "replica.fetch.response.max.bytes": Int = "10485760", at_least(0), Medium, ReadOnly, Accepted(REPLICATION),
+        "How many bytes one answer to a follower carries.";
+    "replica.fetch.backoff.ms": Int = "1000", at_least(0), Medium, ReadOnly, Accepted(REPLICATION),
+        "How long a follower rests after a failed fetch.";
+    "num.replica.fetchers": Int = "1", at_least(1), High, ClusterWide, Accepted(REPLICATION),
+        "How many connections per leader a follower fetches over.";
+    "replica.high.watermark.checkpoint.interval.ms": Long = "5000", ANY, High, ReadOnly, Served,
+        "How often the high watermarks are written to disk.";
+    "replica.selector.class": String = null, ANY, Medium, ReadOnly, Unserved(NO_JAVA),
+        "A Java class that picks the replica a consumer reads from.";
+    "follower.fetch.last.tiered.offset.enable": Boolean = "false", ANY, Medium, ClusterWide, Unserved(TIERED),
+        "Whether an empty follower skips what is already in tiered storage.";
+}

@@ -1,0 +1,111 @@
+//! Keys of the network and of topics: where the broker listens, what it accepts, how topics come to be.
+//!
+//! One entry per key: name, type = default, check, importance, update mode, support, what it does.
+//! Facts are compared with Kafka in `table::tests`.
+
+use super::super::check::{
+    ANY, FILLED_LIST, FILLED_LIST_OR_NULL, GZIP_LEVEL, LIST_OR_NULL, at_least, between, one_of,
+};
+use super::super::key::Support::{Accepted, Served, Unserved};
+use super::family;
+use super::reason::{
+    AUTHORIZER, BOUNDED_BY_BYTES, CREATION_RATE, NO_JAVA, ONE_NODE, ONE_POOL, PURGATORY, SASL, UNSTABLE,
+};
+
+family! { LISTENERS "Listeners and connections";
+    "listeners": List = "PLAINTEXT://localhost:9092", FILLED_LIST, High, ReadOnly, Served,
+        "Where the broker listens: `NAME://host:port`, several separated by commas. An empty host means every interface; an IPv6 address stands in brackets. A name that is not a security protocol needs an entry in `listener.security.protocol.map`.",
+        differs = "Kafka listens on every interface. Thalweg serves no authentication yet, so it stays on this machine until it is told otherwise. Kafka can change listeners while it runs; here a change takes a restart.";
+    "advertised.listeners": List = null, FILLED_LIST_OR_NULL, High, ReadOnly, Served,
+        "The addresses handed to clients and to other brokers, when they differ from `listeners`. Each name must appear in `listeners`, and `0.0.0.0` cannot be advertised.";
+    "listener.security.protocol.map": String = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", ANY, Low, ReadOnly, Served,
+        "Which security protocol each listener name speaks, as `NAME:PROTOCOL` pairs. Only `PLAINTEXT` listeners are served so far.",
+        differs = "Kafka can change it while it runs; here a change takes a restart.";
+    "inter.broker.listener.name": String = null, ANY, Medium, ReadOnly, Served,
+        "The listener that brokers use among themselves. Without it, the listener named by `security.inter.broker.protocol`.";
+    "security.inter.broker.protocol": String = "PLAINTEXT", one_of(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]), Medium, ReadOnly, Served,
+        "The protocol between brokers when no `inter.broker.listener.name` is given; setting both is an error.";
+    "early.start.listeners": List = null, LIST_OR_NULL, High, ReadOnly, Accepted(AUTHORIZER),
+        "Listeners that may open before the authorizer is ready.";
+    "num.network.threads": Int = "3", at_least(1), High, ClusterWide, Accepted(ONE_POOL),
+        "Size of Kafka's pool of network threads.";
+    "num.io.threads": Int = "8", at_least(1), High, ClusterWide, Accepted(ONE_POOL),
+        "Size of Kafka's pool of request threads.";
+    "background.threads": Int = "10", at_least(1), High, ClusterWide, Accepted(ONE_POOL),
+        "Size of Kafka's pool of background threads.";
+    "queued.max.requests": Int = "500", at_least(1), High, ReadOnly, Accepted(BOUNDED_BY_BYTES),
+        "How many requests may wait in Kafka's request queue.";
+    "queued.max.request.bytes": Long = "-1", ANY, Medium, ReadOnly, Served,
+        "How many bytes of requests may be held in memory at once before connections stop being read; -1 leaves it to the broker's own bound.";
+    "socket.request.max.bytes": Int = "104857600", at_least(1), High, ReadOnly, Served,
+        "The largest request accepted, in bytes; a connection that announces more is closed.";
+    "socket.send.buffer.bytes": Int = "102400", ANY, High, ReadOnly, Served,
+        "SO_SNDBUF of client connections, in bytes; -1 keeps the system's default.";
+    "socket.receive.buffer.bytes": Int = "102400", ANY, High, ReadOnly, Served,
+        "SO_RCVBUF of client connections, in bytes; -1 keeps the system's default.";
+    "socket.listen.backlog.size": Int = "50", at_least(1), Medium, ReadOnly, Served,
+        "How many connections may wait to be accepted on each listening socket.";
+    "socket.connection.setup.timeout.ms": Long = "10000", ANY, Medium, ReadOnly, Accepted(ONE_NODE),
+        "How long this broker waits for a connection that it opens to another node to be established, at the first attempt.";
+    "socket.connection.setup.timeout.max.ms": Long = "30000", ANY, Medium, ReadOnly, Accepted(ONE_NODE),
+        "The longest such wait after repeated failures; the wait doubles up to here.";
+    "connections.max.idle.ms": Long = "600000", ANY, Medium, ReadOnly, Served,
+        "A connection without a request for this long is closed; a negative value never closes one.";
+    "max.connections": Int = "2147483647", at_least(0), Medium, ClusterWide, Served,
+        "How many connections the broker keeps open at once, over all listeners.";
+    "max.connections.per.ip": Int = "2147483647", at_least(0), Medium, ClusterWide, Served,
+        "How many connections one client address may hold. Zero is allowed only together with overrides.";
+    "max.connections.per.ip.overrides": String = "", ANY, Medium, ClusterWide, Served,
+        "Exceptions to `max.connections.per.ip`: `address:limit` pairs, separated by commas.";
+    "max.connection.creation.rate": Int = "2147483647", at_least(0), Medium, ClusterWide, Unserved(CREATION_RATE),
+        "How many connections are accepted per second, over all listeners.";
+    "max.request.partition.size.limit": Int = "2000", at_least(1), Medium, ReadOnly, Served,
+        "How many partitions one request of DescribeTopicPartitions may be answered with.";
+    "request.timeout.ms": Int = "30000", ANY, High, ReadOnly, Served,
+        "How long this broker waits for the answer to a request that it sends to another node.";
+    "fetch.max.bytes": Int = "57671680", at_least(1024), Medium, ReadOnly, Served,
+        "The most bytes that one Fetch answer carries, whatever the client allows; the first batch is sent whole even when larger.";
+    "max.incremental.fetch.session.cache.slots": Int = "1000", at_least(0), Medium, ReadOnly, Served,
+        "How many incremental fetch sessions are remembered at once.";
+    "fetch.purgatory.purge.interval.requests": Int = "1000", ANY, Medium, ReadOnly, Accepted(PURGATORY),
+        "How often Kafka sweeps answered requests out of its fetch purgatory.";
+    "producer.purgatory.purge.interval.requests": Int = "1000", ANY, Medium, ReadOnly, Accepted(PURGATORY),
+        "How often Kafka sweeps answered requests out of its produce purgatory.";
+    "delete.records.purgatory.purge.interval.requests": Int = "1", ANY, Medium, ReadOnly, Accepted(PURGATORY),
+        "How often Kafka sweeps answered requests out of its DeleteRecords purgatory.";
+    "connection.failed.authentication.delay.ms": Int = "100", at_least(0), Low, ReadOnly, Unserved(SASL),
+        "How long the closing of a connection is delayed after failed authentication.";
+    "unstable.api.versions.enable": Boolean = "false", ANY, High, ReadOnly, Unserved(UNSTABLE),
+        "Whether API versions still in development are offered.", internal;
+    "unstable.feature.versions.enable": Boolean = "false", ANY, High, ReadOnly, Unserved(UNSTABLE),
+        "Whether feature versions still in development are offered.", internal;
+}
+
+family! { TOPICS "Topics";
+    "num.partitions": Int = "1", at_least(1), Medium, ReadOnly, Served,
+        "Partitions of a topic that is created without a count.";
+    "default.replication.factor": Int = "1", ANY, Medium, ReadOnly, Served,
+        "Replicas of a topic that is created without a count.";
+    "auto.create.topics.enable": Boolean = "true", ANY, High, ReadOnly, Served,
+        "Whether a topic is created when a client asks for the metadata of one that does not exist.";
+    "delete.topic.enable": Boolean = "true", ANY, High, ReadOnly, Served,
+        "Whether topics can be deleted; if not, DeleteTopics is refused.";
+    "message.max.bytes": Int = "1048588", at_least(0), High, ClusterWide, Served,
+        "The largest record batch accepted, in bytes as it is sent; topics override it with `max.message.bytes`.";
+    "compression.type": String = "producer", one_of(&["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"]), High, ClusterWide, Served,
+        "How batches are stored: as the producer compressed them (`producer`), uncompressed, or recompressed with the codec named.";
+    "compression.gzip.level": Int = "-1", GZIP_LEVEL, Medium, ClusterWide, Served,
+        "The level of gzip when the broker recompresses; -1 is the codec's own default.";
+    "compression.lz4.level": Int = "9", between(1, 17), Medium, ClusterWide, Served,
+        "The level of lz4 when the broker recompresses.";
+    "compression.zstd.level": Int = "3", between(-131072, 22), Medium, ClusterWide, Served,
+        "The level of zstd when the broker recompresses.";
+    "min.insync.replicas": Int = "1", at_least(1), High, ClusterWide, Served,
+        "How many replicas must be in sync for a produce request with acks=all to be accepted.";
+    "unclean.leader.election.enable": Boolean = "false", ANY, High, ClusterWide, Served,
+        "Whether a replica that is not in sync may become leader when no other is left, at the price of lost records.";
+    "create.topic.policy.class.name": Class = null, ANY, Low, ReadOnly, Unserved(NO_JAVA),
+        "A Java class that approves the creation of topics.";
+    "alter.config.policy.class.name": Class = null, ANY, Low, ReadOnly, Unserved(NO_JAVA),
+        "A Java class that approves changes of configuration.";
+}

@@ -1,0 +1,117 @@
+//! What the embedded controller knows about configurations: the rules and values of [`crate::config`].
+//!
+//! The controller holds no table of keys. It asks here whether a change is allowed, which values are lists, and what a
+//! new topic's settings are. Changes of brokers were checked before by the broker that they came through, against its own
+//! file; here they are checked key by key, which is all that can be said of another broker's.
+
+use crate::config::alter::ConfigScope;
+use crate::config::{AlterError, BrokerConfig, ConfigError, ConfigType, table};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use thalweg_controller::{ConfigRefusal, ConfigRules, EffectiveConfig};
+use thalweg_metadata::{ConfigMap, ConfigResource, ConfigResourceKind};
+use thalweg_wire::ErrorCode;
+
+/// The rules of the broker that the controller lives with.
+pub struct BrokerConfigRules {
+    /// As it was at the start: dynamic values come with each question.
+    config: Arc<BrokerConfig>,
+}
+
+impl BrokerConfigRules {
+    /// Rules over the defaults that this configuration sets.
+    pub fn new(config: Arc<BrokerConfig>) -> Self {
+        Self { config }
+    }
+
+    fn validate_broker(
+        &self,
+        name: &str,
+        configs: &ConfigMap,
+        existing: &ConfigMap,
+    ) -> Result<(), AlterError> {
+        let (per_broker, nothing) = (!name.is_empty(), BTreeMap::new());
+        let (all, own) = if per_broker { (&nothing, existing) } else { (existing, &nothing) };
+        if per_broker && name.parse() != Ok(self.config.node_id) {
+            return crate::config::alter::validate_keys(per_broker, configs, existing);
+        }
+        self.config.with_dynamic(all, own).0.validate_dynamic(per_broker, configs)
+    }
+}
+
+impl ConfigRules for BrokerConfigRules {
+    fn validate(
+        &self,
+        resource: &ConfigResource,
+        configs: &ConfigMap,
+        existing: &ConfigMap,
+    ) -> Result<(), ConfigRefusal> {
+        let checked = match resource.kind {
+            ConfigResourceKind::Topic => self.config.topic_defaults.validate(configs),
+            ConfigResourceKind::Group => self.config.validate_group(configs),
+            ConfigResourceKind::ClientMetrics => {
+                crate::config::validate_client_metrics(&resource.name, configs)
+            }
+            ConfigResourceKind::Broker => {
+                return self.validate_broker(&resource.name, configs, existing).map_err(|error| {
+                    ConfigRefusal {
+                        code: ErrorCode::from_i16(error.code()).unwrap_or(ErrorCode::InvalidConfig),
+                        message: error.to_string(),
+                    }
+                });
+            }
+            // The controller has refused them already.
+            ConfigResourceKind::BrokerLogger | ConfigResourceKind::Unknown(_) => Ok(()),
+        };
+        checked.map_err(|error| ConfigRefusal { code: code(&error), message: error.to_string() })
+    }
+
+    fn is_list(&self, kind: ConfigResourceKind, name: &str) -> bool {
+        key(kind, name).is_some_and(|key| key.config_type == ConfigType::List)
+    }
+
+    fn default_value(&self, kind: ConfigResourceKind, name: &str) -> Option<String> {
+        match kind {
+            ConfigResourceKind::Topic => self.config.topic_defaults.get(name).map(ToString::to_string),
+            ConfigResourceKind::Broker => self.config.value(name).map(ToString::to_string),
+            _ => key(kind, name)?.default.map(str::to_owned),
+        }
+    }
+
+    fn effective_topic_configs(
+        &self,
+        overrides: &ConfigMap,
+        broker: &ConfigMap,
+        brokers: &ConfigMap,
+    ) -> Vec<EffectiveConfig> {
+        let (config, _) = self.config.with_dynamic(brokers, broker);
+        let described = config.describe_topic(overrides, None).into_iter().map(|described| EffectiveConfig {
+            name: described.name,
+            value: described.value,
+            read_only: described.read_only,
+            source: described.source.code(),
+            sensitive: described.is_sensitive,
+        });
+        described.collect()
+    }
+}
+
+fn key(kind: ConfigResourceKind, name: &str) -> Option<&'static crate::config::ConfigKey> {
+    match kind {
+        ConfigResourceKind::Topic => ConfigScope::Topic.key(name),
+        ConfigResourceKind::Broker => ConfigScope::Broker.key(name),
+        ConfigResourceKind::Group => table::group_key(name),
+        ConfigResourceKind::ClientMetrics => table::client_metrics_key(name),
+        ConfigResourceKind::BrokerLogger | ConfigResourceKind::Unknown(_) => None,
+    }
+}
+
+/// Kafka answers some wrong subscriptions to clients' metrics with a code of their own.
+fn code(error: &ConfigError) -> ErrorCode {
+    match error {
+        ConfigError::UnknownClientMetricsKey { .. }
+        | ConfigError::ClientMetricsInterval { .. }
+        | ConfigError::UnnamedSubscription => ErrorCode::InvalidRequest,
+        _ => ErrorCode::InvalidConfig,
+    }
+}

@@ -1,0 +1,121 @@
+//! What the group coordinator sees of the broker: the partitions of `__consumer_offsets` that are led here, and the
+//! topics of the image.
+
+use crate::broker::ImageCell;
+use crate::group::{Acknowledged, Appended, CoordinatorLog, ReplayError, Topics};
+use crate::partition::{Durable, FetchFrom, Isolation, Partition, Partitions, Reader};
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_metadata::topic_name::OFFSETS;
+use thalweg_record::{LeaderEpoch, Offset};
+use thalweg_wire::{ErrorCode, Uuid};
+use tokio::time::Instant;
+
+/// How much of a log is read at a time while a coordinator loads.
+const REPLAY_BYTES: usize = 1024 * 1024;
+
+/// The partitions of `__consumer_offsets`.
+pub struct OffsetsLog {
+    partitions: Arc<Partitions>,
+    /// `offsets.commit.timeout.ms`.
+    commit_timeout: Duration,
+}
+
+impl OffsetsLog {
+    /// Appends to, and reads from, the partitions that are here.
+    pub fn new(partitions: Arc<Partitions>, commit_timeout: Duration) -> Self {
+        Self { partitions, commit_timeout }
+    }
+
+    fn partition(&self, index: i32) -> Result<Arc<Partition>, ErrorCode> {
+        self.partitions.get(OFFSETS, index).ok_or(ErrorCode::NotCoordinator)
+    }
+}
+
+impl CoordinatorLog for OffsetsLog {
+    fn append(&self, partition: i32, leader_epoch: i32, batch: Bytes) -> Result<Appended, ErrorCode> {
+        let partition = self.partition(partition)?;
+        let appended = partition
+            .append_from_coordinator(&batch, LeaderEpoch(leader_epoch))
+            .map_err(|error| crate::partition::coordinator_error(&partition, &error))?;
+        let acknowledged = match Partition::durable(&partition, -1, &appended) {
+            None => Acknowledged::Now,
+            Some(wait) => Acknowledged::Later(Box::pin(in_time(wait, self.commit_timeout))),
+        };
+        Ok(Appended { last_offset: appended.next_offset + -1, acknowledged })
+    }
+
+    fn replay(
+        &self,
+        partition: i32,
+        each: &mut dyn FnMut(&[u8]) -> Result<(), ReplayError>,
+    ) -> Result<(), ReplayError> {
+        let read_failed = |reason: String| ReplayError::Read { reason };
+        let partition = self.partition(partition).map_err(|_| ReplayError::NotLeader)?;
+        let mut next = partition.published_offsets().log_start_offset();
+        let mut buffer = Vec::new();
+        loop {
+            let from = FetchFrom {
+                offset: next,
+                max_bytes: REPLAY_BYTES,
+                at_least_one: true,
+                current_leader_epoch: None,
+                last_fetched_epoch: None,
+                // A coordinator reads what it wrote itself, up to the end.
+                reader: Reader::Follower { id: -2, broker_epoch: -1 },
+                isolation: Isolation::ReadUncommitted,
+            };
+            let read = partition.fetch(&from, None).map_err(|error| match error {
+                ErrorCode::NotLeaderOrFollower => ReplayError::NotLeader,
+                other => read_failed(other.to_string()),
+            })?;
+            let Some(slice) = read.slice else { return Ok(()) };
+            buffer.resize(slice.len, 0);
+            let length = slice
+                .file
+                .read_at(&mut buffer, slice.position)
+                .map_err(|error| read_failed(error.to_string()))?;
+            if length < slice.len {
+                return Err(read_failed(format!("{length} of {} bytes could be read", slice.len)));
+            }
+            each(&buffer)?;
+            next = Offset(slice.end_offset.0.max(next.0 + 1));
+        }
+    }
+}
+
+/// Waits for the replicas, but not for ever: the coordinator answers its clients in time.
+async fn in_time(wait: Durable, timeout: Duration) -> Result<(), ErrorCode> {
+    wait.until(Instant::now() + timeout).await
+}
+
+/// The topics of the latest image.
+pub struct ImageTopics {
+    image: Arc<ImageCell>,
+}
+
+impl ImageTopics {
+    /// A view of `image` as it changes.
+    pub fn new(image: Arc<ImageCell>) -> Self {
+        Self { image }
+    }
+}
+
+impl Topics for ImageTopics {
+    fn id(&self, name: &str) -> Option<Uuid> {
+        self.image.get().topic(name).map(|topic| topic.id)
+    }
+
+    fn name(&self, id: Uuid) -> Option<String> {
+        self.image.get().topic_by_id(id).map(|topic| topic.name.to_string())
+    }
+
+    fn offsets_partition_count(&self) -> Option<i32> {
+        self.image.get().topic(OFFSETS).and_then(|topic| i32::try_from(topic.partitions.len()).ok())
+    }
+
+    fn has_partition(&self, name: &str, partition: i32) -> bool {
+        self.image.get().partition(name, partition).is_some()
+    }
+}

@@ -1,0 +1,86 @@
+//! ListGroups, DescribeGroups and DeleteGroups, across the shards of this broker.
+
+use super::super::answer::Answer;
+use super::GroupCoordinator;
+use std::collections::BTreeMap;
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::delete_groups_response::DeletableGroupResult;
+use thalweg_wire::request::describe_groups_response::DescribedGroup;
+use thalweg_wire::request::{
+    DeleteGroupsRequest, DeleteGroupsResponse, DescribeGroupsRequest, DescribeGroupsResponse,
+    ListGroupsRequest, ListGroupsResponse,
+};
+
+/// What may be done to a group by whoever may do everything: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and
+/// ALTER_CONFIGS, as bits.
+const ALL_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
+
+impl GroupCoordinator {
+    /// ListGroups, versions 0 to 5.
+    pub async fn list_groups(&self, request: ListGroupsRequest, _version: i16) -> ListGroupsResponse {
+        let mut response = ListGroupsResponse::default();
+        for cell in self.all_cells() {
+            match cell.read(|shard| shard.list_groups(&request.states_filter, &request.types_filter)) {
+                Ok(groups) => response.groups.extend(groups),
+                // The groups of that partition are listed elsewhere.
+                Err(ErrorCode::NotCoordinator) => {}
+                Err(error) => {
+                    return ListGroupsResponse { error_code: error.code(), ..ListGroupsResponse::default() };
+                }
+            }
+        }
+        response
+    }
+
+    /// DescribeGroups, versions 0 to 6. There is no authoriser, so whoever asks may do everything.
+    pub async fn describe_groups(
+        &self,
+        request: DescribeGroupsRequest,
+        version: i16,
+    ) -> DescribeGroupsResponse {
+        let describe = |id: &String| {
+            let described =
+                self.cell(id).and_then(|cell| cell.read(|shard| shard.describe_group(id, version)));
+            let mut group = described.unwrap_or_else(|error| DescribedGroup {
+                group_id: id.clone(),
+                error_code: error.code(),
+                ..DescribedGroup::default()
+            });
+            if version >= 3
+                && request.include_authorized_operations
+                && group.error_code == ErrorCode::None.code()
+            {
+                group.authorized_operations = ALL_OPERATIONS;
+            }
+            group
+        };
+        let groups = request.groups.iter().map(describe).collect();
+        DescribeGroupsResponse { groups, ..DescribeGroupsResponse::default() }
+    }
+
+    /// DeleteGroups, versions 0 to 2.
+    pub async fn delete_groups(&self, request: DeleteGroupsRequest, _version: i16) -> DeleteGroupsResponse {
+        let mut by_partition: BTreeMap<i32, Vec<String>> = BTreeMap::new();
+        for id in request.groups_names {
+            let ids = by_partition.entry(self.partition_for(&id)).or_default();
+            if !ids.contains(&id) {
+                ids.push(id);
+            }
+        }
+        let mut response = DeleteGroupsResponse::default();
+        for ids in by_partition.into_values() {
+            let failed = |error: ErrorCode| {
+                let failed =
+                    |id: &String| DeletableGroupResult { group_id: id.clone(), error_code: error.code() };
+                ids.iter().map(failed).collect()
+            };
+            let asked = self.ask(&ids[0], |shard, ticket, now| shard.delete_groups(&ids, ticket, now));
+            response.results.extend(match asked.await {
+                Ok(Answer::DeleteGroups(results)) => results,
+                Ok(_) => failed(ErrorCode::UnknownServerError),
+                Err(error) => failed(error),
+            });
+        }
+        response
+    }
+}

@@ -1,0 +1,114 @@
+//! JoinGroup, SyncGroup, Heartbeat and LeaveGroup, in the form of each version.
+
+use super::super::answer::{Answer, ClientInfo, join_error, sync_error};
+use super::GroupCoordinator;
+use thalweg_wire::request::leave_group_request::MemberIdentity;
+use thalweg_wire::request::{
+    HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest,
+    LeaveGroupResponse, SyncGroupRequest, SyncGroupResponse,
+};
+use thalweg_wire::{ErrorCode, Uuid};
+
+impl GroupCoordinator {
+    /// JoinGroup, versions 0 to 9. The answer may take as long as the group's rebalance timeout.
+    pub async fn join_group(
+        &self,
+        client: &ClientInfo,
+        mut request: JoinGroupRequest,
+        version: i16,
+    ) -> JoinGroupResponse {
+        if version == 0 {
+            request.rebalance_timeout_ms = request.session_timeout_ms;
+        }
+        let config = &self.config;
+        let mut response = if request.group_id.is_empty() {
+            join_error(&request.member_id, ErrorCode::InvalidGroupId)
+        } else if !(config.session_timeout_ms_min..=config.session_timeout_ms_max)
+            .contains(&request.session_timeout_ms)
+        {
+            join_error(&request.member_id, ErrorCode::InvalidSessionTimeout)
+        } else {
+            let unique = Uuid::random();
+            let asked = self.ask(&request.group_id, |shard, ticket, now| {
+                shard.join_group(client, &request, version, unique, ticket, now);
+            });
+            match asked.await {
+                Ok(Answer::JoinGroup(response)) => response,
+                Ok(_) => join_error("", ErrorCode::UnknownServerError),
+                Err(error) => join_error("", error),
+            }
+        };
+        // "No protocol" is said differently since version 7.
+        if version >= 7 {
+            response.protocol_name = response.protocol_name.filter(|name| !name.is_empty());
+        } else {
+            response.protocol_name.get_or_insert_default();
+            response.protocol_type = None;
+        }
+        response
+    }
+
+    /// SyncGroup, versions 0 to 5.
+    pub async fn sync_group(&self, request: SyncGroupRequest, version: i16) -> SyncGroupResponse {
+        let mut response = if request.group_id.is_empty() {
+            sync_error(ErrorCode::InvalidGroupId)
+        } else {
+            let asked =
+                self.ask(&request.group_id, |shard, ticket, now| shard.sync_group(&request, ticket, now));
+            match asked.await {
+                Ok(Answer::SyncGroup(response)) => response,
+                Ok(_) => sync_error(ErrorCode::UnknownServerError),
+                Err(error) => sync_error(error),
+            }
+        };
+        if version < 5 {
+            response.protocol_type = None;
+            response.protocol_name = None;
+        }
+        response
+    }
+
+    /// Heartbeat, versions 0 to 4. While the group is being loaded every heartbeat is fine: members must not think
+    /// that they are out.
+    pub async fn heartbeat(&self, request: HeartbeatRequest, _version: i16) -> HeartbeatResponse {
+        let error = if request.group_id.is_empty() {
+            ErrorCode::InvalidGroupId
+        } else {
+            let asked =
+                self.ask(&request.group_id, |shard, ticket, now| shard.heartbeat(&request, ticket, now));
+            match asked.await {
+                Ok(Answer::Heartbeat(response)) => return response,
+                Ok(_) => ErrorCode::UnknownServerError,
+                Err(ErrorCode::CoordinatorLoadInProgress) => ErrorCode::None,
+                Err(error) => error,
+            }
+        };
+        HeartbeatResponse { error_code: error.code(), ..HeartbeatResponse::default() }
+    }
+
+    /// LeaveGroup, versions 0 to 5. Before version 3 one member leaves, and its error is the response's.
+    pub async fn leave_group(&self, mut request: LeaveGroupRequest, version: i16) -> LeaveGroupResponse {
+        if version < 3 {
+            let member_id = std::mem::take(&mut request.member_id);
+            request.members = vec![MemberIdentity { member_id, ..MemberIdentity::default() }];
+        }
+        let failed = |error: ErrorCode| LeaveGroupResponse { error_code: error.code(), ..Default::default() };
+        if request.group_id.is_empty() {
+            return failed(ErrorCode::InvalidGroupId);
+        }
+        let asked =
+            self.ask(&request.group_id, |shard, ticket, now| shard.leave_group(&request, ticket, now));
+        let mut response = match asked.await {
+            Ok(Answer::LeaveGroup(response)) => response,
+            Ok(_) => failed(ErrorCode::UnknownServerError),
+            Err(error) => failed(error),
+        };
+        if version < 3 {
+            if let [member] = response.members.as_slice() {
+                response.error_code = member.error_code;
+            }
+            response.members.clear();
+        }
+        response
+    }
+}

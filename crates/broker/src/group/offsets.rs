@@ -1,0 +1,285 @@
+//! What the groups of a shard committed (`OffsetMetadataManager`): the latest offsets, those that readers may see,
+//! and those of transactions that have not ended.
+
+mod transactions;
+
+pub use transactions::TransactionOutcome;
+
+use super::record::CoordinatorRecord;
+use super::timed::Timed;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use thalweg_wire::Uuid;
+use thalweg_wire::group::{OffsetCommitKey, OffsetCommitValue};
+use transactions::Transactions;
+
+/// A committed offset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OffsetAndMetadata {
+    /// The next offset to be read.
+    pub offset: i64,
+    /// The leader epoch of the last record that was read, or -1.
+    pub leader_epoch: i32,
+    /// What the committer added, as it came.
+    pub metadata: String,
+    /// When it was committed.
+    pub commit_timestamp_ms: i64,
+    /// When it expires, where the committer said so (before version 5 of the request).
+    pub expire_timestamp_ms: Option<i64>,
+    /// The topic's id at the time, or zero where it was not known.
+    pub topic_id: Uuid,
+    /// Where its record lies in `__consumer_offsets`.
+    pub record_offset: i64,
+}
+
+impl OffsetAndMetadata {
+    pub(super) fn from_record(value: OffsetCommitValue, record_offset: i64) -> OffsetAndMetadata {
+        OffsetAndMetadata {
+            offset: value.offset,
+            leader_epoch: value.leader_epoch,
+            metadata: value.metadata,
+            commit_timestamp_ms: value.commit_timestamp,
+            expire_timestamp_ms: Some(value.expire_timestamp).filter(|&at| at != -1),
+            topic_id: value.topic_id,
+            record_offset,
+        }
+    }
+
+    /// The record that commits it.
+    pub(super) fn to_record(&self, group: &str, topic: &str, partition: i32) -> CoordinatorRecord {
+        let key = OffsetCommitKey { group: group.to_owned(), topic: topic.to_owned(), partition };
+        let value = OffsetCommitValue {
+            offset: self.offset,
+            leader_epoch: self.leader_epoch,
+            metadata: self.metadata.clone(),
+            commit_timestamp: self.commit_timestamp_ms,
+            expire_timestamp: self.expire_timestamp_ms.unwrap_or(-1),
+            topic_id: self.topic_id,
+        };
+        CoordinatorRecord::OffsetCommit(key, Some(value))
+    }
+
+    /// Whether it has outlived its retention, which counts from `starts_ms`.
+    fn is_expired(&self, starts_ms: i64, now_ms: i64, retention_ms: i64) -> bool {
+        match self.expire_timestamp_ms {
+            Some(at_ms) => now_ms >= at_ms,
+            None => now_ms.saturating_sub(starts_ms) >= retention_ms,
+        }
+    }
+}
+
+/// How much of the past a reader sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum View {
+    /// What is decided.
+    Latest,
+    /// What is acknowledged.
+    Acknowledged,
+}
+
+type Partitions = BTreeMap<i32, Timed<OffsetAndMetadata>>;
+type Topics = BTreeMap<String, Partitions>;
+
+/// A change that the log has not acknowledged.
+#[derive(Debug)]
+struct Change {
+    at: i64,
+    group: Arc<str>,
+    topic: String,
+    partition: i32,
+}
+
+/// All committed offsets of a shard.
+#[derive(Debug, Default)]
+pub(super) struct OffsetStore {
+    groups: HashMap<Arc<str>, Topics>,
+    /// In the order of the log.
+    unacknowledged: VecDeque<Change>,
+    transactions: Transactions,
+}
+
+impl OffsetStore {
+    /// The offset committed for a partition.
+    pub(super) fn get(
+        &self,
+        view: View,
+        group: &str,
+        topic: &str,
+        partition: i32,
+    ) -> Option<&OffsetAndMetadata> {
+        let value = self.groups.get(group)?.get(topic)?.get(&partition)?;
+        match view {
+            View::Latest => value.latest(),
+            View::Acknowledged => value.acknowledged(),
+        }
+    }
+
+    /// All that a group committed, by topic and partition.
+    pub(super) fn of_group(
+        &self,
+        view: View,
+        group: &str,
+    ) -> impl Iterator<Item = (&str, i32, &OffsetAndMetadata)> {
+        self.groups.get(group).into_iter().flatten().flat_map(move |(topic, partitions)| {
+            partitions.iter().filter_map(move |(&partition, value)| {
+                let value = match view {
+                    View::Latest => value.latest(),
+                    View::Acknowledged => value.acknowledged(),
+                };
+                value.map(|value| (topic.as_str(), partition, value))
+            })
+        })
+    }
+
+    /// Whether a transaction that has not ended commits an offset for the partition.
+    pub(super) fn is_unstable(&self, group: &str, topic: &str, partition: i32) -> bool {
+        self.transactions.is_open_for(group, topic, partition)
+    }
+
+    /// Sets or removes an offset. `at` is where the log has it, when readers must wait for that to be acknowledged.
+    pub(super) fn put(
+        &mut self,
+        group: &Arc<str>,
+        topic: &str,
+        partition: i32,
+        value: Option<OffsetAndMetadata>,
+        at: Option<i64>,
+    ) {
+        if value.is_none() && self.get(View::Latest, group, topic, partition).is_none() {
+            return;
+        }
+        let topics = self.groups.entry(group.clone()).or_default();
+        if !topics.contains_key(topic) {
+            topics.insert(topic.to_owned(), Partitions::new());
+        }
+        let partitions = topics.get_mut(topic).expect("it was just put there");
+        let slot = partitions.entry(partition).or_default();
+        match at {
+            Some(at) => {
+                slot.change(value);
+                let (group, topic) = (group.clone(), topic.to_owned());
+                self.unacknowledged.push_back(Change { at, group, topic, partition });
+            }
+            None => {
+                slot.set(value);
+                self.drop_if_gone(group, topic, partition);
+            }
+        }
+    }
+
+    /// Readers may see what lies at or before this offset of the log.
+    pub(super) fn acknowledge(&mut self, last_offset: i64) {
+        while self.unacknowledged.front().is_some_and(|change| change.at <= last_offset) {
+            let Change { group, topic, partition, .. } =
+                self.unacknowledged.pop_front().expect("it was just looked at");
+            let slot = self.groups.get_mut(&group).and_then(|topics| topics.get_mut(&topic));
+            if let Some(slot) = slot.and_then(|partitions| partitions.get_mut(&partition)) {
+                slot.acknowledge();
+            }
+            self.drop_if_gone(&group, &topic, partition);
+        }
+    }
+
+    fn drop_if_gone(&mut self, group: &Arc<str>, topic: &str, partition: i32) {
+        let Some(topics) = self.groups.get_mut(group) else { return };
+        let Some(partitions) = topics.get_mut(topic) else { return };
+        if partitions.get(&partition).is_some_and(Timed::is_gone) {
+            partitions.remove(&partition);
+        }
+        if partitions.is_empty() {
+            topics.remove(topic);
+        }
+        if topics.is_empty() {
+            self.groups.remove(group);
+        }
+    }
+
+    /// Tombstones for all that a group committed, those of open transactions too.
+    pub(super) fn tombstones_of(&self, group: &str) -> Vec<CoordinatorRecord> {
+        let mut records: Vec<CoordinatorRecord> = self
+            .of_group(View::Latest, group)
+            .map(|(topic, partition, _)| CoordinatorRecord::offset_tombstone(group, topic, partition))
+            .collect();
+        for (topic, partition) in self.transactions.open_of(group) {
+            if self.get(View::Latest, group, topic, partition).is_none() {
+                records.push(CoordinatorRecord::offset_tombstone(group, topic, partition));
+            }
+        }
+        records
+    }
+
+    /// Adds tombstones for what a group committed and nobody needs any more. Returns whether nothing remains.
+    /// `starts_ms` tells from when the retention of an offset counts, or that it is still needed.
+    pub(super) fn expire(
+        &self,
+        group: &str,
+        now_ms: i64,
+        retention_ms: i64,
+        starts_ms: impl Fn(&str, &OffsetAndMetadata) -> Option<i64>,
+        records: &mut Vec<CoordinatorRecord>,
+    ) -> bool {
+        let mut is_empty = !self.transactions.is_group_open(group);
+        for (topic, partition, value) in self.of_group(View::Latest, group) {
+            let is_expired = starts_ms(topic, value)
+                .is_some_and(|starts_ms| value.is_expired(starts_ms, now_ms, retention_ms))
+                && !self.is_unstable(group, topic, partition);
+            if is_expired {
+                records.push(CoordinatorRecord::offset_tombstone(group, topic, partition));
+            } else {
+                is_empty = false;
+            }
+        }
+        is_empty
+    }
+
+    /// Tombstones for all offsets of a topic that is gone. Offsets of another topic of that name stay.
+    pub(super) fn tombstones_of_topic(&self, name: &str, id: Uuid) -> Vec<CoordinatorRecord> {
+        let mut groups: Vec<&Arc<str>> = self.groups.keys().collect();
+        groups.sort_unstable();
+        let is_of_topic = |value: &OffsetAndMetadata| value.topic_id.is_zero() || value.topic_id == id;
+        let mut records = Vec::new();
+        for group in groups {
+            let partitions = self.groups[group].get(name).into_iter().flatten();
+            for (&partition, value) in partitions {
+                if value.latest().is_some_and(is_of_topic) {
+                    records.push(CoordinatorRecord::offset_tombstone(group, name, partition));
+                }
+            }
+        }
+        for (group, partition) in self.transactions.open_for_topic(name, is_of_topic) {
+            if self.get(View::Latest, group, name, partition).is_none_or(|value| !is_of_topic(value)) {
+                records.push(CoordinatorRecord::offset_tombstone(group, name, partition));
+            }
+        }
+        records
+    }
+
+    /// A transaction commits an offset: it counts when the transaction does.
+    pub(super) fn put_pending(
+        &mut self,
+        producer_id: i64,
+        group: &Arc<str>,
+        topic: &str,
+        partition: i32,
+        value: OffsetAndMetadata,
+    ) {
+        self.transactions.put(producer_id, group, topic, partition, value);
+    }
+
+    /// An offset is gone for every transaction that would commit it.
+    pub(super) fn remove_pending(&mut self, group: &str, topic: &str, partition: i32) {
+        self.transactions.remove(group, topic, partition);
+    }
+
+    /// A transaction has ended. `at` is where the log has the marker, when readers must wait for that.
+    pub(super) fn end_transaction(&mut self, producer_id: i64, outcome: TransactionOutcome, at: Option<i64>) {
+        for (group, topic, partition, value) in self.transactions.end(producer_id) {
+            let is_newer = self
+                .get(View::Latest, &group, &topic, partition)
+                .is_none_or(|current| value.record_offset > current.record_offset);
+            if outcome == TransactionOutcome::Commit && is_newer {
+                self.put(&group, &topic, partition, Some(value), at);
+            }
+        }
+    }
+}

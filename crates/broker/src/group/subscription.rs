@@ -1,0 +1,42 @@
+//! The topics that a consumer subscribes to, read from the metadata that it joins with.
+
+use bytes::Bytes;
+use thalweg_wire::data::ConsumerProtocolSubscription;
+use thalweg_wire::{Decoder, Message};
+
+/// The topics named in a consumer's metadata: a version, then the message. Only the fields of version 0 are read,
+/// with which every version begins. Nothing, when the bytes are no such message: groups may carry what they like.
+pub(super) fn subscribed_topics(metadata: &Bytes) -> Option<Vec<String>> {
+    let mut d = Decoder::new(metadata.clone());
+    if d.i16().ok()? < 0 {
+        return None;
+    }
+    ConsumerProtocolSubscription::decode(&mut d, 0).ok().map(|subscription| subscription.topics)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::subscribed_topics;
+    use bytes::Bytes;
+    use thalweg_wire::Message;
+    use thalweg_wire::data::ConsumerProtocolSubscription;
+
+    #[test]
+    fn any_version_of_the_consumer_protocol_tells_its_topics() {
+        let subscription =
+            ConsumerProtocolSubscription { topics: vec!["a".into(), "b".into()], ..Default::default() };
+        for version in 0..=ConsumerProtocolSubscription::MAX_VERSION {
+            let mut bytes = version.to_be_bytes().to_vec();
+            bytes.extend(subscription.to_bytes(version).expect("it has defaults only"));
+            let topics = subscribed_topics(&Bytes::from(bytes));
+            assert_eq!(topics, Some(vec!["a".to_owned(), "b".to_owned()]), "version {version}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_subscription_tells_nothing() {
+        for bytes in [&b""[..], b"\0", b"\xff\xff\0\0\0\0", b"\0\x01\x7f\xff\xff\xff", b"range"] {
+            assert_eq!(subscribed_topics(&Bytes::from_static(bytes)), None);
+        }
+    }
+}

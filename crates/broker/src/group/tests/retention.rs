@@ -1,0 +1,117 @@
+//! Which offsets expire, and when groups go.
+
+use super::super::config::GroupConfig;
+use super::harness::{Commit, DELAY_MS, GROUP, Harness, Join, subscription};
+use thalweg_wire::ErrorCode;
+
+const MINUTE_MS: i64 = 60_000;
+
+/// Offsets are kept for an hour, and looked at every minute.
+fn harness() -> Harness {
+    Harness::with(GroupConfig {
+        offsets_retention_ms: 60 * MINUTE_MS,
+        offsets_retention_check_interval_ms: MINUTE_MS,
+        ..GroupConfig::default()
+    })
+}
+
+/// A member of a stable group that reads these topics; its session lasts.
+fn member(h: &mut Harness, topics: &[&str]) -> String {
+    let metadata = subscription(topics);
+    let protocols: &[(&str, &[u8])] = &[("range", &metadata)];
+    let session_ms = i32::MAX;
+    let ticket = h.send_join(Join { version: 3, session_ms, protocols, ..Join::default() });
+    h.advance(DELAY_MS);
+    let id = h.join_answer(ticket).expect("the delay is over").member_id;
+    h.sync_all(std::slice::from_ref(&id), 1);
+    id
+}
+
+#[test]
+fn offsets_without_a_group_expire_one_retention_after_their_commit() {
+    let mut h = harness();
+    h.commit(Commit { partition: 0, ..Commit::default() });
+    h.advance(30 * MINUTE_MS);
+    h.commit(Commit { partition: 1, ..Commit::default() });
+    h.advance(31 * MINUTE_MS);
+    assert_eq!((h.fetch(GROUP, 0), h.fetch(GROUP, 1)), (-1, 1));
+    assert_eq!(h.state(GROUP), "Empty");
+    h.advance(30 * MINUTE_MS);
+    assert_eq!(
+        (h.fetch(GROUP, 1), h.state(GROUP).as_str()),
+        (-1, "Dead"),
+        "the group goes with its last offset"
+    );
+    assert_eq!(h.reloaded().list_groups(&[], &[]), []);
+}
+
+#[test]
+fn offsets_of_a_group_expire_one_retention_after_its_last_member_left() {
+    let mut h = harness();
+    let id = member(&mut h, &["t"]);
+    assert_eq!(h.commit(Commit { member_id: &id, generation: 1, ..Commit::default() }), ErrorCode::None);
+    h.advance(120 * MINUTE_MS);
+    assert_eq!(h.fetch(GROUP, 0), 1, "a member reads the topic");
+    h.leave(&[(&id, None)]);
+    h.advance(59 * MINUTE_MS);
+    assert_eq!(h.fetch(GROUP, 0), 1);
+    h.advance(2 * MINUTE_MS);
+    assert_eq!((h.fetch(GROUP, 0), h.state(GROUP).as_str()), (-1, "Dead"));
+}
+
+#[test]
+fn offsets_of_topics_that_no_member_reads_expire_in_a_stable_group() {
+    let mut h = harness();
+    let id = member(&mut h, &["another"]);
+    assert_eq!(h.commit(Commit { member_id: &id, generation: 1, ..Commit::default() }), ErrorCode::None);
+    h.advance(61 * MINUTE_MS);
+    assert_eq!((h.fetch(GROUP, 0), h.state(GROUP).as_str()), (-1, "Stable"));
+}
+
+#[test]
+fn offsets_stay_where_it_cannot_be_told_what_members_read() {
+    let mut h = harness();
+    let ticket = h.send_join(Join { version: 3, session_ms: i32::MAX, ..Join::default() });
+    h.advance(DELAY_MS);
+    let id = h.join_answer(ticket).expect("the delay is over").member_id;
+    h.sync_all(std::slice::from_ref(&id), 1);
+    h.commit(Commit { member_id: &id, generation: 1, ..Commit::default() });
+    h.advance(120 * MINUTE_MS);
+    assert_eq!(h.fetch(GROUP, 0), 1);
+}
+
+#[test]
+fn a_committer_may_say_when_its_offset_expires() {
+    let mut h = harness();
+    let commit = Commit { version: 4, retention_ms: 5 * MINUTE_MS, ..Commit::default() };
+    assert_eq!(h.commit(commit), ErrorCode::None);
+    h.restart();
+    h.advance(4 * MINUTE_MS);
+    assert_eq!(h.fetch(GROUP, 0), 1);
+    h.advance(2 * MINUTE_MS);
+    assert_eq!(h.fetch(GROUP, 0), -1);
+}
+
+#[test]
+fn a_group_without_offsets_goes_unless_someone_is_about_to_join() {
+    let mut h = harness();
+    let ticket = h.send_join(Join { session_ms: i32::MAX, ..Join::default() });
+    let id = h.join_answer(ticket).expect("given at once").member_id;
+    h.advance(2 * MINUTE_MS);
+    assert_eq!(h.state(GROUP), "Empty");
+    assert_eq!(h.leave(&[(&id, None)]), [ErrorCode::None]);
+    h.advance(2 * MINUTE_MS);
+    assert_eq!(h.state(GROUP), "Dead");
+}
+
+#[test]
+fn thousands_of_offsets_expire_in_batches_of_bounded_size() {
+    let mut h = harness();
+    for partition in 0..2_500 {
+        h.commit(Commit { partition, ..Commit::default() });
+    }
+    let before = h.log.len();
+    h.advance(61 * MINUTE_MS);
+    assert_eq!(h.state(GROUP), "Dead");
+    assert_eq!(h.log.len() - before, 3);
+}

@@ -1,0 +1,24 @@
+//! What groups need to know about the cluster's topics.
+
+use thalweg_wire::Uuid;
+
+/// A view of the topics that exist, from the broker's image of the metadata.
+pub trait Topics: Send + Sync + 'static {
+    /// The id of a topic, if it exists.
+    fn id(&self, name: &str) -> Option<Uuid>;
+    /// The name of a topic, if it exists.
+    fn name(&self, id: Uuid) -> Option<String>;
+    /// How many partitions `__consumer_offsets` has, if it exists.
+    fn offsets_partition_count(&self) -> Option<i32>;
+    /// Whether the topic has this partition.
+    fn has_partition(&self, name: &str, partition: i32) -> bool;
+}
+
+/// A topic that is gone: committed offsets of it go too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeletedTopic {
+    /// Its name, which may be in use again.
+    pub name: String,
+    /// Its id, which never is.
+    pub id: Uuid,
+}

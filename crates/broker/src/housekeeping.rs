@@ -1,0 +1,100 @@
+//! What goes on beside the requests: retention, flushing by time, checkpoints, expiry of producers, compaction.
+//!
+//! Each has its own period, by Kafka's settings, and works partition by partition under each one's lock, off the
+//! tasks that serve connections.
+
+use crate::broker::Broker;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// How often partitions are looked at for a flush that is due, unless `log.flush.scheduler.interval.ms` says so.
+/// `flush.ms` below it is rounded up to it.
+const FLUSH_CHECK: Duration = Duration::from_secs(1);
+/// How often deleted files whose delay is over are removed.
+const PURGE: Duration = Duration::from_secs(5);
+/// How often partitions without traffic give back what they hold.
+const RELEASE_IDLE: Duration = Duration::from_secs(60);
+
+/// Starts the periodic work; it ends when the set is dropped.
+pub fn start(broker: &Arc<Broker>) -> JoinSet<()> {
+    let log = broker.config().log.clone();
+    let mut tasks = JoinSet::new();
+    every(&mut tasks, broker, log.retention_check_interval, delete_old_segments);
+    every(&mut tasks, broker, PURGE, purge);
+    every(&mut tasks, broker, RELEASE_IDLE, release_idle);
+    every(&mut tasks, broker, log.producer_id_expiration_check_interval, expire_producers);
+    every(&mut tasks, broker, log.high_watermark_checkpoint_interval, |b| {
+        b.log_dirs.checkpoint_high_watermarks()
+    });
+    every(&mut tasks, broker, log.recovery_point_checkpoint_interval, |b| {
+        b.log_dirs.checkpoint_recovery_points()
+    });
+    every(&mut tasks, broker, log.start_offset_checkpoint_interval, |b| b.log_dirs.checkpoint_log_starts());
+    let flushed = Arc::clone(broker);
+    tasks.spawn(async move {
+        let mut ticks =
+            interval(log.flush_check_interval.unwrap_or(FLUSH_CHECK).max(Duration::from_millis(1)));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            for partition in flushed.partitions.all() {
+                partition.flush_if_due(flushed.clock.now_ms()).await;
+            }
+        }
+    });
+    tasks.spawn(crate::compaction::run(Arc::clone(broker)));
+    tasks
+}
+
+/// Does blocking work again and again, beginning after one period.
+fn every(tasks: &mut JoinSet<()>, broker: &Arc<Broker>, period: Duration, work: fn(&Broker)) {
+    let broker = Arc::clone(broker);
+    tasks.spawn(async move {
+        let mut ticks = interval(period.max(Duration::from_millis(1)));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks.tick().await;
+        loop {
+            ticks.tick().await;
+            let broker = Arc::clone(&broker);
+            if tokio::task::spawn_blocking(move || work(&broker)).await.is_err() {
+                tracing::error!("A periodic task has panicked; it goes on at its next turn");
+            }
+        }
+    });
+}
+
+fn delete_old_segments(broker: &Broker) {
+    let now_ms = broker.clock.now_ms();
+    for partition in broker.partitions.all() {
+        match partition.with_log(|log| log.delete_old_segments(now_ms)) {
+            Ok(0) => {}
+            Ok(segments) => tracing::info!(?partition, segments, "Deleted old segments"),
+            Err(error) => tracing::error!(?partition, %error, "Deleting old segments failed"),
+        }
+    }
+}
+
+fn purge(broker: &Broker) {
+    let now_ms = broker.clock.now_ms();
+    for partition in broker.partitions.all() {
+        partition.with_log(|log| log.purge_deleted(now_ms));
+    }
+    broker.log_dirs.purge_deleted(now_ms);
+}
+
+fn release_idle(broker: &Broker) {
+    for partition in broker.partitions.all() {
+        partition.release_if_idle();
+    }
+}
+
+fn expire_producers(broker: &Broker) {
+    let expiration = broker.config().log.producer_id_expiration;
+    let expiration_ms = i64::try_from(expiration.as_millis()).unwrap_or(i64::MAX);
+    let now_ms = broker.clock.now_ms();
+    for partition in broker.partitions.all() {
+        partition.with_log(|log| log.remove_expired_producers(now_ms, expiration_ms));
+    }
+}

@@ -1,0 +1,25 @@
+//! The server: listeners, Kafka's APIs, partitions, groups, configuration.
+//!
+//! [`start`] turns a configuration into a [`Server`]. Inside, a request comes in through [`net`], is served by its file
+//! in [`api`], and works on a [`partition`], the [`group`] coordinator, or the cluster's image, which
+//! [`membership`] keeps by KRaft's requests and [`publisher`] acts on.
+
+pub mod api;
+pub mod auto_topics;
+pub mod broker;
+mod compaction;
+pub mod config;
+mod config_rules;
+mod coordinator_log;
+mod features;
+pub mod group;
+mod housekeeping;
+pub mod membership;
+pub mod net;
+pub mod partition;
+mod producer_ids;
+pub mod publisher;
+mod reconfigure;
+mod server;
+
+pub use server::{Server, StartError, start};

@@ -1,0 +1,66 @@
+//! What comes from the metadata log: batches of a Fetch, and whole snapshots.
+
+use std::sync::Arc;
+
+use thalweg_controller::batches::{self, ControlRecord, MetadataBatch, MetadataBatchError};
+use thalweg_metadata::{Image, Loader, Provenance, ReplayError};
+use thalweg_record::{BatchError, DECOMPRESSED_BYTES_MAX_DEFAULT, DecompressBuffer};
+
+/// A snapshot cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotFault {
+    /// Its bytes are no batches.
+    #[error(transparent)]
+    Bytes(#[from] BatchError),
+    /// A batch is damaged, or holds what is not known.
+    #[error(transparent)]
+    Batch(#[from] MetadataBatchError),
+    /// Its records do not fit together.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// It has no header or no footer.
+    #[error("it does not begin with a header and end with a footer")]
+    Incomplete,
+}
+
+/// The batches of a fetch. A torn one at the end is left out; the next fetch brings it whole.
+pub(super) fn batches_of(bytes: &[u8]) -> Result<Vec<MetadataBatch>, MetadataBatchError> {
+    let mut buffer = DecompressBuffer::new(DECOMPRESSED_BYTES_MAX_DEFAULT);
+    let mut read = Vec::new();
+    let mut position = 0;
+    for batch in thalweg_record::batches(bytes) {
+        match batch {
+            Ok(batch) => {
+                read.push(batches::decode(&batch, &mut buffer)?);
+                position = read.last().map_or(0, |batch: &MetadataBatch| batch.last.offset + 1);
+            }
+            Err(BatchError::Truncated(_)) => break,
+            Err(error) => return Err(MetadataBatchError::Batch { base_offset: position, error }),
+        }
+    }
+    Ok(read)
+}
+
+/// The image that a snapshot holds.
+pub(super) fn image_of(bytes: &[u8], end_offset: i64, epoch: i32) -> Result<Arc<Image>, SnapshotFault> {
+    let mut buffer = DecompressBuffer::new(DECOMPRESSED_BYTES_MAX_DEFAULT);
+    let mut loader = Loader::new(Arc::new(Image::empty()));
+    let (mut timestamp_ms, mut complete) = (None, false);
+    for batch in thalweg_record::batches(bytes) {
+        let batch = batches::decode(&batch?, &mut buffer)?;
+        for control in &batch.control {
+            match control {
+                ControlRecord::SnapshotHeader(header) => {
+                    timestamp_ms = Some(header.last_contained_log_timestamp);
+                }
+                ControlRecord::SnapshotFooter => complete = true,
+                _ => {}
+            }
+        }
+        loader.load(batch.last, &batch.records)?;
+    }
+    let (Some(timestamp_ms), true) = (timestamp_ms, complete) else { return Err(SnapshotFault::Incomplete) };
+    loader.load(Provenance { offset: end_offset - 1, epoch, timestamp_ms }, [])?;
+    loader.publish();
+    Ok(loader.image().clone())
+}

@@ -1,0 +1,248 @@
+//! The broker as a member of its cluster: it observes the metadata log, registers, beats, and leaves in order.
+//!
+//! Three parts, each a task: the observer fetches the log as any KRaft observer does and publishes images; the member
+//! registers and heartbeats; [`ControllerLink`] carries the requests of both. The order of a start is Apache Kafka's:
+//! observe and register, wait until the own registration is in the image and the image has been acted on, then ask to
+//! be unfenced.
+//!
+//! Refuses: acting on the image. Whoever implements [`ImageListener`] does.
+
+mod fetched;
+mod link;
+mod member;
+mod observer;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_metadata::{Delta, Endpoint, Image, VersionRange};
+use thalweg_wire::{ErrorCode, Uuid};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+pub use link::{ControllerLink, LinkError};
+pub use observer::ObserverError;
+
+use member::{Member, Wish};
+use observer::Observer;
+
+/// Acts on images. It is called in order, by one task, with every image; the next comes when the call has returned.
+pub trait ImageListener: Send + Sync {
+    /// The image of the cluster is a new one. `delta` tells what is different from the one before, which for the
+    /// first call is the empty image.
+    fn publish(&self, delta: &Delta, image: Arc<Image>);
+}
+
+/// What a broker tells of itself.
+#[derive(Clone, Debug)]
+pub struct MembershipOptions {
+    /// Its id.
+    pub node_id: i32,
+    /// The id of its cluster.
+    pub cluster_id: String,
+    /// The id of this process.
+    pub incarnation_id: Uuid,
+    /// Its rack.
+    pub rack: Option<String>,
+    /// Where it can be reached, as advertised.
+    pub endpoints: Vec<Endpoint>,
+    /// The features that it serves.
+    pub features: BTreeMap<String, VersionRange>,
+    /// The ids of its log directories.
+    pub directories: Vec<Uuid>,
+    /// The epoch before, when the last stop was clean.
+    pub previous_broker_epoch: Option<i64>,
+    /// `broker.heartbeat.interval.ms`.
+    pub heartbeat_interval: Duration,
+    /// `initial.broker.registration.timeout.ms`.
+    pub registration_timeout: Duration,
+    /// How long leadership may take to move away when the broker leaves.
+    pub controlled_shutdown_timeout: Duration,
+}
+
+impl Default for MembershipOptions {
+    fn default() -> MembershipOptions {
+        MembershipOptions {
+            node_id: -1,
+            cluster_id: String::new(),
+            incarnation_id: Uuid::random(),
+            rack: None,
+            endpoints: Vec::new(),
+            features: BTreeMap::new(),
+            directories: Vec::new(),
+            previous_broker_epoch: None,
+            heartbeat_interval: Duration::from_secs(2),
+            registration_timeout: Duration::from_secs(60),
+            controlled_shutdown_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// The cluster does not take the broker in.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// The controller refuses the registration.
+    #[error("the controller refuses to register the broker: {code}{}", hint(*code))]
+    Refused {
+        /// Why.
+        code: ErrorCode,
+    },
+    /// The controller gave no good answer in time.
+    #[error("the broker could not be registered within {} ms; the last answer was: {last}", after.as_millis())]
+    Timeout {
+        /// How long was waited.
+        after: Duration,
+        /// What came last.
+        last: String,
+    },
+    /// The metadata log cannot be followed.
+    #[error(transparent)]
+    Observer(#[from] Arc<ObserverError>),
+    /// The membership has ended.
+    #[error("the broker has left the cluster")]
+    Left,
+}
+
+fn hint(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::UnsupportedVersion => {
+            ": the cluster uses a feature, or a level of one, that this version does not serve"
+        }
+        ErrorCode::InconsistentClusterId => ": the data directories belong to another cluster",
+        ErrorCode::DuplicateBrokerRegistration => ": another broker with this node.id is alive",
+        _ => "",
+    }
+}
+
+/// What the tasks share.
+struct Progress {
+    /// The offset that was applied last, and acted on.
+    pub applied: watch::Sender<i64>,
+    /// The image that was published last.
+    pub image: watch::Sender<Arc<Image>>,
+    /// Why the log is not followed any more.
+    pub failed: watch::Sender<Option<Arc<ObserverError>>>,
+    /// The log directories that have failed.
+    pub offline: watch::Sender<Vec<Uuid>>,
+}
+
+/// A broker that has joined its cluster.
+pub struct Membership {
+    node_id: i32,
+    wishes: mpsc::Sender<(Wish, oneshot::Sender<()>)>,
+    epoch: watch::Receiver<i64>,
+    progress: Arc<Progress>,
+    observer: JoinHandle<()>,
+    member: JoinHandle<()>,
+}
+
+impl Membership {
+    /// Joins: returns when the broker is registered, and an image that shows it has been published. It is still
+    /// fenced then.
+    pub async fn start(
+        link: ControllerLink,
+        options: MembershipOptions,
+        listener: Arc<dyn ImageListener>,
+    ) -> Result<Membership, JoinError> {
+        let progress = Arc::new(Progress {
+            applied: watch::Sender::new(-1),
+            image: watch::Sender::new(Arc::new(Image::empty())),
+            failed: watch::Sender::new(None),
+            offline: watch::Sender::new(Vec::new()),
+        });
+        let node_id = options.node_id;
+        let observer = Observer::new(link.clone(), &options, listener, progress.clone());
+        let observer = AbortOnDrop(Some(tokio::spawn(observer.run())));
+        let mut member = Member::new(link, options, progress.clone());
+        let until = Instant::now() + member.registration_timeout();
+        member.register(until).await?;
+        member.catch_up(until).await?;
+        let epoch = member.epoch();
+        let (wishes, wished) = mpsc::channel(4);
+        let member = tokio::spawn(member.run(wished));
+        Ok(Membership { node_id, wishes, epoch, progress, observer: observer.keep(), member })
+    }
+
+    /// The epoch of the registration.
+    pub fn broker_epoch(&self) -> i64 {
+        *self.epoch.borrow()
+    }
+
+    /// The image that was published last.
+    pub fn image(&self) -> Arc<Image> {
+        self.progress.image.borrow().clone()
+    }
+
+    /// The offset of the metadata log that was applied last.
+    pub fn applied_offset(&self) -> i64 {
+        *self.progress.applied.borrow()
+    }
+
+    /// Asks to be unfenced, which lets clients see the broker and makes it lead; returns when it is, and the image
+    /// shows it.
+    pub async fn unfence(&self) -> Result<(), JoinError> {
+        self.wish(Wish::Unfence).await?;
+        let mut images = self.progress.image.subscribe();
+        let node_id = self.node_id;
+        let shown = images.wait_for(|image| image.is_alive(node_id)).await;
+        shown.map(drop).map_err(|_| JoinError::Left)
+    }
+
+    /// Leaves in order: leadership is moved away and clients are told of other brokers. Returns when the controller
+    /// lets the broker go, or when that takes too long.
+    pub async fn controlled_shutdown(&self) {
+        // A member that has ended has nothing to leave.
+        let _ = self.wish(Wish::Leave).await;
+    }
+
+    /// Tells the controller which log directories have failed, so that it gives their partitions to others.
+    pub fn report_offline(&self, directories: Vec<Uuid>) {
+        self.progress.offline.send_replace(directories);
+    }
+
+    /// Waits until the metadata log cannot be followed any more, which the broker must not survive.
+    pub async fn failed(&self) -> Arc<ObserverError> {
+        let mut failed = self.progress.failed.subscribe();
+        let error = failed.wait_for(Option::is_some).await.ok().and_then(|error| error.clone());
+        match error {
+            Some(error) => error,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Ends the tasks.
+    pub async fn stop(self) {
+        self.observer.abort();
+        self.member.abort();
+        // The tasks may be in the middle of a publication, which is waited for.
+        let _ = self.observer.await;
+        let _ = self.member.await;
+    }
+
+    async fn wish(&self, wish: Wish) -> Result<(), JoinError> {
+        let (done, fulfilled) = oneshot::channel();
+        self.wishes.send((wish, done)).await.map_err(|_| JoinError::Left)?;
+        fulfilled.await.map_err(|_| JoinError::Left)
+    }
+}
+
+/// A task that ends with a start that fails.
+struct AbortOnDrop(Option<JoinHandle<()>>);
+
+impl AbortOnDrop {
+    fn keep(mut self) -> JoinHandle<()> {
+        self.0.take().expect("it is kept once")
+    }
+}
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        if let Some(task) = &self.0 {
+            task.abort();
+        }
+    }
+}

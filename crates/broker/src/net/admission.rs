@@ -1,0 +1,112 @@
+//! How many connections there may be (`max.connections`, `max.connections.per.ip` and its overrides).
+
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The limits on connections, and how many there are. Shared by all listeners.
+#[derive(Debug)]
+pub struct ConnectionLimits {
+    open: Mutex<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    max: usize,
+    max_per_ip: usize,
+    per_ip_overrides: HashMap<IpAddr, usize>,
+    total: usize,
+    by_ip: HashMap<IpAddr, usize>,
+}
+
+/// Why a connection was turned away.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refused {
+    #[error("max.connections={max} are open")]
+    Total { max: usize },
+    #[error("max.connections.per.ip={max} are open from {ip}")]
+    PerIp { ip: IpAddr, max: usize },
+}
+
+/// A place among the connections, given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Admission {
+    limits: Arc<ConnectionLimits>,
+    ip: IpAddr,
+}
+
+impl ConnectionLimits {
+    /// Limits with nothing open.
+    pub fn new(max: usize, max_per_ip: usize, per_ip_overrides: HashMap<IpAddr, usize>) -> Arc<Self> {
+        let open = Open { max, max_per_ip, per_ip_overrides, total: 0, by_ip: HashMap::new() };
+        Arc::new(Self { open: Mutex::new(open) })
+    }
+
+    /// Other limits from now on. Connections that are open stay, even where there are more than may be.
+    pub fn change(&self, max: usize, max_per_ip: usize, per_ip_overrides: HashMap<IpAddr, usize>) {
+        let mut open = self.open.lock();
+        (open.max, open.max_per_ip, open.per_ip_overrides) = (max, max_per_ip, per_ip_overrides);
+    }
+
+    /// How many connections are open.
+    pub fn open(&self) -> usize {
+        self.open.lock().total
+    }
+
+    pub(super) fn admit(self: &Arc<Self>, ip: IpAddr) -> Result<Admission, Refused> {
+        let ip = ip.to_canonical();
+        let mut open = self.open.lock();
+        if open.total >= open.max {
+            return Err(Refused::Total { max: open.max });
+        }
+        let max = open.per_ip_overrides.get(&ip).copied().unwrap_or(open.max_per_ip);
+        let count = open.by_ip.get(&ip).copied().unwrap_or(0);
+        if count >= max {
+            return Err(Refused::PerIp { ip, max });
+        }
+        open.by_ip.insert(ip, count + 1);
+        open.total += 1;
+        Ok(Admission { limits: Arc::clone(self), ip })
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        let mut open = self.limits.open.lock();
+        open.total -= 1;
+        match open.by_ip.get_mut(&self.ip) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => {
+                open.by_ip.remove(&self.ip);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_given_back() {
+        let ip: IpAddr = "127.0.0.1".parse().expect("an address");
+        let limits =
+            ConnectionLimits::new(2, 1, HashMap::from([("127.0.0.2".parse().expect("an address"), 2)]));
+        let first = limits.admit(ip).expect("the first fits");
+        assert_eq!(limits.admit(ip).err(), Some(Refused::PerIp { ip, max: 1 }));
+        let mapped: IpAddr = "::ffff:127.0.0.1".parse().expect("an address");
+        assert!(limits.admit(mapped).is_err(), "an IPv4 address in IPv6 clothes is the same address");
+        drop(first);
+        let other: IpAddr = "127.0.0.2".parse().expect("an address");
+        let held = [limits.admit(other).expect("one"), limits.admit(other).expect("two")];
+        assert_eq!(limits.admit(ip).err(), Some(Refused::Total { max: 2 }));
+        limits.change(2, 2, HashMap::new());
+        drop(held);
+        assert_eq!(limits.open(), 0);
+        assert!(
+            limits.admit(ip).is_ok_and(|_one| limits.admit(ip).is_ok()),
+            "the limit of an address has risen"
+        );
+    }
+}

@@ -1,0 +1,183 @@
+//! Listening sockets: bound first, served when the broker is ready, closed first when it stops.
+
+use super::admission::ConnectionLimits;
+use super::connection::{Connection, ConnectionSettings, Disconnect, Handler, Peer};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// How long the accept loop rests when the process is out of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A listener could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("listener {name} cannot listen on {host}:{port}")]
+pub struct BindError {
+    /// The listener's name.
+    pub name: String,
+    /// The host as configured; empty for all interfaces.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// What the kernel says.
+    pub source: io::Error,
+}
+
+/// A listener whose sockets are open and not served yet.
+#[derive(Debug)]
+pub struct Listening {
+    /// Its name.
+    pub name: String,
+    sockets: Vec<TcpListener>,
+}
+
+/// Opens the sockets of a listener: one for each address of its host, on IPv4 and IPv6; an empty host is all
+/// interfaces of both families. Port 0 takes a free one, the same for all addresses. Must run inside a runtime.
+pub fn bind(name: &str, host: &str, port: u16, backlog: i32) -> Result<Listening, BindError> {
+    let error = |source| BindError { name: name.to_owned(), host: host.to_owned(), port, source };
+    let addresses = addresses(host, port).map_err(error)?;
+    let mut sockets: Vec<TcpListener> = Vec::new();
+    let mut failure = None;
+    for mut address in addresses {
+        if let Some(first) = sockets.first() {
+            address.set_port(first.local_addr().map_err(error)?.port());
+        }
+        match open(address, backlog) {
+            Ok(socket) => sockets.push(socket),
+            // A machine may lack one of the two families; it must not lack both.
+            Err(source) if matches!(source.raw_os_error(), Some(97 | 99)) => failure = Some(source),
+            Err(source) => return Err(error(source)),
+        }
+    }
+    match (sockets.is_empty(), failure) {
+        (false, _) => Ok(Listening { name: name.to_owned(), sockets }),
+        (true, source) => Err(error(source.unwrap_or_else(|| io::Error::other("the host has no address")))),
+    }
+}
+
+fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+    let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let mut found: Vec<SocketAddr> = match host {
+        "" | "0.0.0.0" => any.iter().map(|ip| SocketAddr::new(*ip, port)).collect(),
+        // Many clients try ::1 first, whatever the hosts file says.
+        "localhost" => loopback.iter().map(|ip| SocketAddr::new(*ip, port)).collect(),
+        host => (host, port).to_socket_addrs()?.collect(),
+    };
+    found.dedup();
+    Ok(found)
+}
+
+fn open(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(backlog)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// What all connections of a listener share.
+#[derive(Clone)]
+pub(super) struct Serving<H> {
+    handler: H,
+    settings: ConnectionSettings,
+    limits: Arc<ConnectionLimits>,
+    stopping: watch::Receiver<bool>,
+    name: String,
+}
+
+impl Listening {
+    /// The addresses that are listened on.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.sockets.iter().filter_map(|socket| socket.local_addr().ok()).collect()
+    }
+
+    /// The port, also where a free one was asked for.
+    pub fn port(&self) -> u16 {
+        self.addresses().first().map_or(0, SocketAddr::port)
+    }
+
+    /// Serves connections until `stopping` becomes true; then closes the sockets, lets connections finish the
+    /// requests that they have begun, and returns when the last has ended.
+    pub async fn serve<H: Handler + Sync>(
+        self,
+        handler: H,
+        settings: ConnectionSettings,
+        limits: Arc<ConnectionLimits>,
+        stopping: watch::Receiver<bool>,
+    ) {
+        let serving = Serving { handler, settings, limits, stopping, name: self.name };
+        let mut accepting = JoinSet::new();
+        for socket in self.sockets {
+            accepting.spawn(accept(socket, serving.clone()));
+        }
+        while accepting.join_next().await.is_some() {}
+    }
+}
+
+/// Until the broker stops. The value is looked at without holding it over a wait.
+pub(super) async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    while !*stopping.borrow_and_update() {
+        if stopping.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn accept<H: Handler + Sync>(socket: TcpListener, serving: Serving<H>) {
+    let mut connections = JoinSet::new();
+    let mut stopping = serving.stopping.clone();
+    loop {
+        tokio::select! {
+            () = stopped(&mut stopping) => break,
+            accepted = socket.accept() => match accepted {
+                Ok((stream, address)) => admit(stream, address, &serving, &mut connections),
+                Err(error) => {
+                    tracing::warn!(listener = serving.name, %error, "Accepting a connection failed");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+    drop(socket);
+    while connections.join_next().await.is_some() {}
+}
+
+fn admit<H: Handler + Sync>(
+    stream: TcpStream,
+    address: SocketAddr,
+    serving: &Serving<H>,
+    connections: &mut JoinSet<()>,
+) {
+    let admission = match serving.limits.admit(address.ip()) {
+        Ok(admission) => admission,
+        Err(reason) => {
+            tracing::warn!(listener = serving.name, %address, %reason, "Turned a connection away");
+            return;
+        }
+    };
+    // Answers leave whole, so nothing is gained by waiting for more to send with them.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%address, %error, "Setting TCP_NODELAY failed");
+    }
+    let peer = Arc::new(Peer { address, listener: serving.name.clone() });
+    let Serving { handler, settings, stopping, .. } = serving.clone();
+    let connection = Connection::new(stream, peer, handler, settings, stopping, admission);
+    connections.spawn(async move {
+        match connection.run().await {
+            Disconnect::FrameLength(reason) => tracing::warn!(%address, %reason, "Closed a connection"),
+            Disconnect::Refused(reason) => tracing::warn!(%address, reason, "Closed a connection"),
+            reason => tracing::debug!(%address, %reason, "A connection ended"),
+        }
+    });
+}

@@ -1,0 +1,22 @@
+//! Listeners and connections.
+//!
+//! A connection is one task. It reads frames into one buffer, hands each to the APIs, and writes the answers in
+//! the order of the requests. Work is done inline: a frame that can be answered at once is answered before the
+//! next is looked at, and the answers to all frames of a buffer leave together.
+//!
+//! What is bounded here: the size of a frame, the memory of frames that are still arriving, the number of
+//! connections in all and of one address, the answers that wait on one connection, and the time without traffic.
+//! Refused: TLS and SASL, which the configuration names before a listener opens.
+
+mod admission;
+mod connection;
+mod input;
+mod listener;
+mod memory;
+mod output;
+
+pub use admission::ConnectionLimits;
+pub use connection::{ConnectionSettings, Handler, Peer, Reply};
+pub use listener::{BindError, Listening, bind};
+pub use memory::FrameMemory;
+pub use output::{Frame, Segment};

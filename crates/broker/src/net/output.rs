@@ -1,0 +1,182 @@
+//! Answers on their way out: bytes from memory in one gathered write, batches from a file by sendfile.
+
+use bytes::{Bytes, BytesMut};
+use rustix::net::SendFlags;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
+use thalweg_log::LogSlice;
+use thalweg_wire::Gap;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+/// The most buffers that one gathered write takes.
+const GATHER_MAX: usize = 64;
+/// How much in memory may wait for the peer; one answer may be larger.
+const HELD_MAX: usize = 1024 * 1024;
+
+/// A part of an answer.
+#[derive(Debug)]
+pub enum Segment {
+    /// Bytes in memory.
+    Bytes(Bytes),
+    /// Whole batches in a log segment.
+    File(LogSlice),
+}
+
+/// One answer, with its length in front.
+#[derive(Debug, Default)]
+pub struct Frame(pub Vec<Segment>);
+
+impl Frame {
+    /// An answer that lies in memory.
+    pub fn bytes(bytes: Bytes) -> Frame {
+        Frame(vec![Segment::Bytes(bytes)])
+    }
+
+    /// Encoded bytes with file slices put into their gaps, in order.
+    pub fn with_slices(mut head: BytesMut, gaps: &[Gap], slices: Vec<LogSlice>) -> Frame {
+        debug_assert_eq!(gaps.len(), slices.len(), "every gap is a slice");
+        let mut segments = Vec::with_capacity(2 * slices.len() + 1);
+        let mut written = 0;
+        for (gap, slice) in gaps.iter().zip(slices) {
+            segments.push(Segment::Bytes(head.split_to(gap.position - written).freeze()));
+            written = gap.position;
+            segments.push(Segment::File(slice));
+        }
+        if !head.is_empty() {
+            segments.push(Segment::Bytes(head.freeze()));
+        }
+        Frame(segments)
+    }
+}
+
+/// The answers of one connection that are not sent yet.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    segments: VecDeque<Segment>,
+    /// What was pushed since all was sent; slices of files count as nothing.
+    pushed_bytes: usize,
+}
+
+impl Output {
+    pub(super) fn push(&mut self, frame: Frame) {
+        let in_memory = |segment: &Segment| match segment {
+            Segment::Bytes(bytes) => bytes.len(),
+            Segment::File(_) => 0,
+        };
+        self.pushed_bytes += frame.0.iter().map(in_memory).sum::<usize>();
+        self.segments.extend(frame.0);
+    }
+
+    /// Whether so much waits that no more should be answered before it is sent.
+    pub(super) fn is_full(&self) -> bool {
+        self.pushed_bytes >= HELD_MAX
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// Sends all there is, and waits while the peer does not take it.
+    pub(super) async fn flush(&mut self, stream: &TcpStream) -> io::Result<()> {
+        while !self.segments.is_empty() {
+            match self.try_flush(stream) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.writable().await?,
+                Err(error) => return Err(error),
+            }
+        }
+        self.pushed_bytes = 0;
+        // What a burst of answers needed is not kept for a quiet connection.
+        if self.segments.capacity() > GATHER_MAX {
+            self.segments = VecDeque::new();
+        }
+        Ok(())
+    }
+
+    fn try_flush(&mut self, stream: &TcpStream) -> io::Result<()> {
+        loop {
+            let sent = match (self.segments.front(), self.segments.get(1)) {
+                (None, _) => return Ok(()),
+                (Some(Segment::File(_)), _) => {
+                    self.send_file(stream)?;
+                    continue;
+                }
+                (Some(Segment::Bytes(bytes)), None) => send(stream, bytes, SendFlags::empty())?,
+                // The head of a fetch answer waits in the kernel for the batches that follow it.
+                (Some(Segment::Bytes(bytes)), Some(Segment::File(_))) => {
+                    send(stream, bytes, SendFlags::MORE)?
+                }
+                (Some(Segment::Bytes(_)), Some(Segment::Bytes(_))) => self.send_gathered(stream)?,
+            };
+            self.sent(sent);
+        }
+    }
+
+    fn send_file(&mut self, stream: &TcpStream) -> io::Result<()> {
+        if let Some(Segment::File(slice)) = self.segments.front_mut() {
+            send_slice(stream, slice)?;
+            self.segments.pop_front();
+        }
+        Ok(())
+    }
+
+    fn send_gathered(&self, stream: &TcpStream) -> io::Result<usize> {
+        let mut slices = [IoSlice::new(&[]); GATHER_MAX];
+        let mut count = 0;
+        for segment in self.segments.iter().take(GATHER_MAX) {
+            let Segment::Bytes(bytes) = segment else { break };
+            slices[count] = IoSlice::new(bytes);
+            count += 1;
+        }
+        stream.try_write_vectored(&slices[..count])
+    }
+
+    /// Drops what was sent from the front.
+    fn sent(&mut self, mut sent: usize) {
+        while let Some(Segment::Bytes(bytes)) = self.segments.front_mut() {
+            if sent < bytes.len() {
+                let _ = bytes.split_to(sent);
+                return;
+            }
+            sent -= bytes.len();
+            self.segments.pop_front();
+            if sent == 0 {
+                return;
+            }
+        }
+    }
+}
+
+fn send(stream: &TcpStream, bytes: &[u8], flags: SendFlags) -> io::Result<usize> {
+    if bytes.is_empty() {
+        return Ok(0);
+    }
+    stream.try_io(Interest::WRITABLE, || {
+        Ok(rustix::net::send(stream.as_fd(), bytes, flags | SendFlags::NOSIGNAL)?)
+    })
+}
+
+/// Sends from the file what the socket takes, and moves the slice on.
+fn send_slice(stream: &TcpStream, slice: &mut LogSlice) -> io::Result<()> {
+    while slice.len > 0 {
+        let sent = stream.try_io(Interest::WRITABLE, || {
+            Ok(rustix::fs::sendfile(
+                stream.as_fd(),
+                slice.file.as_fd(),
+                Some(&mut slice.position),
+                slice.len,
+            )?)
+        })?;
+        if sent == 0 {
+            // The batches were announced in the head: to go on would shift every later byte of the stream.
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "a log segment was cut while it was sent",
+            ));
+        }
+        slice.len -= sent;
+    }
+    Ok(())
+}

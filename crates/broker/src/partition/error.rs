@@ -1,0 +1,138 @@
+//! Why records were not appended, and the one place that says so in Kafka's codes.
+
+use super::Partition;
+use thalweg_log::ProducerError;
+use thalweg_record::{BatchError, DecompressError, RecordError, RefusedRecord, ValidateRecordsError};
+use thalweg_wire::ErrorCode;
+
+/// Why an append was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// The partition, the request or the replicas say no.
+    #[error("{0}")]
+    Code(ErrorCode),
+    /// The batch is not one that a producer may send.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    /// The records in it are not what the topic takes.
+    #[error(transparent)]
+    Records(#[from] ValidateRecordsError),
+    /// The batch is larger than the topic takes.
+    #[error("The record batch size of {size} bytes exceeds max.message.bytes={max}")]
+    TooLarge {
+        /// The batch.
+        size: usize,
+        /// The topic's limit.
+        max: usize,
+    },
+    /// The log refuses it.
+    #[error(transparent)]
+    Log(#[from] thalweg_log::AppendError),
+}
+
+impl From<ErrorCode> for AppendError {
+    fn from(code: ErrorCode) -> Self {
+        Self::Code(code)
+    }
+}
+
+impl AppendError {
+    /// Kafka's code for it.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            AppendError::Code(code) => *code,
+            AppendError::Batch(error) => batch(error),
+            AppendError::Records(ValidateRecordsError::Refused(refused)) if refused.for_timestamp => {
+                ErrorCode::InvalidTimestamp
+            }
+            AppendError::Records(ValidateRecordsError::Refused(_)) => ErrorCode::InvalidRecord,
+            AppendError::Records(ValidateRecordsError::Unreadable(error)) => unreadable(error),
+            AppendError::TooLarge { .. } => ErrorCode::MessageTooLarge,
+            AppendError::Log(error) => log(error),
+        }
+    }
+
+    /// What the client is told beside the code; nothing where the code says all.
+    pub fn message(&self) -> Option<String> {
+        match self {
+            AppendError::Code(_) => None,
+            AppendError::Log(thalweg_log::AppendError::Log(_)) => None,
+            AppendError::Records(ValidateRecordsError::Refused(_)) => {
+                Some("One or more records have been rejected".to_owned())
+            }
+            error => Some(error.to_string()),
+        }
+    }
+
+    /// The records that the topic does not take.
+    pub fn record_errors(&self) -> &[RefusedRecord] {
+        match self {
+            AppendError::Records(ValidateRecordsError::Refused(refused)) => &refused.records,
+            _ => &[],
+        }
+    }
+}
+
+fn batch(error: &BatchError) -> ErrorCode {
+    match error {
+        BatchError::LengthTooSmall(_) | BatchError::UnknownMagic(_) | BatchError::CrcMismatch(_) => {
+            ErrorCode::CorruptMessage
+        }
+        BatchError::UnknownCompression(_) => ErrorCode::UnsupportedCompressionType,
+        BatchError::ClientLogAppendTime(_) => ErrorCode::InvalidTimestamp,
+        BatchError::Truncated(_)
+        | BatchError::LegacyMagic(_)
+        | BatchError::TrailingBytes(_)
+        | BatchError::NonZeroBaseOffset(_)
+        | BatchError::InvalidOffsetRange(_)
+        | BatchError::InvalidRecordCount(_)
+        | BatchError::InconsistentRecordCount(_)
+        | BatchError::ClientControlBatch(_)
+        | BatchError::InvalidBaseSequence(_) => ErrorCode::InvalidRecord,
+    }
+}
+
+fn unreadable(error: &RecordError) -> ErrorCode {
+    match error {
+        RecordError::Decompress(DecompressError::TooLarge(_)) => ErrorCode::RecordListTooLarge,
+        RecordError::Decompress(DecompressError::Corrupt(_)) => ErrorCode::CorruptMessage,
+        _ => ErrorCode::InvalidRecord,
+    }
+}
+
+fn log(error: &thalweg_log::AppendError) -> ErrorCode {
+    use thalweg_log::AppendError;
+    match error {
+        AppendError::Malformed(error) => batch(error),
+        AppendError::Producer(error) => match error {
+            ProducerError::OutOfOrderSequence(_) => ErrorCode::OutOfOrderSequenceNumber,
+            ProducerError::InvalidProducerEpoch(_) => ErrorCode::InvalidProducerEpoch,
+            ProducerError::InvalidTransactionState(_) => ErrorCode::InvalidTxnState,
+            ProducerError::TransactionCoordinatorFenced(_) => ErrorCode::TransactionCoordinatorFenced,
+        },
+        AppendError::TooLarge(_) => ErrorCode::RecordListTooLarge,
+        AppendError::OffsetsOutOfOrder(_) | AppendError::UnexpectedOffset(_) => ErrorCode::UnknownServerError,
+        AppendError::DiskFull(_) | AppendError::Poisoned { .. } | AppendError::Log(_) => {
+            ErrorCode::KafkaStorageError
+        }
+    }
+}
+
+/// What a coordinator reports to its clients when it cannot write (Kafka's `convertToApiException`).
+pub fn coordinator_error(partition: &Partition, error: &AppendError) -> ErrorCode {
+    match error.code() {
+        code @ (ErrorCode::NotEnoughReplicas | ErrorCode::RequestTimedOut) => {
+            tracing::debug!(?partition, ?code, "A coordinator's write has to wait for replicas");
+            ErrorCode::CoordinatorNotAvailable
+        }
+        ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch | ErrorCode::KafkaStorageError => {
+            tracing::warn!(?partition, %error, "A coordinator could not write");
+            ErrorCode::NotCoordinator
+        }
+        ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge => ErrorCode::InvalidCommitOffsetSize,
+        _ => {
+            tracing::error!(?partition, %error, "A coordinator could not write");
+            ErrorCode::UnknownServerError
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Reading from a partition that is led here.
+
+use super::{Partition, State, Waiter};
+use std::sync::Arc;
+use thalweg_log::{AbortedTransaction, LogSlice, ReadError};
+use thalweg_record::{LeaderEpoch, Offset};
+use thalweg_wire::ErrorCode;
+
+/// Who reads: it decides how far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// A consumer, up to what is replicated.
+    Client,
+    /// A replica, up to the log end.
+    Follower {
+        /// The broker.
+        id: i32,
+        /// Its epoch; -1 when it does not say.
+        broker_epoch: i64,
+    },
+}
+
+/// Which records a consumer wants to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// All that are replicated.
+    ReadUncommitted,
+    /// Those before the first transaction that is not decided.
+    ReadCommitted,
+}
+
+/// What to read.
+#[derive(Clone, Copy, Debug)]
+pub struct FetchFrom {
+    /// The first offset.
+    pub offset: Offset,
+    /// The most bytes.
+    pub max_bytes: usize,
+    /// Whether a first batch that is larger comes all the same.
+    pub at_least_one: bool,
+    /// The leader epoch that the reader knows.
+    pub current_leader_epoch: Option<LeaderEpoch>,
+    /// The epoch of the last batch that the reader holds.
+    pub last_fetched_epoch: Option<LeaderEpoch>,
+    /// Who reads.
+    pub reader: Reader,
+    /// Which records.
+    pub isolation: Isolation,
+}
+
+/// What was read.
+#[derive(Debug)]
+pub struct FetchRead {
+    /// The batches; `None` when there is none to read.
+    pub slice: Option<LogSlice>,
+    /// The high watermark.
+    pub high_watermark: Offset,
+    /// The last stable offset.
+    pub last_stable_offset: Offset,
+    /// The log start.
+    pub log_start_offset: Offset,
+    /// Where the reader's log leaves this one: the largest common epoch, and its end here.
+    pub diverging: Option<(LeaderEpoch, Offset)>,
+    /// The aborted transactions in the slice, for readers of committed records.
+    pub aborted: Vec<AbortedTransaction>,
+    /// Whether more could be read than the limits allowed.
+    pub behind: bool,
+}
+
+/// Why nothing was read.
+pub type FetchError = ErrorCode;
+
+impl Partition {
+    /// Finds what to read. With a `waiter`, what is appended from now on is counted for it.
+    pub fn fetch(&self, from: &FetchFrom, waiter: Option<&Arc<Waiter>>) -> Result<FetchRead, FetchError> {
+        let mut state = self.state.lock();
+        state.check_leader(self.node_id, from.current_leader_epoch)?;
+        let read = state.read(from);
+        if let (Ok(_), Some(waiter)) = (&read, waiter) {
+            state.waiters.add(waiter);
+        }
+        read.inspect_err(|error| {
+            if *error == ErrorCode::KafkaStorageError {
+                tracing::error!(partition = ?self, offset = from.offset.0, "A log could not be read");
+            }
+        })
+    }
+}
+
+impl State {
+    fn read(&mut self, from: &FetchFrom) -> Result<FetchRead, FetchError> {
+        let mut read = FetchRead {
+            slice: None,
+            high_watermark: self.log.high_watermark(),
+            last_stable_offset: self.log.last_stable_offset(),
+            log_start_offset: self.log.log_start_offset(),
+            diverging: None,
+            aborted: Vec::new(),
+            behind: false,
+        };
+        if let Some(epoch) = from.last_fetched_epoch {
+            read.diverging = self.divergence(epoch, from.offset)?;
+            if read.diverging.is_some() {
+                return Ok(read);
+            }
+        }
+        let bound = match (from.reader, from.isolation) {
+            (Reader::Follower { .. }, _) => self.log.log_end_offset(),
+            (Reader::Client, Isolation::ReadUncommitted) => read.high_watermark,
+            (Reader::Client, Isolation::ReadCommitted) => read.last_stable_offset,
+        };
+        read.slice = self.log.read(from.offset, from.max_bytes, bound, from.at_least_one).map_err(storage)?;
+        read.behind = match &read.slice {
+            Some(slice) => slice.end_offset < bound,
+            None => from.offset < bound && from.max_bytes > 0,
+        };
+        if let (Some(slice), Isolation::ReadCommitted) = (&read.slice, from.isolation) {
+            let aborted = self.log.aborted_transactions(from.offset, slice.end_offset);
+            read.aborted = aborted.map_err(|_| ErrorCode::KafkaStorageError)?;
+        }
+        Ok(read)
+    }
+
+    /// Where the log of a reader leaves this one, by the epoch of its last batch (KIP-595).
+    fn divergence(
+        &self,
+        last_fetched: LeaderEpoch,
+        offset: Offset,
+    ) -> Result<Option<(LeaderEpoch, Offset)>, FetchError> {
+        let end = self.log.end_offset_for_epoch(last_fetched).ok_or(ErrorCode::OffsetOutOfRange)?;
+        if offset < self.log.log_start_offset() {
+            return Err(ErrorCode::OffsetOutOfRange);
+        }
+        let diverges = end.leader_epoch < last_fetched || end.end_offset < offset;
+        Ok(diverges.then_some((end.leader_epoch, end.end_offset)))
+    }
+}
+
+fn storage(error: ReadError) -> FetchError {
+    match error {
+        ReadError::OutOfRange(_) => ErrorCode::OffsetOutOfRange,
+        ReadError::Log(_) => ErrorCode::KafkaStorageError,
+    }
+}

@@ -1,0 +1,67 @@
+//! Flushing with group commit: whoever needs the medium waits for a turn, and one sync serves all who waited.
+
+use super::Partition;
+use std::sync::Arc;
+use thalweg_log::FlushTarget;
+use thalweg_record::Offset;
+use thalweg_wire::ErrorCode;
+use tokio::sync::Mutex;
+
+/// The turn to flush a partition.
+#[derive(Debug, Default)]
+pub(super) struct Flushing {
+    turn: Mutex<()>,
+}
+
+impl Partition {
+    /// Returns when everything below `offset` is on the medium.
+    pub(super) async fn flush_to(partition: &Arc<Partition>, offset: Offset) -> Result<(), ErrorCode> {
+        let _turn = partition.flushing.turn.lock().await;
+        if partition.state.lock().log.recovery_point() >= offset {
+            return Ok(());
+        }
+        let target = partition.state.lock().log.flush_target();
+        partition.sync(target).await
+    }
+
+    /// Flushes what the policy wants flushed by now: old records, and segments that were left.
+    pub async fn flush_if_due(&self, now_ms: i64) {
+        let target = {
+            let log = &mut self.state.lock().log;
+            if log.needs_flush(now_ms) {
+                log.flush_target()
+            } else if log.needs_background_flush() {
+                log.background_flush_target()
+            } else {
+                return;
+            }
+        };
+        // A failure is reported by the log, which takes no more batches after it.
+        let _ = self.sync(target).await;
+    }
+
+    async fn sync(
+        &self,
+        target: Result<Option<FlushTarget>, thalweg_log::LogError>,
+    ) -> Result<(), ErrorCode> {
+        let target = match target {
+            Ok(Some(target)) => target,
+            // Nothing to sync, or a log that is refused: its next append says why.
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                tracing::error!(partition = ?self, %error, "Flushing failed");
+                return Err(ErrorCode::KafkaStorageError);
+            }
+        };
+        let synced = tokio::task::spawn_blocking(move || {
+            let outcome = target.sync();
+            (target, outcome)
+        });
+        let (target, outcome) = synced.await.expect("a sync does not panic");
+        let completed = self.state.lock().log.complete_flush(&target, outcome);
+        completed.map_err(|error| {
+            tracing::error!(partition = ?self, %error, "Flushing failed");
+            ErrorCode::KafkaStorageError
+        })
+    }
+}

@@ -1,0 +1,234 @@
+//! One partition as the broker knows it: who leads, what may be read, who waits for what.
+//!
+//! All that changes about a partition sits in its state behind one lock, held for short synchronous work: judge a
+//! batch and append it, find a slice to read, move the high watermark. Waiting happens outside: fetches as
+//! [`Waiter`]s, produce requests as [`Durable`]s.
+
+mod append;
+mod durable;
+mod error;
+mod fetch;
+mod flush;
+mod intake;
+mod offsets;
+mod table;
+mod waiter;
+
+pub use append::Appended;
+pub use durable::Durable;
+pub use error::{AppendError, coordinator_error};
+pub use fetch::{FetchError, FetchFrom, FetchRead, Isolation, Reader};
+pub use offsets::{
+    EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, MAX_TIMESTAMP, OffsetsError, TimestampLookup,
+};
+pub use table::{Partitions, Topic};
+pub use waiter::{Waiter, Waiting};
+
+use crate::config::EffectiveTopicConfig;
+use flush::Flushing;
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
+use thalweg_log::{PartitionLog, PublishedOffsets};
+use thalweg_metadata::{NO_LEADER, PartitionEpoch, PartitionRegistration};
+use thalweg_record::{LeaderEpoch, Offset};
+use thalweg_wire::{ErrorCode, Uuid};
+use tokio::sync::Notify;
+use waiter::Waiters;
+
+/// A partition that this broker holds a replica of.
+pub struct Partition {
+    /// The topic's name.
+    pub topic: Arc<str>,
+    /// The topic's id.
+    pub topic_id: Uuid,
+    /// The partition's number.
+    pub index: i32,
+    node_id: i32,
+    state: Mutex<State>,
+    /// Woken when the high watermark or the role changes.
+    progress: Notify,
+    flushing: Flushing,
+}
+
+/// What changes about a partition.
+struct State {
+    log: PartitionLog,
+    settings: Arc<EffectiveTopicConfig>,
+    /// Who leads and who is in sync, by the cluster's metadata.
+    registration: PartitionRegistration,
+    waiters: Waiters,
+    /// The log end when the partition was last looked at for idleness.
+    idle_since: Offset,
+    /// Set when the partition is deleted or taken away: nothing is served any more.
+    gone: bool,
+}
+
+impl std::fmt::Debug for Partition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.topic, self.index)
+    }
+}
+
+impl Partition {
+    /// A partition around its log, as the cluster has registered it.
+    pub fn new(
+        topic: Arc<str>,
+        topic_id: Uuid,
+        index: i32,
+        node_id: i32,
+        log: PartitionLog,
+        settings: Arc<EffectiveTopicConfig>,
+        registration: &PartitionRegistration,
+    ) -> Self {
+        // Of an epoch before all others, so that what is registered is news.
+        let before = PartitionRegistration {
+            leader: NO_LEADER,
+            leader_epoch: -1,
+            partition_epoch: PartitionEpoch(-1),
+            ..registration.clone()
+        };
+        let state = State {
+            log,
+            settings,
+            registration: before,
+            waiters: Waiters::default(),
+            idle_since: Offset::NONE,
+            gone: false,
+        };
+        let (progress, flushing) = (Notify::new(), Flushing::default());
+        let partition =
+            Self { topic, topic_id, index, node_id, state: Mutex::new(state), progress, flushing };
+        partition.apply(registration);
+        partition
+    }
+
+    /// The leader that the cluster's metadata names, and its epoch.
+    pub fn leader(&self) -> (i32, i32) {
+        let state = self.state.lock();
+        (state.registration.leader, state.registration.leader_epoch)
+    }
+
+    /// The offsets, for those who look without the lock.
+    pub fn published_offsets(&self) -> Arc<PublishedOffsets> {
+        Arc::clone(self.state.lock().log.published())
+    }
+
+    /// Bytes of the log.
+    pub fn size_bytes(&self) -> u64 {
+        self.state.lock().log.size_bytes()
+    }
+
+    /// The directory of the log.
+    pub fn dir(&self) -> std::path::PathBuf {
+        self.state.lock().log.dir().to_owned()
+    }
+
+    /// Works on the log under the lock: for the housekeeping of retention, flushing and checkpoints.
+    pub fn with_log<T>(&self, work: impl FnOnce(&mut PartitionLog) -> T) -> T {
+        work(&mut self.state.lock().log)
+    }
+
+    /// Gives back open files and reserved blocks, when nothing was appended since the last call.
+    pub fn release_if_idle(&self) {
+        let mut state = self.state.lock();
+        let end = state.log.log_end_offset();
+        if state.idle_since == end
+            && let Err(error) = state.log.release_idle_resources()
+        {
+            tracing::warn!(partition = ?self, %error, "Releasing an idle log failed");
+        }
+        state.idle_since = end;
+    }
+
+    /// Takes over what the cluster says of the partition. A new leader epoch begins at the log end.
+    pub fn apply(&self, registration: &PartitionRegistration) {
+        let mut state = self.state.lock();
+        if state.gone || registration.partition_epoch < state.registration.partition_epoch {
+            return;
+        }
+        let new_epoch = registration.leader_epoch > state.registration.leader_epoch;
+        let led = state.leads(self.node_id);
+        state.registration = registration.clone();
+        let leads = state.leads(self.node_id);
+        if leads && (new_epoch || !led) {
+            let epoch = state.leader_epoch();
+            state.log.assign_leader_epoch_start(epoch);
+        }
+        if leads {
+            state.raise_high_watermark(self.node_id);
+        }
+        self.role_may_have_changed(&mut state);
+    }
+
+    /// Replaces the settings of the topic.
+    pub fn configure(&self, settings: &Arc<EffectiveTopicConfig>, log: Arc<thalweg_log::LogConfig>) {
+        let mut state = self.state.lock();
+        state.settings = Arc::clone(settings);
+        state.log.set_config(log);
+    }
+
+    /// Ends the partition here: whoever waits learns that it is not led here any more.
+    pub fn retire(&self) {
+        let mut state = self.state.lock();
+        state.gone = true;
+        self.role_may_have_changed(&mut state);
+    }
+
+    /// Lets all who wait look again: the broker is stopping.
+    pub fn wake(&self) {
+        self.role_may_have_changed(&mut self.state.lock());
+    }
+
+    fn role_may_have_changed(&self, state: &mut MutexGuard<'_, State>) {
+        state.waiters.wake_all();
+        self.progress.notify_waiters();
+    }
+}
+
+impl State {
+    fn leads(&self, node_id: i32) -> bool {
+        !self.gone && self.registration.leader == node_id
+    }
+
+    fn leader_epoch(&self) -> LeaderEpoch {
+        LeaderEpoch(self.registration.leader_epoch)
+    }
+
+    /// Refuses what only the leader serves, and whoever knows another leader epoch.
+    fn check_leader(&self, node_id: i32, current: Option<LeaderEpoch>) -> Result<(), ErrorCode> {
+        if let Some(epoch) = current {
+            if epoch < self.leader_epoch() {
+                return Err(ErrorCode::FencedLeaderEpoch);
+            }
+            if epoch > self.leader_epoch() {
+                return Err(ErrorCode::UnknownLeaderEpoch);
+            }
+        }
+        if self.leads(node_id) { Ok(()) } else { Err(ErrorCode::NotLeaderOrFollower) }
+    }
+
+    /// How many replicas must be in sync before acks=all is served: no more than there are replicas.
+    fn effective_min_isr(&self) -> usize {
+        let min = usize::try_from(self.settings.min_insync_replicas).unwrap_or(0);
+        min.min(self.registration.replicas.len())
+    }
+
+    /// Whether enough replicas are in sync.
+    fn has_min_isr(&self) -> bool {
+        self.registration.isr.len() >= self.effective_min_isr()
+    }
+
+    /// Raises the high watermark to what all in-sync replicas have; whether it moved. The leader alone in sync has
+    /// its own log end to go by; the log ends of others become known by their fetches.
+    fn raise_high_watermark(&mut self, node_id: i32) -> bool {
+        if !self.has_min_isr() || self.registration.isr.iter().any(|id| *id != node_id) {
+            return false;
+        }
+        let end = self.log.log_end_offset();
+        end > self.log.high_watermark() && self.log.set_high_watermark(end) == end
+    }
+
+    fn high_watermark(&self) -> Offset {
+        self.log.high_watermark()
+    }
+}

@@ -1,0 +1,116 @@
+//! Finding offsets: by time, by leader epoch, and moving the log start.
+
+use super::{Isolation, Partition, Reader};
+use thalweg_log::DeleteRecordsError;
+use thalweg_record::{LeaderEpoch, Offset};
+use thalweg_wire::ErrorCode;
+
+/// The time that asks for the log end.
+pub const LATEST: i64 = -1;
+/// The time that asks for the log start.
+pub const EARLIEST: i64 = -2;
+/// The time that asks for the record with the largest timestamp (KIP-734).
+pub const MAX_TIMESTAMP: i64 = -3;
+/// The time that asks for the log start on this broker's disk (KIP-405).
+pub const EARLIEST_LOCAL: i64 = -4;
+/// The time that asks for the last offset in tiered storage (KIP-1005).
+pub const LATEST_TIERED: i64 = -5;
+/// The time that asks for the first offset that is not in tiered storage yet (KIP-1023).
+pub const EARLIEST_PENDING_UPLOAD: i64 = -6;
+
+/// Why no offset was found.
+pub type OffsetsError = ErrorCode;
+
+/// An offset that was found; -1 where nothing was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimestampLookup {
+    /// The offset.
+    pub offset: i64,
+    /// The record's timestamp; -1 for the ends of the log.
+    pub timestamp: i64,
+    /// The epoch of the leader that wrote it; -1 where it is not known.
+    pub leader_epoch: i32,
+}
+
+impl TimestampLookup {
+    const NOTHING: TimestampLookup = TimestampLookup { offset: -1, timestamp: -1, leader_epoch: -1 };
+}
+
+impl Partition {
+    /// The offset that a time stands for, as far as the reader may see (Kafka's `fetchOffsetForTimestamp`).
+    pub fn offset_for_timestamp(
+        &self,
+        timestamp: i64,
+        reader: Reader,
+        isolation: Isolation,
+        current_leader_epoch: Option<LeaderEpoch>,
+    ) -> Result<TimestampLookup, OffsetsError> {
+        let mut state = self.state.lock();
+        state.check_leader(self.node_id, current_leader_epoch)?;
+        let log = &mut state.log;
+        let end = match (reader, isolation) {
+            (Reader::Follower { .. }, _) => log.log_end_offset(),
+            (Reader::Client, Isolation::ReadUncommitted) => log.high_watermark(),
+            (Reader::Client, Isolation::ReadCommitted) => log.last_stable_offset(),
+        };
+        let epoch = |epoch: Option<LeaderEpoch>| epoch.map_or(-1, |epoch| epoch.0);
+        let found = match timestamp {
+            LATEST => {
+                let leader_epoch = epoch(log.latest_epoch());
+                return Ok(TimestampLookup { offset: end.0, timestamp: -1, leader_epoch });
+            }
+            EARLIEST | EARLIEST_LOCAL => {
+                let start = log.log_start_offset();
+                let leader_epoch = epoch(log.epoch_at(start));
+                return Ok(TimestampLookup { offset: start.0, timestamp: -1, leader_epoch });
+            }
+            // Nothing is tiered.
+            LATEST_TIERED | EARLIEST_PENDING_UPLOAD => return Ok(TimestampLookup::NOTHING),
+            MAX_TIMESTAMP => log.max_timestamp_offset(),
+            timestamp => log.offset_for_timestamp(timestamp),
+        };
+        match found.map_err(|error| self.unreadable(&error))? {
+            Some(found) if found.offset < end => Ok(TimestampLookup {
+                offset: found.offset.0,
+                timestamp: found.timestamp,
+                leader_epoch: epoch(found.leader_epoch),
+            }),
+            _ => Ok(TimestampLookup::NOTHING),
+        }
+    }
+
+    /// Where a leader epoch ends: the largest epoch not above it, and the offset behind its last record.
+    pub fn end_of_epoch(
+        &self,
+        epoch: LeaderEpoch,
+        current_leader_epoch: Option<LeaderEpoch>,
+    ) -> Result<Option<(LeaderEpoch, Offset)>, OffsetsError> {
+        let state = self.state.lock();
+        state.check_leader(self.node_id, current_leader_epoch)?;
+        Ok(state.log.end_offset_for_epoch(epoch).map(|end| (end.leader_epoch, end.end_offset)))
+    }
+
+    /// Moves the log start to `offset`, -1 for the high watermark, and says where it is now.
+    pub fn delete_records(&self, offset: i64) -> Result<Offset, OffsetsError> {
+        let mut state = self.state.lock();
+        state.check_leader(self.node_id, None)?;
+        let policy = state.settings.cleanup_policy;
+        if policy.compact && !policy.delete {
+            return Err(ErrorCode::PolicyViolation);
+        }
+        let offset = if offset == -1 { state.log.high_watermark() } else { Offset(offset) };
+        if offset.0 < 0 {
+            return Err(ErrorCode::OffsetOutOfRange);
+        }
+        match state.log.delete_records(offset) {
+            Ok(log_start_offset) => Ok(log_start_offset),
+            Err(DeleteRecordsError::OutOfRange(_)) => Err(ErrorCode::OffsetOutOfRange),
+            Err(DeleteRecordsError::Log(error)) => Err(self.unreadable(&error)),
+        }
+    }
+
+    fn unreadable(&self, error: &thalweg_log::LogError) -> ErrorCode {
+        tracing::error!(partition = ?self, %error, "A log could not be read");
+        ErrorCode::KafkaStorageError
+    }
+}

@@ -1,0 +1,109 @@
+//! The partitions that this broker holds, by topic.
+
+use super::Partition;
+use parking_lot::RwLock;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use thalweg_wire::Uuid;
+
+/// A topic with the partitions of it that are here.
+#[derive(Debug, Clone)]
+pub struct Topic {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its id.
+    pub id: Uuid,
+    partitions: BTreeMap<i32, Arc<Partition>>,
+}
+
+impl Topic {
+    /// A partition, when it is here.
+    pub fn partition(&self, index: i32) -> Option<Arc<Partition>> {
+        self.partitions.get(&index).cloned()
+    }
+
+    /// The partitions that are here.
+    pub fn partitions(&self) -> impl Iterator<Item = &Arc<Partition>> {
+        self.partitions.values()
+    }
+}
+
+/// All partitions that are here. A change makes a new [`Topic`]; readers keep the one they found.
+#[derive(Debug, Default)]
+pub struct Partitions {
+    topics: RwLock<Index>,
+}
+
+#[derive(Debug, Default)]
+struct Index {
+    by_id: HashMap<Uuid, Arc<Topic>>,
+    by_name: HashMap<Arc<str>, Arc<Topic>>,
+}
+
+impl Partitions {
+    /// The topic with this id.
+    pub fn topic_by_id(&self, id: Uuid) -> Option<Arc<Topic>> {
+        self.topics.read().by_id.get(&id).cloned()
+    }
+
+    /// The topic with this name.
+    pub fn topic_by_name(&self, name: &str) -> Option<Arc<Topic>> {
+        self.topics.read().by_name.get(name).cloned()
+    }
+
+    /// A partition by its topic's name.
+    pub fn get(&self, topic: &str, index: i32) -> Option<Arc<Partition>> {
+        self.topic_by_name(topic)?.partition(index)
+    }
+
+    /// Every topic.
+    pub fn topics(&self) -> Vec<Arc<Topic>> {
+        self.topics.read().by_id.values().cloned().collect()
+    }
+
+    /// Every partition.
+    pub fn all(&self) -> Vec<Arc<Partition>> {
+        let topics = self.topics.read();
+        topics.by_id.values().flat_map(|topic| topic.partitions.values().cloned()).collect()
+    }
+
+    /// Adds a partition.
+    pub fn insert(&self, partition: Arc<Partition>) {
+        let mut index = self.topics.write();
+        let mut topic = match index.by_id.get(&partition.topic_id) {
+            Some(topic) => Topic::clone(topic),
+            None => Topic {
+                name: Arc::clone(&partition.topic),
+                id: partition.topic_id,
+                partitions: BTreeMap::new(),
+            },
+        };
+        topic.partitions.insert(partition.index, partition);
+        index.put(topic);
+    }
+
+    /// Takes a partition out, and the topic with its last one.
+    pub fn remove(&self, topic_id: Uuid, partition: i32) -> Option<Arc<Partition>> {
+        let mut index = self.topics.write();
+        let mut topic = Topic::clone(index.by_id.get(&topic_id)?);
+        let removed = topic.partitions.remove(&partition);
+        if topic.partitions.is_empty() {
+            index.by_id.remove(&topic_id);
+            // The name may belong to a topic that was created anew.
+            if index.by_name.get(&topic.name).is_some_and(|named| named.id == topic_id) {
+                index.by_name.remove(&topic.name);
+            }
+        } else {
+            index.put(topic);
+        }
+        removed
+    }
+}
+
+impl Index {
+    fn put(&mut self, topic: Topic) {
+        let topic = Arc::new(topic);
+        self.by_id.insert(topic.id, Arc::clone(&topic));
+        self.by_name.insert(Arc::clone(&topic.name), topic);
+    }
+}

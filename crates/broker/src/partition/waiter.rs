@@ -1,0 +1,145 @@
+//! Fetches that wait for more to be appended.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use tokio::sync::Notify;
+
+/// One fetch that waits, on any number of partitions.
+#[derive(Debug)]
+pub struct Waiter {
+    /// Bytes that are still missing.
+    missing: AtomicUsize,
+    done: AtomicBool,
+    notify: Notify,
+}
+
+/// What a fetch holds while it waits. When it is dropped, because the fetch is answered or nobody wants the answer any
+/// more, the partitions forget the waiter at their next occasion.
+#[derive(Debug)]
+pub struct Waiting(Arc<Waiter>);
+
+impl std::ops::Deref for Waiting {
+    type Target = Arc<Waiter>;
+
+    fn deref(&self) -> &Arc<Waiter> {
+        &self.0
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.done.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Waiter {
+    /// Waits for `bytes` in all.
+    pub fn begin(bytes: usize) -> Waiting {
+        Waiting(Arc::new(Waiter {
+            missing: AtomicUsize::new(bytes),
+            done: AtomicBool::new(false),
+            notify: Notify::new(),
+        }))
+    }
+
+    /// So many of the bytes were there before the waiting began.
+    pub fn has(&self, bytes: usize) {
+        self.count(bytes);
+    }
+
+    /// Until enough has come, or something happened that is worth another look.
+    pub async fn woken(&self) {
+        self.notify.notified().await;
+    }
+
+    /// Counts bytes that have become readable; whether the waiter is done with.
+    fn count(&self, bytes: usize) -> bool {
+        if self.done.load(Ordering::Relaxed) {
+            return true;
+        }
+        let left = self
+            .missing
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |m| Some(m.saturating_sub(bytes)));
+        if left.is_ok_and(|before| before > bytes) {
+            return false;
+        }
+        self.wake();
+        true
+    }
+
+    fn wake(&self) {
+        self.done.store(true, Ordering::Relaxed);
+        self.notify.notify_one();
+    }
+}
+
+/// The fetches that wait on one partition.
+#[derive(Debug, Default)]
+pub(super) struct Waiters {
+    waiting: Vec<Arc<Waiter>>,
+    /// How many there may be before the abandoned ones are looked for.
+    sweep_at: usize,
+}
+
+impl Waiters {
+    pub(super) fn add(&mut self, waiter: &Arc<Waiter>) {
+        if self.waiting.len() >= self.sweep_at.max(16) {
+            self.waiting.retain(|waiter| !waiter.done.load(Ordering::Relaxed));
+            self.sweep_at = 2 * self.waiting.len();
+        }
+        self.waiting.push(Arc::clone(waiter));
+    }
+
+    /// So many bytes have become readable.
+    pub(super) fn count(&mut self, bytes: usize) {
+        self.waiting.retain(|waiter| !waiter.count(bytes));
+    }
+
+    /// Something else has happened that all should look at.
+    pub(super) fn wake_all(&mut self) {
+        for waiter in std::mem::take(&mut self.waiting) {
+            waiter.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_waiter_wakes_when_enough_has_come_over_several_partitions() {
+        let waiter = Waiter::begin(100);
+        let (mut one, mut other) = (Waiters::default(), Waiters::default());
+        one.add(&waiter);
+        other.add(&waiter);
+        one.count(60);
+        assert!(!waiter.done.load(Ordering::Relaxed));
+        other.count(40);
+        waiter.woken().await;
+        one.count(1);
+        assert!(one.waiting.is_empty() && other.waiting.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_was_there_before_is_not_waited_for_again() {
+        let waiter = Waiter::begin(100);
+        let mut waiters = Waiters::default();
+        waiters.add(&waiter);
+        waiter.has(70);
+        waiters.count(29);
+        assert!(!waiter.done.load(Ordering::Relaxed));
+        waiters.count(1);
+        waiter.woken().await;
+    }
+
+    #[test]
+    fn abandoned_waiters_do_not_pile_up() {
+        let mut waiters = Waiters::default();
+        for _ in 0..10_000 {
+            let waiter = Waiter::begin(1);
+            waiters.add(&waiter);
+        }
+        assert!(waiters.waiting.len() <= 32, "{}", waiters.waiting.len());
+    }
+}

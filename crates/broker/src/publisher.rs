@@ -1,0 +1,156 @@
+//! What a change of the cluster's metadata means here: partitions come, change and go, coordinators follow their
+//! topic, settings take effect (Kafka's `BrokerMetadataPublisher`).
+//!
+//! The order is: deletions, partitions led here, partitions followed, the image for all to see, coordinators, settings.
+//! A client that finds a partition in the image therefore finds it open.
+
+use crate::broker::Broker;
+use crate::group::DeletedTopic;
+use crate::membership::ImageListener;
+use crate::partition::Partition;
+use crate::reconfigure;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use thalweg_log::{PartitionLog, TopicPartition};
+use thalweg_metadata::topic_name::OFFSETS;
+use thalweg_metadata::{Delta, Image, LocalChanges, LocalPartition};
+use thalweg_wire::Uuid;
+
+/// Brings the broker in line with each new image.
+pub struct Publisher {
+    broker: Arc<Broker>,
+    /// The logs that were found on disk and that no image has claimed yet.
+    found: Mutex<Option<HashMap<TopicPartition, PartitionLog>>>,
+}
+
+impl Publisher {
+    /// A publisher for a broker that found these logs at its start.
+    pub fn new(broker: Arc<Broker>, found: Vec<PartitionLog>) -> Self {
+        let found = found.into_iter().map(|log| (log.name().clone(), log)).collect();
+        Self { broker, found: Mutex::new(Some(found)) }
+    }
+
+    fn change_partitions(&self, local: &LocalChanges, image: &Image) {
+        for gone in &local.deletes {
+            self.delete(gone);
+        }
+        for change in local.leaders.iter().chain(&local.followers) {
+            self.apply(change, image);
+        }
+    }
+
+    fn delete(&self, gone: &LocalPartition) {
+        let Some(partition) = self.broker.partitions.remove(gone.topic.id, gone.partition) else { return };
+        partition.retire();
+        match partition.with_log(|log| self.broker.log_dirs.delete(log)) {
+            Ok(()) => tracing::info!(?partition, "Deleted a partition"),
+            Err(error) => tracing::error!(?partition, %error, "Deleting a partition failed"),
+        }
+    }
+
+    fn apply(&self, change: &LocalPartition, image: &Image) {
+        let topic = self.broker.partitions.topic_by_id(change.topic.id);
+        if let Some(partition) = topic.and_then(|topic| topic.partition(change.partition)) {
+            partition.apply(&change.registration);
+            return;
+        }
+        match self.open(change, image) {
+            Ok(partition) => self.broker.partitions.insert(Arc::new(partition)),
+            Err(error) => {
+                let (topic, partition) = (&change.topic.name, change.partition);
+                tracing::error!(%topic, partition, %error, "A partition could not be opened");
+            }
+        }
+    }
+
+    fn open(&self, change: &LocalPartition, image: &Image) -> Result<Partition, thalweg_log::CreateError> {
+        let broker = &self.broker;
+        let name = TopicPartition::new(&change.topic.name, change.partition);
+        let (settings, config) = reconfigure::topic_config(broker, image, &change.topic.name);
+        let found = self.found.lock().as_mut().and_then(|found| found.remove(&name));
+        let log = match found.map(|log| self.claim(log, change.topic.id)) {
+            Some(Some(mut log)) => {
+                log.set_config(config);
+                log
+            }
+            Some(None) | None => {
+                let directory = change.registration.directory(broker.node_id).filter(|id| !id.is_reserved());
+                broker.log_dirs.create(
+                    &name,
+                    Some(log_uuid(change.topic.id)),
+                    config,
+                    directory.map(log_uuid),
+                )?
+            }
+        };
+        let topic = Arc::clone(&change.topic.name);
+        let (id, index, registration) = (change.topic.id, change.partition, &change.registration);
+        Ok(Partition::new(topic, id, index, broker.node_id, log, settings, registration))
+    }
+
+    /// The log that was found, if it belongs to the topic; else it belongs to one that was deleted, and goes.
+    fn claim(&self, mut log: PartitionLog, topic_id: Uuid) -> Option<PartitionLog> {
+        match log.assign_topic_id(log_uuid(topic_id)) {
+            Ok(true) => return Some(log),
+            Ok(false) => tracing::warn!(partition = %log.name(), "A log belongs to a topic that is deleted"),
+            Err(error) => tracing::error!(partition = %log.name(), %error, "A log could not be claimed"),
+        }
+        if let Err(error) = self.broker.log_dirs.delete(&mut log) {
+            tracing::error!(partition = %log.name(), %error, "Deleting a log failed");
+        }
+        None
+    }
+
+    /// After the first image, logs that it does not name are strays: their topics were deleted, or their partitions
+    /// moved, while the broker was away.
+    fn delete_strays(&self) {
+        let Some(strays) = self.found.lock().take() else { return };
+        for (name, mut log) in strays {
+            tracing::warn!(partition = %name, "Deleting a log that the cluster does not know");
+            if let Err(error) = self.broker.log_dirs.delete(&mut log) {
+                tracing::error!(partition = %name, %error, "Deleting a log failed");
+            }
+        }
+    }
+
+    fn change_coordinators(&self, local: &LocalChanges, delta: &Delta) {
+        let groups = &self.broker.groups;
+        let offsets = |change: &&LocalPartition| &*change.topic.name == OFFSETS;
+        for gone in local.deletes.iter().filter(offsets) {
+            groups.on_resigned(gone.partition, None);
+        }
+        for change in local.followers.iter().filter(offsets) {
+            groups.on_resigned(change.partition, Some(change.registration.leader_epoch));
+        }
+        for change in local.leaders.iter().filter(offsets) {
+            groups.on_elected(change.partition, change.registration.leader_epoch);
+        }
+        let deleted: Vec<_> = delta
+            .deleted_topics()
+            .map(|topic| DeletedTopic { name: topic.name.to_string(), id: topic.id })
+            .collect();
+        if !deleted.is_empty() {
+            groups.on_topics_deleted(&deleted);
+        }
+    }
+}
+
+impl ImageListener for Publisher {
+    fn publish(&self, delta: &Delta, image: Arc<Image>) {
+        // Creating directories blocks; other connections go on meanwhile.
+        tokio::task::block_in_place(|| {
+            let local = delta.local_changes(self.broker.node_id);
+            self.change_partitions(&local, &image);
+            self.delete_strays();
+            self.broker.set_image(Arc::clone(&image));
+            self.change_coordinators(&local, delta);
+            reconfigure::apply(&self.broker, &image, delta.changes().configs.iter());
+        });
+    }
+}
+
+/// The log keeps ids in a type of its own, since it knows nothing of the protocol.
+pub fn log_uuid(id: Uuid) -> thalweg_log::Uuid {
+    thalweg_log::Uuid::from_bytes(id.0.to_be_bytes())
+}

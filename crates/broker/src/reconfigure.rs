@@ -1,0 +1,110 @@
+//! Settings that change while the broker runs: from the image's configurations to the broker and its partitions.
+//!
+//! A value of this broker, or of all brokers, makes a new [`BrokerConfig`], which whoever asks the broker for a setting
+//! sees from then on, and new settings of every partition, since topics inherit. A value of a topic makes new settings of
+//! that topic's partitions. What the image holds was checked before it was written; what cannot be used all the same (a
+//! newer controller may know more) is reported and left out, and the rest takes effect.
+
+use crate::broker::Broker;
+use crate::config::{BrokerConfig, EffectiveTopicConfig, NetworkSettings};
+use crate::net::ConnectionLimits;
+use crate::partition::Topic;
+use std::collections::HashMap;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::Arc;
+use thalweg_log::LogConfig;
+use thalweg_metadata::{ConfigResource, ConfigResourceKind, Image};
+
+/// The settings of a topic, and what of them its logs need.
+pub fn topic_config(
+    broker: &Broker,
+    image: &Image,
+    topic: &str,
+) -> (Arc<EffectiveTopicConfig>, Arc<LogConfig>) {
+    resolve(&broker.config(), image, topic)
+}
+
+/// Puts in force what has changed.
+pub fn apply<'a>(broker: &Broker, image: &Image, changed: impl Iterator<Item = &'a ConfigResource>) {
+    let (own, all) = (ConfigResource::broker(broker.node_id), ConfigResource::brokers());
+    let (mut of_broker, mut topics) = (false, Vec::new());
+    for resource in changed {
+        match resource.kind {
+            ConfigResourceKind::Topic => topics.push(resource.name.as_str()),
+            ConfigResourceKind::Broker => of_broker |= *resource == own || *resource == all,
+            // Groups and clients' metrics are looked up in the image where they are needed; loggers are not in it.
+            ConfigResourceKind::Group
+            | ConfigResourceKind::ClientMetrics
+            | ConfigResourceKind::BrokerLogger
+            | ConfigResourceKind::Unknown(_) => {}
+        }
+    }
+    if of_broker {
+        let config = reconfigured(&broker.config(), &image.config(&all), &image.config(&own));
+        if config.network != broker.config().network {
+            let network = &config.network;
+            broker.connections.change(
+                network.max_connections,
+                network.max_connections_per_ip,
+                overrides(network),
+            );
+        }
+        broker.set_config(Arc::new(config));
+        for topic in broker.partitions.topics() {
+            configure(broker, image, &topic);
+        }
+        return;
+    }
+    for topic in topics.into_iter().filter_map(|name| broker.partitions.topic_by_name(name)) {
+        configure(broker, image, &topic);
+    }
+}
+
+/// The limits on connections, with none open.
+pub fn connection_limits(network: &NetworkSettings) -> Arc<ConnectionLimits> {
+    ConnectionLimits::new(network.max_connections, network.max_connections_per_ip, overrides(network))
+}
+
+/// `max.connections.per.ip.overrides` by address; names are resolved once, when they are set.
+fn overrides(network: &NetworkSettings) -> HashMap<IpAddr, usize> {
+    let mut found = HashMap::new();
+    for (host, max) in &network.max_connections_per_ip_overrides {
+        match (host.as_str(), 0).to_socket_addrs() {
+            Ok(addresses) => found.extend(addresses.map(|address| (address.ip().to_canonical(), *max))),
+            Err(error) => {
+                tracing::warn!(host, %error, "A host in max.connections.per.ip.overrides has no address")
+            }
+        }
+    }
+    found
+}
+
+fn reconfigured(
+    config: &BrokerConfig,
+    all: &thalweg_metadata::ConfigMap,
+    own: &thalweg_metadata::ConfigMap,
+) -> BrokerConfig {
+    let (config, refused) = config.with_dynamic(all, own);
+    for error in refused {
+        tracing::warn!(%error, "A setting of the broker cannot be used and is left out");
+    }
+    tracing::info!(cluster_wide = all.len(), per_broker = own.len(), "Broker is reconfigured");
+    config
+}
+
+fn configure(broker: &Broker, image: &Image, topic: &Topic) {
+    let (settings, log) = resolve(&broker.config(), image, &topic.name);
+    for partition in topic.partitions() {
+        partition.configure(&settings, Arc::clone(&log));
+    }
+}
+
+fn resolve(config: &BrokerConfig, image: &Image, topic: &str) -> (Arc<EffectiveTopicConfig>, Arc<LogConfig>) {
+    let overrides = image.config(&ConfigResource::topic(topic));
+    let (settings, refused) = config.topic_defaults.apply(&overrides);
+    for error in refused {
+        tracing::warn!(topic, %error, "A setting of a topic cannot be used and is left out");
+    }
+    let log = Arc::new(config.log_config(&settings));
+    (Arc::new(settings), log)
+}

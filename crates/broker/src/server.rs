@@ -1,0 +1,338 @@
+//! A running broker: from a configuration to served listeners, and back down in order.
+//!
+//! Up: sockets are bound, so that a taken port is told before anything else happens; the data directories are opened and
+//! recovered; the controller is started or found; the metadata log is observed until it is caught up and the
+//! partitions are open; the controller unfences the broker; connections are accepted. Down: the controller
+//! moves leadership away, listeners close, requests end, coordinators stop, logs are flushed and marked clean.
+
+use crate::api::ApiHandler;
+use crate::broker::{Broker, BrokerParts, ImageCell};
+use crate::config::{BrokerConfig, Listener};
+use crate::config_rules::BrokerConfigRules;
+use crate::coordinator_log::{ImageTopics, OffsetsLog};
+use crate::group::{GroupConfig, GroupCoordinator};
+use crate::membership::{ControllerLink, Membership, MembershipOptions};
+use crate::net::{self, BindError, ConnectionSettings, FrameMemory, Listening};
+use crate::partition::Partitions;
+use crate::publisher::Publisher;
+use crate::{features, housekeeping};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_controller::{Controller, ControllerOptions};
+use thalweg_log::{Clock, LogDirs, LogDirsOptions};
+use thalweg_record::Compression;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// What frames may take while they arrive, over all connections, unless `queued.max.request.bytes` says otherwise.
+const FRAME_MEMORY: usize = 512 * 1024 * 1024;
+/// How long connections may take to finish what they have begun when the broker stops.
+const DRAIN: Duration = Duration::from_secs(10);
+/// How often the data directories are looked at for one that has failed.
+const DIRECTORY_CHECK: Duration = Duration::from_secs(1);
+/// A time without traffic that never comes.
+const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// A broker could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A listener's address cannot be had.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The data directories cannot be used.
+    #[error(transparent)]
+    LogDirs(#[from] thalweg_log::OpenError),
+    /// The embedded controller cannot be started.
+    #[error(transparent)]
+    Controller(#[from] thalweg_controller::StartError),
+    /// The cluster does not take the broker in.
+    #[error(transparent)]
+    Membership(#[from] crate::membership::JoinError),
+    /// The configuration wants something that this version does not do.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+/// A broker that serves.
+pub struct Server {
+    /// The broker.
+    pub broker: Arc<Broker>,
+    /// What is listened on: the listener's name and its addresses.
+    pub addresses: Vec<(String, Vec<SocketAddr>)>,
+    /// Where the data lies.
+    pub data_dirs: Vec<PathBuf>,
+    /// The ids of the data directories that were online at the start.
+    directories: Vec<thalweg_log::Uuid>,
+    membership: Membership,
+    controller: Arc<Controller>,
+    stopping: watch::Sender<bool>,
+    listeners: JoinSet<()>,
+    housekeeping: JoinSet<()>,
+}
+
+/// Starts a broker with an embedded controller.
+pub async fn start(config: BrokerConfig) -> Result<Server, StartError> {
+    check_supported(&config)?;
+    let config = Arc::new(config);
+    let listening = bind_all(&config)?;
+    let clock = Clock::system();
+    let (log_dirs, found) = open_logs(&config, &clock)?;
+    let controller = start_controller(&config, &log_dirs, &clock).await?;
+    let link = ControllerLink::in_process(Arc::clone(&controller));
+
+    let (partitions, image) = (Arc::new(Partitions::default()), ImageCell::new());
+    let offsets_log = OffsetsLog::new(Arc::clone(&partitions), config.groups.offsets_commit_timeout);
+    let topics = ImageTopics::new(Arc::clone(&image));
+    let groups = Arc::new(GroupCoordinator::new(
+        group_config(&config),
+        Arc::new(offsets_log),
+        Arc::new(topics),
+        clock.clone(),
+    ));
+    let broker = Broker::new(BrokerParts {
+        cluster_id: log_dirs.cluster_id().to_owned(),
+        config: Arc::clone(&config),
+        clock,
+        log_dirs: Arc::clone(&log_dirs),
+        partitions,
+        controller: link.clone(),
+        groups,
+        image,
+    });
+    let publisher = Arc::new(Publisher::new(Arc::clone(&broker), found));
+    let options = membership_options(&config, &log_dirs, &listening);
+    let membership = Membership::start(link, options, publisher).await?;
+    broker.set_epoch(membership.broker_epoch());
+
+    // Connections wait in the kernel until the image shows the broker: a client that asked before would be told of a
+    // cluster without brokers, and some do not ask again for minutes.
+    membership.unfence().await?;
+    let addresses = listening.iter().map(|l| (l.name.clone(), l.addresses())).collect();
+    let (stopping, listeners) = serve(&broker, listening);
+    let mut housekeeping = housekeeping::start(&broker);
+    let groups = Arc::clone(&broker.groups);
+    housekeeping.spawn(async move { groups.run().await });
+    let data_dirs = config.log.dirs.clone();
+    let directories = log_dirs.online_ids();
+    Ok(Server {
+        directories,
+        broker,
+        addresses,
+        data_dirs,
+        membership,
+        controller,
+        stopping,
+        listeners,
+        housekeeping,
+    })
+}
+
+fn check_supported(config: &BrokerConfig) -> Result<(), StartError> {
+    let refuse = |text: &str| Err(StartError::Unsupported(text.to_owned()));
+    if !config.roles.broker {
+        return refuse(
+            "process.roles=controller: a controller alone is not served yet; broker,controller is",
+        );
+    }
+    if !config.roles.controller {
+        return refuse(
+            "process.roles=broker: joining a controller quorum is not served yet; broker,controller is",
+        );
+    }
+    Ok(())
+}
+
+fn bind_all(config: &BrokerConfig) -> Result<Vec<Listening>, StartError> {
+    let backlog = config.network.listen_backlog;
+    let bind = |l: &Listener| net::bind(&l.name, l.host.as_deref().unwrap_or_default(), l.port, backlog);
+    Ok(config.listeners.broker.iter().map(bind).collect::<Result<_, _>>()?)
+}
+
+fn open_logs(
+    config: &BrokerConfig,
+    clock: &Clock,
+) -> Result<(Arc<LogDirs>, Vec<thalweg_log::PartitionLog>), StartError> {
+    let mut options = LogDirsOptions::new(config.log.dirs.clone(), config.node_id);
+    options.threads = config.log.recovery_threads_per_dir * config.log.dirs.len();
+    options.clock = clock.clone();
+    // The settings of topics become known with the first image; until then the broker's defaults apply.
+    let defaults = Arc::new(config.log_config(&config.topic(&std::collections::BTreeMap::new())));
+    let (dirs, found) = tokio::task::block_in_place(|| LogDirs::open(options, |_| Arc::clone(&defaults)))?;
+    Ok((Arc::new(dirs), found))
+}
+
+async fn start_controller(
+    config: &Arc<BrokerConfig>,
+    log_dirs: &LogDirs,
+    clock: &Clock,
+) -> Result<Arc<Controller>, StartError> {
+    let settings = &config.controller;
+    let dir = settings.metadata_log.dir.clone();
+    let described = log_dirs.describe();
+    let directory = described.iter().find(|d| d.path == dir).or(described.first());
+    let directory_id = directory.map_or(thalweg_wire::Uuid::ZERO, |d| wire_uuid(d.id));
+    let options = ControllerOptions {
+        default_num_partitions: config.topics.num_partitions,
+        default_replication_factor: config.topics.default_replication_factor,
+        delete_topics: config.topics.delete_enable,
+        broker_session_timeout: settings.session_timeout,
+        snapshot_bytes: settings.metadata_log.max_bytes_between_snapshots,
+        snapshot_interval: settings.metadata_log.max_snapshot_interval.unwrap_or(Duration::ZERO),
+        segment_bytes: settings.metadata_log.segment_bytes,
+        segment_ms: settings.metadata_log.segment_ms,
+        retention_bytes: settings.metadata_log.retention_bytes,
+        retention_ms: settings.metadata_log.retention_ms,
+        rebalance_leaders: settings.leader_imbalance_check_interval.is_some(),
+        rebalance_interval: settings.leader_imbalance_check_interval.unwrap_or(NEVER),
+        supported_features: features::ranges(),
+        clock: clock.clone(),
+        ..ControllerOptions::new(config.node_id, log_dirs.cluster_id(), directory_id, dir)
+    };
+    let rules = Arc::new(BrokerConfigRules::new(Arc::clone(config)));
+    Ok(Arc::new(Controller::start(options, rules).await?))
+}
+
+fn group_config(config: &BrokerConfig) -> GroupConfig {
+    let groups = &config.groups;
+    let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+    let codec = u8::try_from(groups.offsets_topic_codec).ok().and_then(Compression::from_id);
+    GroupConfig {
+        session_timeout_ms_min: groups.min_session_timeout_ms,
+        session_timeout_ms_max: groups.max_session_timeout_ms,
+        initial_rebalance_delay_ms: i32::try_from(groups.initial_rebalance_delay.as_millis())
+            .unwrap_or(i32::MAX),
+        group_size_max: groups.max_size,
+        offset_metadata_len_max: groups.offset_metadata_max_bytes,
+        offsets_retention_ms: ms(groups.offsets_retention),
+        offsets_retention_check_interval_ms: ms(groups.offsets_retention_check_interval),
+        commit_timeout_ms: ms(groups.offsets_commit_timeout),
+        offsets_topic_partitions: groups.offsets_topic.partitions,
+        offsets_topic_compression: codec.unwrap_or(Compression::None),
+        ..GroupConfig::default()
+    }
+}
+
+fn membership_options(
+    config: &BrokerConfig,
+    log_dirs: &LogDirs,
+    listening: &[Listening],
+) -> MembershipOptions {
+    let port = |name: &str| listening.iter().find(|l| l.name == name).map(Listening::port);
+    let advertised = config.listeners.advertised_as(&host_name(), port);
+    MembershipOptions {
+        node_id: config.node_id,
+        cluster_id: log_dirs.cluster_id().to_owned(),
+        rack: config.rack.clone(),
+        endpoints: advertised.iter().map(endpoint).collect(),
+        features: features::ranges(),
+        directories: log_dirs.online_ids().into_iter().map(wire_uuid).collect(),
+        previous_broker_epoch: log_dirs.previous_broker_epoch(),
+        heartbeat_interval: config.controller.heartbeat_interval,
+        registration_timeout: config.controller.initial_registration_timeout,
+        ..MembershipOptions::default()
+    }
+}
+
+fn endpoint(listener: &Listener) -> thalweg_metadata::Endpoint {
+    thalweg_metadata::Endpoint {
+        listener: listener.name.clone(),
+        host: listener.host.clone().unwrap_or_default(),
+        port: listener.port,
+        security_protocol: listener.protocol.code(),
+    }
+}
+
+/// What this machine calls itself, for listeners on all interfaces that advertise nothing else.
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+fn wire_uuid(id: thalweg_log::Uuid) -> thalweg_wire::Uuid {
+    thalweg_wire::Uuid(u128::from_be_bytes(*id.as_bytes()))
+}
+
+fn serve(broker: &Arc<Broker>, listening: Vec<Listening>) -> (watch::Sender<bool>, JoinSet<()>) {
+    let config = broker.config();
+    let network = &config.network;
+    let (stopping, stop) = watch::channel(false);
+    let memory = network.queued_max_request_bytes.unwrap_or(FRAME_MEMORY);
+    let settings = ConnectionSettings {
+        frame_max: network.request_max_bytes,
+        idle_max: network.connections_max_idle.unwrap_or(NEVER),
+        memory: FrameMemory::new(memory, network.request_max_bytes),
+    };
+    let mut listeners = JoinSet::new();
+    for listening in listening {
+        let handler = ApiHandler::new(Arc::clone(broker));
+        listeners.spawn(listening.serve(
+            handler,
+            settings.clone(),
+            Arc::clone(&broker.connections),
+            stop.clone(),
+        ));
+    }
+    (stopping, listeners)
+}
+
+impl Server {
+    /// Waits until the cluster's metadata cannot be followed any more, the embedded controller has ended, or the last
+    /// data directory has failed: the broker must not go on then. Says why.
+    pub async fn failed(&self) -> String {
+        tokio::select! {
+            () = self.watch_directories() => "every data directory has failed".to_owned(),
+            error = self.membership.failed() => error.to_string(),
+            () = self.controller.stopped() => "the embedded controller has ended".to_owned(),
+        }
+    }
+
+    /// Tells the controller of data directories that have failed; returns when none is left.
+    async fn watch_directories(&self) {
+        let mut reported = Vec::new();
+        loop {
+            tokio::time::sleep(DIRECTORY_CHECK).await;
+            // A process that was held up may have had to register anew.
+            self.broker.set_epoch(self.membership.broker_epoch());
+            let online = self.broker.log_dirs.online_ids();
+            if online.is_empty() {
+                return;
+            }
+            let failed = self.directories.iter().filter(|id| !online.contains(id));
+            let failed: Vec<_> = failed.map(|id| wire_uuid(*id)).collect();
+            if failed != reported {
+                self.membership.report_offline(failed.clone());
+                reported = failed;
+            }
+        }
+    }
+
+    /// Stops in order. Nothing that was acknowledged needs recovery afterwards.
+    pub async fn stop(mut self) {
+        if self.broker.config().controller.controlled_shutdown {
+            self.membership.controlled_shutdown().await;
+        }
+        self.stopping.send_replace(true);
+        self.broker.groups.shutdown();
+        for partition in self.broker.partitions.all() {
+            partition.wake();
+        }
+        let drained = async { while self.listeners.join_next().await.is_some() {} };
+        if tokio::time::timeout(DRAIN, drained).await.is_err() {
+            tracing::warn!("Some connections did not end in time and are cut");
+            self.listeners.abort_all();
+        }
+        self.housekeeping.shutdown().await;
+        let epoch = self.membership.broker_epoch();
+        self.membership.stop().await;
+        tokio::task::block_in_place(|| {
+            for partition in self.broker.partitions.all() {
+                if let Err(error) = partition.with_log(|log| log.close()) {
+                    tracing::error!(?partition, %error, "Closing a log failed");
+                }
+            }
+            self.broker.log_dirs.close(epoch);
+        });
+        self.controller.shutdown().await;
+    }
+}

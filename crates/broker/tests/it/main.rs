@@ -1,0 +1,14 @@
+//! A whole broker with its embedded controller, from outside: requests over its listener, and what comes of them.
+
+mod admin;
+mod connections;
+mod fetch_sessions;
+mod fetching;
+mod flushing;
+mod producing;
+mod raw;
+mod records;
+mod restart;
+mod running;
+mod transport;
+mod versions;

@@ -1,0 +1,59 @@
+//! A broker on a free port of this machine, with data of its own, and a connection to it.
+
+use std::path::Path;
+use thalweg_broker::config::{BrokerConfig, ServerProperties};
+use thalweg_broker::{Server, start};
+use thalweg_client::{Connection, ConnectionOptions};
+use thalweg_wire::Request;
+
+/// A broker that runs until it is dropped or stopped.
+pub struct Running {
+    server: Server,
+    address: String,
+    connection: Connection,
+}
+
+impl Running {
+    /// Starts a broker with its data in `dir` and these properties.
+    pub async fn start(dir: &Path, properties: &[(&str, &str)]) -> Running {
+        let mut all = ServerProperties::default();
+        all.set("listeners", "PLAINTEXT://127.0.0.1:0");
+        all.set("log.dirs", dir.to_str().expect("a path in UTF-8"));
+        all.set("offsets.topic.num.partitions", "1");
+        for (name, value) in properties {
+            all.set(name, value);
+        }
+        let config = BrokerConfig::new(&all).expect("a valid configuration");
+        let server = start(config).await.expect("the broker starts");
+        let address = server.addresses[0].1[0].to_string();
+        let connected = Connection::connect(&address, &ConnectionOptions::default()).await;
+        Running { server, address, connection: connected.expect("the broker answers") }
+    }
+
+    /// Asks at the newest version that both sides know.
+    pub async fn ask<R: Request>(&self, request: &R) -> R::Response {
+        self.connection.send(request).await.expect("an answer")
+    }
+
+    /// Asks at this version.
+    pub async fn ask_at<R: Request>(&self, request: &R, version: i16) -> R::Response {
+        self.connection.send_at(request, version).await.expect("an answer")
+    }
+
+    /// Whether a further connection is served. It is closed again.
+    pub async fn admits_another(&self) -> bool {
+        let another = Connection::connect(&self.address, &ConnectionOptions::default()).await;
+        another.inspect(Connection::close).is_ok()
+    }
+
+    /// The broker itself, for what cannot be asked of it.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Stops in order.
+    pub async fn stop(self) {
+        self.connection.close();
+        self.server.stop().await;
+    }
+}

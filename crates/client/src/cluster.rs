@@ -1,0 +1,253 @@
+//! The cluster behind bootstrap addresses: its metadata, a connection per broker, coordinators.
+//!
+//! A connection is made when it is first needed, shared by all who ask for the same broker, and made anew when it has
+//! ended. Nothing happens in the background.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use thalweg_wire::request::metadata_request::MetadataRequestTopic;
+use thalweg_wire::request::{FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest};
+use thalweg_wire::{ApiKey, Request};
+
+use crate::connection::{Connection, ConnectionOptions};
+use crate::error::{BrokerUnknown, ClientError, NoBootstrapServer, Refused};
+use crate::metadata::{BrokerAddress, Metadata};
+use crate::stream::Connector;
+
+/// The first version of FindCoordinator that asks for several coordinators at a time.
+const FIND_COORDINATORS_FROM: i16 = 4;
+
+/// What a coordinator coordinates.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CoordinatorKind {
+    /// A consumer group.
+    Group,
+    /// The transactions of a transactional id.
+    Transaction,
+}
+
+/// A cluster. Clones share connections and metadata.
+#[derive(Clone, Debug)]
+pub struct Cluster(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    bootstrap: Vec<String>,
+    connector: Connector,
+    options: ConnectionOptions,
+    state: Mutex<State>,
+    /// One at a time makes connections, so that callers at the same time share one.
+    connecting: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    metadata: Arc<Metadata>,
+    by_address: HashMap<String, Connection>,
+}
+
+impl Cluster {
+    /// The cluster behind `bootstrap`, a list of `host:port`. Connects to one of them and learns the brokers.
+    pub async fn connect(bootstrap: &[String], options: &ConnectionOptions) -> Result<Cluster, ClientError> {
+        Cluster::connect_by(Connector::tcp(), bootstrap, options).await
+    }
+
+    /// As [`Cluster::connect`], over streams that `connector` makes.
+    pub async fn connect_by(
+        connector: Connector,
+        bootstrap: &[String],
+        options: &ConnectionOptions,
+    ) -> Result<Cluster, ClientError> {
+        let cluster = Cluster(Arc::new(Shared {
+            bootstrap: bootstrap.to_vec(),
+            connector,
+            options: options.clone(),
+            state: Mutex::default(),
+            connecting: tokio::sync::Mutex::new(()),
+        }));
+        cluster.refresh(&[], false).await?;
+        Ok(cluster)
+    }
+
+    /// What is known.
+    pub fn metadata(&self) -> Arc<Metadata> {
+        Arc::clone(&self.0.state.lock().metadata)
+    }
+
+    /// What streams are made by.
+    pub fn connector(&self) -> &Connector {
+        &self.0.connector
+    }
+
+    /// What connections are made with.
+    pub fn options(&self) -> &ConnectionOptions {
+        &self.0.options
+    }
+
+    /// Asks for the brokers and these topics, and keeps the answer. Topics that were asked for before are forgotten.
+    /// With `create`, brokers that allow it create the topics that do not exist. Errors of single topics and
+    /// partitions are in the answer.
+    pub async fn refresh(&self, topics: &[String], create: bool) -> Result<Arc<Metadata>, ClientError> {
+        let topics = topics
+            .iter()
+            .map(|name| MetadataRequestTopic { name: Some(name.clone()), ..MetadataRequestTopic::default() });
+        self.ask(Some(topics.collect()), create).await
+    }
+
+    /// As [`Cluster::refresh`], for all topics.
+    pub async fn refresh_all(&self) -> Result<Arc<Metadata>, ClientError> {
+        self.ask(None, false).await
+    }
+
+    async fn ask(
+        &self,
+        topics: Option<Vec<MetadataRequestTopic>>,
+        create: bool,
+    ) -> Result<Arc<Metadata>, ClientError> {
+        let request =
+            MetadataRequest { topics, allow_auto_topic_creation: create, ..MetadataRequest::default() };
+        let response = self.send_any(&request).await?;
+        Refused::check(response.error_code, None, || "Metadata of the cluster".to_owned())?;
+        let metadata = Arc::new(Metadata::from_response(response));
+        self.0.state.lock().metadata = Arc::clone(&metadata);
+        Ok(metadata)
+    }
+
+    /// Sends a request to any broker, and to another when the connection fails.
+    pub async fn send_any<R: Request>(&self, request: &R) -> Result<R::Response, ClientError> {
+        let mut first_failure = None;
+        for address in self.addresses() {
+            let answer = match self.connection_to(&address).await {
+                Ok(connection) => connection.send(request).await,
+                Err(failure) => Err(failure),
+            };
+            match answer {
+                Err(failure) if failure.is_retriable() => {
+                    first_failure.get_or_insert(failure);
+                }
+                other => return other,
+            }
+        }
+        Err(first_failure.unwrap_or_else(|| NoBootstrapServer.into()))
+    }
+
+    /// A connection to any broker.
+    pub async fn any(&self) -> Result<Connection, ClientError> {
+        let mut first_failure = None;
+        for address in self.addresses() {
+            match self.connection_to(&address).await {
+                Ok(connection) => return Ok(connection),
+                Err(failure) => {
+                    first_failure.get_or_insert(failure);
+                }
+            }
+        }
+        Err(first_failure.unwrap_or_else(|| NoBootstrapServer.into()))
+    }
+
+    /// Sends an administrative request to the controller's broker, or to any when it is not known or not there: with
+    /// KRaft, every broker forwards.
+    pub async fn send_controller<R: Request>(&self, request: &R) -> Result<R::Response, ClientError> {
+        if let Some(id) = self.metadata().controller_id
+            && let Ok(connection) = self.broker(id).await
+        {
+            return connection.send(request).await;
+        }
+        self.send_any(request).await
+    }
+
+    /// The connection to a broker that the metadata knows.
+    pub async fn broker(&self, id: i32) -> Result<Connection, ClientError> {
+        let address = self.metadata().brokers.get(&id).map(BrokerAddress::address);
+        match address {
+            Some(address) => self.connection_to(&address).await,
+            None => Err(BrokerUnknown { id }.into()),
+        }
+    }
+
+    /// The connection to the coordinator of a group or transactional id. Which broker that is may change: ask again
+    /// after NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE, which may be this answer too.
+    pub async fn coordinator(&self, kind: CoordinatorKind, key: &str) -> Result<Connection, ClientError> {
+        let any = self.any().await?;
+        let several =
+            any.versions().newest(ApiKey::FindCoordinator, i16::MAX) >= Some(FIND_COORDINATORS_FROM);
+        let key_type = match kind {
+            CoordinatorKind::Group => 0,
+            CoordinatorKind::Transaction => 1,
+        };
+        let request = match several {
+            true => FindCoordinatorRequest {
+                key_type,
+                coordinator_keys: vec![key.to_owned()],
+                ..FindCoordinatorRequest::default()
+            },
+            false => {
+                FindCoordinatorRequest { key: key.to_owned(), key_type, ..FindCoordinatorRequest::default() }
+            }
+        };
+        let response = any.send(&request).await?;
+        let address = coordinator_address(response, kind, key)?;
+        self.connection_to(&address).await
+    }
+
+    /// The connection to an address, made when there is none that lives.
+    pub async fn connection_to(&self, address: &str) -> Result<Connection, ClientError> {
+        if let Some(connection) = self.living(address) {
+            return Ok(connection);
+        }
+        let _one = self.0.connecting.lock().await;
+        if let Some(connection) = self.living(address) {
+            return Ok(connection);
+        }
+        let connection = Connection::connect_by(&self.0.connector, address, &self.0.options).await?;
+        self.0.state.lock().by_address.insert(address.to_owned(), connection.clone());
+        Ok(connection)
+    }
+
+    fn living(&self, address: &str) -> Option<Connection> {
+        let mut state = self.0.state.lock();
+        let connection = state.by_address.get(address)?;
+        if !connection.is_closed() {
+            return Some(connection.clone());
+        }
+        state.by_address.remove(address);
+        None
+    }
+
+    /// The brokers to try: those with a living connection, the other known ones, the bootstrap addresses.
+    fn addresses(&self) -> Vec<String> {
+        let state = self.0.state.lock();
+        let mut known: Vec<String> = state.metadata.brokers.values().map(BrokerAddress::address).collect();
+        known.sort_by_key(|address| {
+            state.by_address.get(address).is_none_or(|connection| connection.is_closed())
+        });
+        for address in &self.0.bootstrap {
+            if !known.contains(address) {
+                known.push(address.clone());
+            }
+        }
+        known
+    }
+}
+
+fn coordinator_address(
+    response: FindCoordinatorResponse,
+    kind: CoordinatorKind,
+    key: &str,
+) -> Result<String, Refused> {
+    let what = || match kind {
+        CoordinatorKind::Group => format!("Coordinator of group {key}"),
+        CoordinatorKind::Transaction => format!("Coordinator of transactional id {key}"),
+    };
+    Refused::check(response.error_code, response.error_message.as_deref(), what)?;
+    let (id, host, port) = match response.coordinators.into_iter().find(|found| found.key == key) {
+        Some(found) => {
+            Refused::check(found.error_code, found.error_message.as_deref(), what)?;
+            (found.node_id, found.host, found.port)
+        }
+        None => (response.node_id, response.host, response.port),
+    };
+    Ok(BrokerAddress { id, host, port, rack: None }.address())
+}

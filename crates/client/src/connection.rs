@@ -1,0 +1,422 @@
+//! A connection to a broker: typed requests, many in flight, answers in the order of the requests.
+//!
+//! One task per connection writes what is queued and reads what comes. A request that is not answered in time ends the
+//! connection, as in Kafka's clients: nobody knows what the broker is doing with it.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use thalweg_wire::{ApiKey, Request, frame};
+use tokio::io::{AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+
+use crate::error::{
+    ClientError, CloseReason, ConnectionClosed, RequestTimedOut, UnencodableRequest, UnreadableResponse,
+    VersionMismatch,
+};
+use crate::frames::FrameReader;
+use crate::properties::{InvalidSetting, Properties};
+use crate::stream::{ByteStream, Connector, write_all_vectored};
+use crate::versions::{self, Answer, ApiVersions};
+
+/// Frames that are gathered into one write.
+const WRITE_FRAMES_MAX: usize = 32;
+
+/// What a connection may cost and how long it may take. The defaults are those of Kafka's clients, where they have one.
+#[derive(Clone, Debug)]
+pub struct ConnectionOptions {
+    /// `client.id`: who asks, in the broker's logs and quotas.
+    pub client_id: String,
+    /// Time for a connection to be made; `socket.connection.setup.timeout.ms`.
+    pub connect_timeout: Duration,
+    /// Time for an answer; `request.timeout.ms`. A request can have its own.
+    pub request_timeout: Duration,
+    /// Requests that may wait for their answers at a time; further ones wait before they are sent.
+    pub in_flight_max: usize,
+    /// The largest answer that is read.
+    pub frame_bytes_max: usize,
+}
+
+impl Default for ConnectionOptions {
+    fn default() -> ConnectionOptions {
+        ConnectionOptions {
+            client_id: "thalweg".to_owned(),
+            connect_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(30),
+            in_flight_max: 64,
+            frame_bytes_max: 256 << 20,
+        }
+    }
+}
+
+impl ConnectionOptions {
+    /// Takes the settings that producers and consumers share out of `properties`; `kind` names the client when it has
+    /// no `client.id`.
+    pub fn take(properties: &mut Properties, kind: &str) -> Result<ConnectionOptions, InvalidSetting> {
+        let default = ConnectionOptions::default();
+        Ok(ConnectionOptions {
+            client_id: properties.take("client.id").unwrap_or_else(|| format!("thalweg-{kind}")),
+            connect_timeout: properties.take_ms("socket.connection.setup.timeout.ms", 10_000)?,
+            request_timeout: properties.take_ms("request.timeout.ms", 30_000)?,
+            ..default
+        })
+    }
+}
+
+/// How one request differs from the connection's habits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RequestOptions {
+    /// This version instead of the newest that both sides speak.
+    pub version: Option<i16>,
+    /// This time for the answer instead of the connection's.
+    pub timeout: Option<Duration>,
+}
+
+/// A connection to a broker. Clones share it; it ends when the last is gone.
+#[derive(Clone, Debug)]
+pub struct Connection(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    peer: Arc<str>,
+    versions: ApiVersions,
+    options: ConnectionOptions,
+    next_correlation_id: AtomicI32,
+    queue: mpsc::Sender<Outgoing>,
+    in_flight: Arc<Semaphore>,
+    link: Arc<Link>,
+}
+
+/// What the handles and the task of a connection share.
+#[derive(Debug)]
+struct Link {
+    waiting: Mutex<Waiting>,
+    /// Told when a handle wants the connection to end.
+    abort: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    requests: VecDeque<InFlight>,
+    closed: Option<CloseReason>,
+}
+
+#[derive(Debug)]
+struct InFlight {
+    correlation_id: i32,
+    reply: oneshot::Sender<Bytes>,
+    _permit: OwnedSemaphorePermit,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    frame: Bytes,
+    /// None for a request that is not answered.
+    in_flight: Option<InFlight>,
+}
+
+impl Connection {
+    /// Connects by TCP to `host:port` and learns what the broker serves.
+    pub async fn connect(address: &str, options: &ConnectionOptions) -> Result<Connection, ClientError> {
+        Connection::connect_by(&Connector::tcp(), address, options).await
+    }
+
+    /// Connects by `connector` to `host:port` and learns what the broker serves.
+    pub async fn connect_by(
+        connector: &Connector,
+        address: &str,
+        options: &ConnectionOptions,
+    ) -> Result<Connection, ClientError> {
+        let stream = connector.connect(address, options).await?;
+        Connection::start(stream, address, options).await
+    }
+
+    /// Takes over a stream, whose other side `peer` names, and learns what the broker serves.
+    pub async fn start<S: ByteStream + 'static>(
+        stream: S,
+        peer: &str,
+        options: &ConnectionOptions,
+    ) -> Result<Connection, ClientError> {
+        let peer: Arc<str> = peer.into();
+        let (reader, writer) = tokio::io::split(stream);
+        let mut frames = FrameReader::new(reader, options.frame_bytes_max);
+        let mut writer = writer;
+        let versions = negotiate(&mut frames, &mut writer, &peer, options).await?;
+        Ok(Connection::run(frames, writer, peer, versions, options))
+    }
+
+    /// Takes over a stream to a broker whose versions are known.
+    pub fn start_with<S: ByteStream + 'static>(
+        stream: S,
+        peer: &str,
+        versions: ApiVersions,
+        options: &ConnectionOptions,
+    ) -> Connection {
+        let (reader, writer) = tokio::io::split(stream);
+        let frames = FrameReader::new(reader, options.frame_bytes_max);
+        Connection::run(frames, writer, peer.into(), versions, options)
+    }
+
+    fn run<S: ByteStream + 'static>(
+        frames: FrameReader<ReadHalf<S>>,
+        writer: WriteHalf<S>,
+        peer: Arc<str>,
+        versions: ApiVersions,
+        options: &ConnectionOptions,
+    ) -> Connection {
+        let (queue, queued) = mpsc::channel(options.in_flight_max.max(1));
+        let link = Arc::new(Link { waiting: Mutex::default(), abort: Notify::new() });
+        tokio::spawn(drive(frames, writer, queued, Arc::clone(&link)));
+        Connection(Arc::new(Shared {
+            peer,
+            versions,
+            options: options.clone(),
+            next_correlation_id: AtomicI32::new(1),
+            queue,
+            in_flight: Arc::new(Semaphore::new(options.in_flight_max.max(1))),
+            link,
+        }))
+    }
+
+    /// The other side, as it was named at the start.
+    pub fn peer(&self) -> &Arc<str> {
+        &self.0.peer
+    }
+
+    /// What the other side serves.
+    pub fn versions(&self) -> &ApiVersions {
+        &self.0.versions
+    }
+
+    /// The version at which [`Connection::send`] sends an `R`.
+    pub fn version_of<R: Request>(&self) -> Result<i16, VersionMismatch> {
+        self.0.versions.pick::<R>(&self.0.peer)
+    }
+
+    /// Whether the connection has ended.
+    pub fn is_closed(&self) -> bool {
+        self.0.queue.is_closed()
+    }
+
+    /// Ends the connection; requests that wait fail.
+    pub fn close(&self) {
+        self.0.link.close(CloseReason::ByClient);
+    }
+
+    /// Sends a request at the newest version that both sides speak, and waits for the answer.
+    ///
+    /// Errors in the answer itself are the caller's to look at. When the future is dropped, the request may have been
+    /// sent; its answer is passed over.
+    pub async fn send<R: Request>(&self, request: &R) -> Result<R::Response, ClientError> {
+        self.send_with(request, RequestOptions::default()).await
+    }
+
+    /// As [`Connection::send`], at `version`.
+    pub async fn send_at<R: Request>(&self, request: &R, version: i16) -> Result<R::Response, ClientError> {
+        self.send_with(request, RequestOptions { version: Some(version), timeout: None }).await
+    }
+
+    /// As [`Connection::send`], with a version or a time of its own.
+    pub async fn send_with<R: Request>(
+        &self,
+        request: &R,
+        options: RequestOptions,
+    ) -> Result<R::Response, ClientError> {
+        let shared = &*self.0;
+        let version = self.version_for::<R>(options.version)?;
+        let (frame, correlation_id) = self.encode(request, version)?;
+        let timeout = options.timeout.unwrap_or(shared.options.request_timeout);
+        let answer = match tokio::time::timeout(timeout, self.exchange(frame, correlation_id)).await {
+            Ok(answer) => answer?,
+            Err(_) => {
+                shared.link.close(CloseReason::RequestTimedOut { api: R::KEY, timeout });
+                let peer = Arc::clone(&shared.peer);
+                return Err(RequestTimedOut { peer, api: R::KEY, timeout }.into());
+            }
+        };
+        let (_, response) = frame::decode_response::<R>(answer, version).map_err(|source| {
+            UnreadableResponse { peer: Arc::clone(&shared.peer), api: R::KEY, version, source }
+        })?;
+        Ok(response)
+    }
+
+    /// Sends a request that the broker does not answer: Produce with `acks=0`. Returns when it is queued.
+    pub async fn send_unanswered<R: Request>(
+        &self,
+        request: &R,
+        version: Option<i16>,
+    ) -> Result<(), ClientError> {
+        let version = self.version_for::<R>(version)?;
+        let (frame, _) = self.encode(request, version)?;
+        self.enqueue(Outgoing { frame, in_flight: None }).await
+    }
+
+    fn version_for<R: Request>(&self, given: Option<i16>) -> Result<i16, VersionMismatch> {
+        let Some(version) = given else { return self.version_of::<R>() };
+        if (R::MIN_VERSION..=R::MAX_VERSION).contains(&version) {
+            return Ok(version);
+        }
+        let theirs = self.0.versions.range(R::KEY);
+        let ours = (R::MIN_VERSION, R::MAX_VERSION);
+        Err(VersionMismatch { peer: Arc::clone(&self.0.peer), api: R::KEY, ours, theirs })
+    }
+
+    fn encode<R: Request>(&self, request: &R, version: i16) -> Result<(Bytes, i32), UnencodableRequest> {
+        let shared = &*self.0;
+        let correlation_id = shared.next_correlation_id.fetch_add(1, Ordering::Relaxed);
+        let client_id = Some(shared.options.client_id.as_str());
+        match frame::encode_request(request, version, correlation_id, client_id) {
+            Ok(frame) => Ok((frame, correlation_id)),
+            Err(source) => {
+                Err(UnencodableRequest { peer: Arc::clone(&shared.peer), api: R::KEY, version, source })
+            }
+        }
+    }
+
+    async fn exchange(&self, frame: Bytes, correlation_id: i32) -> Result<Bytes, ClientError> {
+        let permit = Arc::clone(&self.0.in_flight)
+            .acquire_owned()
+            .await
+            .expect("the semaphore lives as long as the connection and is never closed");
+        let (reply, answer) = oneshot::channel();
+        let in_flight = InFlight { correlation_id, reply, _permit: permit };
+        self.enqueue(Outgoing { frame, in_flight: Some(in_flight) }).await?;
+        answer.await.map_err(|_| self.closed().into())
+    }
+
+    async fn enqueue(&self, outgoing: Outgoing) -> Result<(), ClientError> {
+        self.0.queue.send(outgoing).await.map_err(|_| self.closed().into())
+    }
+
+    fn closed(&self) -> ConnectionClosed {
+        let reason = self.0.link.waiting.lock().closed.clone().unwrap_or(CloseReason::ByClient);
+        ConnectionClosed { peer: Arc::clone(&self.0.peer), reason }
+    }
+}
+
+impl Link {
+    /// Notes why the connection ends, unless that is known already, and tells its task.
+    fn close(&self, reason: CloseReason) {
+        self.waiting.lock().closed.get_or_insert(reason);
+        self.abort.notify_one();
+    }
+
+    fn answered(&self, answer: Bytes) -> Result<(), CloseReason> {
+        let received = answer.first_chunk().map_or(-1, |id| i32::from_be_bytes(*id));
+        let oldest = self.waiting.lock().requests.pop_front();
+        match oldest {
+            Some(request) if request.correlation_id == received => {
+                // Who asked may be gone.
+                let _ = request.reply.send(answer);
+                Ok(())
+            }
+            other => {
+                let expected = other.map(|request| request.correlation_id);
+                Err(CloseReason::Correlation { received, expected })
+            }
+        }
+    }
+}
+
+/// The task of a connection: writes and reads until one of them ends, then tells everybody who waits.
+async fn drive<S: ByteStream>(
+    mut frames: FrameReader<ReadHalf<S>>,
+    mut writer: WriteHalf<S>,
+    mut queued: mpsc::Receiver<Outgoing>,
+    link: Arc<Link>,
+) {
+    let reading = async {
+        loop {
+            let answered = match frames.next().await {
+                Ok(answer) => link.answered(answer),
+                Err(reason) => Err(reason),
+            };
+            if let Err(reason) = answered {
+                return reason;
+            }
+        }
+    };
+    let reason = tokio::select! {
+        reason = reading => reason,
+        written = write_queued(&mut writer, &mut queued, &link) => match written {
+            Ok(()) => CloseReason::ByClient,
+            Err(error) => error.into(),
+        },
+        () = link.abort.notified() => CloseReason::ByClient,
+    };
+    let forgotten = {
+        let mut waiting = link.waiting.lock();
+        waiting.closed.get_or_insert(reason);
+        std::mem::take(&mut waiting.requests)
+    };
+    // Dropping the receivers' other ends tells them; they find the reason in the link.
+    drop(forgotten);
+    queued.close();
+    while queued.try_recv().is_ok() {}
+    // The stream is about to be dropped; a peer that is gone already does not matter.
+    let _ = writer.shutdown().await;
+}
+
+async fn write_queued<W: AsyncWrite + Unpin>(
+    writer: &mut W,
+    queued: &mut mpsc::Receiver<Outgoing>,
+    link: &Link,
+) -> std::io::Result<()> {
+    let mut batch = Vec::with_capacity(WRITE_FRAMES_MAX);
+    let mut frames: Vec<Bytes> = Vec::with_capacity(WRITE_FRAMES_MAX);
+    while queued.recv_many(&mut batch, WRITE_FRAMES_MAX).await > 0 {
+        {
+            let mut waiting = link.waiting.lock();
+            for outgoing in batch.drain(..) {
+                frames.push(outgoing.frame);
+                waiting.requests.extend(outgoing.in_flight);
+            }
+        }
+        let mut slices: Vec<IoSlice<'_>> = frames.iter().map(|frame| IoSlice::new(frame)).collect();
+        write_all_vectored(writer, &mut slices).await?;
+        writer.flush().await?;
+        frames.clear();
+    }
+    Ok(())
+}
+
+/// Asks for the broker's versions on a fresh stream.
+pub(crate) async fn negotiate<R, W>(
+    frames: &mut FrameReader<R>,
+    writer: &mut W,
+    peer: &Arc<str>,
+    options: &ConnectionOptions,
+) -> Result<ApiVersions, ClientError>
+where
+    R: tokio::io::AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let timeout = options.request_timeout;
+    let asked = async {
+        let closed = |reason| ClientError::from(ConnectionClosed { peer: Arc::clone(peer), reason });
+        let mut version = versions::FIRST_VERSION;
+        loop {
+            let request = versions::request(version);
+            let frame =
+                frame::encode_request(&request, version, 0, Some(&options.client_id)).map_err(|source| {
+                    UnencodableRequest { peer: Arc::clone(peer), api: ApiKey::ApiVersions, version, source }
+                })?;
+            writer.write_all(&frame).await.map_err(|error| closed(error.into()))?;
+            writer.flush().await.map_err(|error| closed(error.into()))?;
+            let answer = frames.next().await.map_err(closed)?;
+            match versions::read_answer(answer, version, peer)? {
+                Answer::Versions(versions) => return Ok(versions),
+                Answer::AskAgain(older) => version = older,
+            }
+        }
+    };
+    match tokio::time::timeout(timeout, asked).await {
+        Ok(versions) => versions,
+        Err(_) => Err(RequestTimedOut { peer: Arc::clone(peer), api: ApiKey::ApiVersions, timeout }.into()),
+    }
+}

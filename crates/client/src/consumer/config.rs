@@ -1,0 +1,124 @@
+//! The consumer's settings, by Kafka's names and with Kafka's defaults.
+
+use std::time::Duration;
+
+use crate::connection::ConnectionOptions;
+use crate::properties::{InvalidSetting, Properties};
+
+/// Where a consumer begins when it has no offset, or one that the log no longer has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OffsetReset {
+    /// `earliest`.
+    Earliest,
+    /// `latest`.
+    Latest,
+    /// `none`: nowhere, that is an error.
+    None,
+}
+
+/// How a [`Consumer`](crate::Consumer) works.
+#[derive(Clone, Debug)]
+pub struct ConsumerConfig {
+    /// `group.id`.
+    pub group: Option<String>,
+    /// `group.instance.id`.
+    pub group_instance_id: Option<String>,
+    /// `session.timeout.ms`.
+    pub session_timeout: Duration,
+    /// `heartbeat.interval.ms`.
+    pub heartbeat_interval: Duration,
+    /// `max.poll.interval.ms`: time that members have to rejoin.
+    pub rebalance_timeout: Duration,
+    /// `auto.offset.reset`.
+    pub offset_reset: OffsetReset,
+    /// `enable.auto.commit` and `auto.commit.interval.ms`: how often the offsets of what was handed out are committed.
+    pub auto_commit: Option<Duration>,
+    /// `fetch.min.bytes`.
+    pub fetch_bytes_min: i32,
+    /// `fetch.max.wait.ms`.
+    pub fetch_wait_max: Duration,
+    /// `fetch.max.bytes`.
+    pub fetch_bytes_max: i32,
+    /// `max.partition.fetch.bytes`.
+    pub partition_fetch_bytes_max: i32,
+    /// `isolation.level=read_committed`.
+    pub read_committed: bool,
+    /// `check.crcs`.
+    pub check_crcs: bool,
+    /// `allow.auto.create.topics`.
+    pub create_topics: bool,
+    /// `retry.backoff.ms`.
+    pub retry_backoff: Duration,
+    /// `metadata.max.age.ms`.
+    pub metadata_max_age: Duration,
+    /// Client id, connect and request timeouts.
+    pub connection: ConnectionOptions,
+}
+
+impl Default for ConsumerConfig {
+    fn default() -> ConsumerConfig {
+        ConsumerConfig {
+            group: None,
+            group_instance_id: None,
+            session_timeout: Duration::from_secs(45),
+            heartbeat_interval: Duration::from_secs(3),
+            rebalance_timeout: Duration::from_secs(300),
+            offset_reset: OffsetReset::Latest,
+            auto_commit: Some(Duration::from_secs(5)),
+            fetch_bytes_min: 1,
+            fetch_wait_max: Duration::from_millis(500),
+            fetch_bytes_max: 50 << 20,
+            partition_fetch_bytes_max: 1 << 20,
+            read_committed: false,
+            check_crcs: true,
+            create_topics: true,
+            retry_backoff: Duration::from_millis(100),
+            metadata_max_age: Duration::from_secs(300),
+            connection: ConnectionOptions::default(),
+        }
+    }
+}
+
+impl ConsumerConfig {
+    /// Takes the consumer's settings out of `properties`; what is left there is none of them.
+    pub fn take(properties: &mut Properties) -> Result<ConsumerConfig, InvalidSetting> {
+        properties.take_security()?;
+        // Deserializers are Java classes; bytes are what this consumer gives. The socket's buffer is the system's to size.
+        for unused in ["key.deserializer", "value.deserializer", "receive.buffer.bytes"] {
+            properties.take(unused);
+        }
+        properties.take_choice("group.protocol", (), &[("classic", ())])?;
+        let resets = [
+            ("earliest", OffsetReset::Earliest),
+            ("latest", OffsetReset::Latest),
+            ("none", OffsetReset::None),
+        ];
+        let isolations = [("read_uncommitted", false), ("read_committed", true)];
+        let auto_commit_interval = properties.take_ms("auto.commit.interval.ms", 5000)?;
+        let auto_commit = properties.take_bool("enable.auto.commit", true)?;
+        Ok(ConsumerConfig {
+            group: properties.take("group.id").filter(|group| !group.is_empty()),
+            group_instance_id: properties.take("group.instance.id"),
+            session_timeout: properties.take_ms("session.timeout.ms", 45_000)?,
+            heartbeat_interval: properties.take_ms("heartbeat.interval.ms", 3000)?,
+            rebalance_timeout: properties.take_ms("max.poll.interval.ms", 300_000)?,
+            offset_reset: properties.take_choice("auto.offset.reset", OffsetReset::Latest, &resets)?,
+            auto_commit: auto_commit.then_some(auto_commit_interval),
+            fetch_bytes_min: properties.take_number("fetch.min.bytes", 1, 0, i32::MAX)?,
+            fetch_wait_max: properties.take_ms("fetch.max.wait.ms", 500)?,
+            fetch_bytes_max: properties.take_number("fetch.max.bytes", 50 << 20, 0, i32::MAX)?,
+            partition_fetch_bytes_max: properties.take_number(
+                "max.partition.fetch.bytes",
+                1 << 20,
+                0,
+                i32::MAX,
+            )?,
+            read_committed: properties.take_choice("isolation.level", false, &isolations)?,
+            check_crcs: properties.take_bool("check.crcs", true)?,
+            create_topics: properties.take_bool("allow.auto.create.topics", true)?,
+            retry_backoff: properties.take_ms("retry.backoff.ms", 100)?,
+            metadata_max_age: properties.take_ms("metadata.max.age.ms", 300_000)?,
+            connection: ConnectionOptions::take(properties, "consumer")?,
+        })
+    }
+}

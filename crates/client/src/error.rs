@@ -1,0 +1,239 @@
+//! What can go wrong between a client and a broker: which peer, which request, and why.
+//!
+//! All of it can be cloned, because the end of a connection is told to every request that waits on it.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_wire::{ApiKey, DecodeError, EncodeError, ErrorCode};
+
+/// Why a request brought no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ClientError {
+    /// An address is not `host:port`.
+    #[error(transparent)]
+    InvalidAddress(#[from] InvalidAddress),
+    /// No connection could be made.
+    #[error(transparent)]
+    ConnectFailed(#[from] ConnectFailed),
+    /// No connection was made in time.
+    #[error(transparent)]
+    ConnectTimedOut(#[from] ConnectTimedOut),
+    /// The connection ended before the answer came.
+    #[error(transparent)]
+    Closed(#[from] ConnectionClosed),
+    /// The answer did not come in time.
+    #[error(transparent)]
+    RequestTimedOut(#[from] RequestTimedOut),
+    /// The two sides speak no common version of the API.
+    #[error(transparent)]
+    VersionMismatch(#[from] VersionMismatch),
+    /// The request cannot be written at the version.
+    #[error(transparent)]
+    Unencodable(#[from] UnencodableRequest),
+    /// The answer cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] UnreadableResponse),
+    /// The broker answered with an error.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The metadata knows no such broker.
+    #[error(transparent)]
+    BrokerUnknown(#[from] BrokerUnknown),
+    /// There is no address to begin with.
+    #[error(transparent)]
+    NoBootstrapServer(#[from] NoBootstrapServer),
+}
+
+impl ClientError {
+    /// Whether the same request may succeed later, perhaps at another broker.
+    pub fn is_retriable(&self) -> bool {
+        match self {
+            ClientError::ConnectFailed(_)
+            | ClientError::ConnectTimedOut(_)
+            | ClientError::Closed(_)
+            | ClientError::RequestTimedOut(_)
+            | ClientError::BrokerUnknown(_) => true,
+            ClientError::Refused(refused) => refused.error_code.is_retriable(),
+            ClientError::InvalidAddress(_)
+            | ClientError::VersionMismatch(_)
+            | ClientError::Unencodable(_)
+            | ClientError::Unreadable(_)
+            | ClientError::NoBootstrapServer(_) => false,
+        }
+    }
+
+    /// The error code of the broker's answer, when there was one.
+    pub fn error_code(&self) -> Option<ErrorCode> {
+        match self {
+            ClientError::Refused(refused) => Some(refused.error_code),
+            _ => None,
+        }
+    }
+}
+
+/// An address is not `host:port`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{address:?} is no address of a broker: host:port would be right, for example localhost:9092")]
+pub struct InvalidAddress {
+    /// What was given.
+    pub address: String,
+}
+
+/// No connection could be made to any address of a host.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("Cannot connect to {peer}: {source}")]
+pub struct ConnectFailed {
+    /// The `host:port`.
+    pub peer: Arc<str>,
+    /// The last error.
+    pub source: Arc<io::Error>,
+}
+
+/// No connection was made in time.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("Cannot connect to {peer} within {} ms", timeout.as_millis())]
+pub struct ConnectTimedOut {
+    /// The `host:port`.
+    pub peer: Arc<str>,
+    /// The time allowed.
+    pub timeout: Duration,
+}
+
+/// A connection ended.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("The connection to {peer} ended: {reason}")]
+pub struct ConnectionClosed {
+    /// The other side.
+    pub peer: Arc<str>,
+    /// Why it ended.
+    pub reason: CloseReason,
+}
+
+/// Why a connection ended.
+#[derive(Clone, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+pub enum CloseReason {
+    /// The peer closed it.
+    #[error("the other side closed it")]
+    ByPeer,
+    /// All handles of it are gone.
+    #[error("this side closed it")]
+    ByClient,
+    /// Reading or writing failed.
+    #[error("{0}")]
+    Io(#[source] Arc<io::Error>),
+    /// The peer announced a frame beyond the limit, or of negative length.
+    #[error("the other side announced a frame of {length} bytes, where at most {limit} are read")]
+    FrameLength { length: i32, limit: usize },
+    /// An answer came to another request than the oldest one.
+    #[error("the answer to request {received} came, where {expected:?} was the next")]
+    Correlation { received: i32, expected: Option<i32> },
+    /// A request was not answered in time; what comes later on this connection cannot be relied upon.
+    #[error("{api:?} was not answered within {} ms", timeout.as_millis())]
+    RequestTimedOut { api: ApiKey, timeout: Duration },
+}
+
+impl From<io::Error> for CloseReason {
+    fn from(error: io::Error) -> CloseReason {
+        CloseReason::Io(Arc::new(error))
+    }
+}
+
+/// A request was not answered in time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{peer} did not answer {api:?} within {} ms", timeout.as_millis())]
+pub struct RequestTimedOut {
+    /// The other side.
+    pub peer: Arc<str>,
+    /// The request.
+    pub api: ApiKey,
+    /// The time allowed.
+    pub timeout: Duration,
+}
+
+/// The two sides speak no common version of an API.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{peer} serves {}, where {} to {} can be sent", served(*api, *theirs), ours.0, ours.1)]
+pub struct VersionMismatch {
+    /// The other side.
+    pub peer: Arc<str>,
+    /// The API.
+    pub api: ApiKey,
+    /// First and last version that the caller can send.
+    pub ours: (i16, i16),
+    /// First and last version that the peer serves; none when it serves none.
+    pub theirs: Option<(i16, i16)>,
+}
+
+fn served(api: ApiKey, versions: Option<(i16, i16)>) -> String {
+    match versions {
+        Some((min, max)) => format!("{api:?} in versions {min} to {max}"),
+        None => format!("no {api:?}"),
+    }
+}
+
+/// A request cannot be written: a field is set that the version lacks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Cannot write {api:?} version {version} for {peer}: {source}")]
+pub struct UnencodableRequest {
+    /// The other side.
+    pub peer: Arc<str>,
+    /// The request.
+    pub api: ApiKey,
+    /// Its version.
+    pub version: i16,
+    /// What is wrong.
+    pub source: EncodeError,
+}
+
+/// An answer cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Cannot read the answer of {peer} to {api:?} version {version}: {source}")]
+pub struct UnreadableResponse {
+    /// The other side.
+    pub peer: Arc<str>,
+    /// The request.
+    pub api: ApiKey,
+    /// Its version.
+    pub version: i16,
+    /// What is wrong.
+    pub source: DecodeError,
+}
+
+/// The metadata knows no such broker: it is down, or was never there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("The cluster has no broker {id} at the moment")]
+pub struct BrokerUnknown {
+    /// The broker's id.
+    pub id: i32,
+}
+
+/// There is no address to begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("bootstrap.servers is empty: host:port[,host:port...] would be right")]
+pub struct NoBootstrapServer;
+
+/// A broker answered with an error.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {error_code}{}", message.as_ref().map(|m| format!(" ({m})")).unwrap_or_default())]
+pub struct Refused {
+    /// What was asked of whom, as the beginning of a sentence.
+    pub what: String,
+    /// The error.
+    pub error_code: ErrorCode,
+    /// The broker's own words, when it sent some.
+    pub message: Option<String>,
+}
+
+impl Refused {
+    /// Fails when `code` is an error; codes that nobody knows count as UNKNOWN_SERVER_ERROR, as in Kafka.
+    pub fn check(code: i16, message: Option<&str>, what: impl FnOnce() -> String) -> Result<(), Refused> {
+        if code == 0 {
+            return Ok(());
+        }
+        let error_code = ErrorCode::from_i16(code).unwrap_or(ErrorCode::UnknownServerError);
+        Err(Refused { what: what(), error_code, message: message.map(str::to_owned) })
+    }
+}

@@ -1,0 +1,125 @@
+//! Cuts a stream into frames.
+//!
+//! A frame is a slice of the buffer that it was read into. The buffer grows with the bytes that have come, not with the
+//! length that was announced; for the rest of a large frame it is read in large pieces, which halves the cost of receiving.
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::error::CloseReason;
+
+const READ_BYTES: usize = 64 << 10;
+const GROW_BYTES: usize = 1 << 20;
+const LENGTH_LEN: usize = thalweg_wire::frame::LENGTH_LEN;
+
+/// Reads frames from a stream.
+#[derive(Debug)]
+pub struct FrameReader<R> {
+    stream: R,
+    buffer: BytesMut,
+    frame_bytes_max: usize,
+}
+
+impl<R: AsyncRead + Unpin> FrameReader<R> {
+    /// Reads from `stream`, and refuses frames of more than `frame_bytes_max`.
+    pub fn new(stream: R, frame_bytes_max: usize) -> FrameReader<R> {
+        FrameReader { stream, buffer: BytesMut::new(), frame_bytes_max }
+    }
+
+    /// The stream, and what was read from it beyond the last frame.
+    pub fn into_parts(self) -> (R, BytesMut) {
+        (self.stream, self.buffer)
+    }
+
+    /// The next frame, without its length. Nothing is lost when the future is dropped. The end of the stream is
+    /// [`CloseReason::ByPeer`].
+    pub async fn next(&mut self) -> Result<Bytes, CloseReason> {
+        loop {
+            if let Some(frame) = self.take()? {
+                return Ok(frame);
+            }
+            self.make_room();
+            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                return Err(CloseReason::ByPeer);
+            }
+        }
+    }
+
+    /// A frame that is in the buffer already.
+    pub fn take(&mut self) -> Result<Option<Bytes>, CloseReason> {
+        let Some(length) = self.announced()? else { return Ok(None) };
+        if self.buffer.len() - LENGTH_LEN < length {
+            return Ok(None);
+        }
+        self.buffer.advance(LENGTH_LEN);
+        Ok(Some(self.buffer.split_to(length).freeze()))
+    }
+
+    fn announced(&self) -> Result<Option<usize>, CloseReason> {
+        let Some(head) = self.buffer.first_chunk::<LENGTH_LEN>() else { return Ok(None) };
+        let length = i32::from_be_bytes(*head);
+        match usize::try_from(length) {
+            Ok(bytes) if bytes <= self.frame_bytes_max => Ok(Some(bytes)),
+            _ => Err(CloseReason::FrameLength { length, limit: self.frame_bytes_max }),
+        }
+    }
+
+    fn make_room(&mut self) {
+        let have = self.buffer.len();
+        let missing = match self.announced() {
+            Ok(Some(length)) => (LENGTH_LEN + length).saturating_sub(have),
+            _ => 0,
+        };
+        let spare = self.buffer.capacity() - have;
+        if missing > READ_BYTES {
+            if spare < missing.min(READ_BYTES) {
+                self.buffer.reserve(missing.min(GROW_BYTES.max(have)));
+            }
+        } else if spare < missing.max(READ_BYTES / 16) {
+            self.buffer.reserve(READ_BYTES);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+
+    #[tokio::test]
+    async fn frames_come_whole_however_the_stream_is_cut() {
+        let (mut writer, stream) = tokio::io::duplex(7);
+        let sizes = [0usize, 1, 3, 70_000, 5, 3_000_000, 2];
+        let sent = tokio::spawn(async move {
+            for (index, size) in sizes.into_iter().enumerate() {
+                let fill = u8::try_from(index).expect("few frames");
+                writer.write_all(&u32::try_from(size).expect("small").to_be_bytes()).await.expect("written");
+                writer.write_all(&vec![fill; size]).await.expect("written");
+            }
+        });
+        let mut frames = FrameReader::new(stream, 4 << 20);
+        for (index, size) in sizes.into_iter().enumerate() {
+            let frame = frames.next().await.expect("a frame");
+            assert_eq!(frame.len(), size);
+            assert!(frame.iter().all(|&byte| usize::from(byte) == index));
+        }
+        sent.await.expect("all written");
+        assert!(matches!(frames.next().await, Err(CloseReason::ByPeer)));
+    }
+
+    #[tokio::test]
+    async fn an_announced_length_is_a_bound_to_check_and_costs_no_memory() {
+        for length in [-1i32, 1001, i32::MAX] {
+            let (mut writer, stream) = tokio::io::duplex(64);
+            writer.write_all(&length.to_be_bytes()).await.expect("written");
+            let error = FrameReader::new(stream, 1000).next().await.expect_err("a refusal");
+            assert!(matches!(error, CloseReason::FrameLength { .. }), "{error}");
+        }
+        let (mut writer, stream) = tokio::io::duplex(64);
+        writer.write_all(&i32::MAX.to_be_bytes()).await.expect("written");
+        drop(writer);
+        let mut frames = FrameReader::new(stream, usize::MAX);
+        assert!(matches!(frames.next().await, Err(CloseReason::ByPeer)));
+        assert!(frames.buffer.capacity() <= 2 * GROW_BYTES);
+    }
+}

@@ -1,0 +1,142 @@
+//! What a client knows about a cluster: its brokers, and its topics with the leaders of their partitions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use thalweg_record::LeaderEpoch;
+use thalweg_wire::request::MetadataResponse;
+use thalweg_wire::request::metadata_response::{MetadataResponsePartition, MetadataResponseTopic};
+use thalweg_wire::{ErrorCode, Uuid};
+
+/// The cluster as the last Metadata response described it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metadata {
+    /// The cluster's id.
+    pub cluster_id: Option<String>,
+    /// The broker that takes administrative requests.
+    pub controller_id: Option<i32>,
+    /// The brokers, by id.
+    pub brokers: BTreeMap<i32, BrokerAddress>,
+    /// The topics that were asked for, by name.
+    pub topics: BTreeMap<String, TopicMetadata>,
+}
+
+/// Where a broker listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokerAddress {
+    /// Its id.
+    pub id: i32,
+    /// Its advertised host.
+    pub host: String,
+    /// Its advertised port.
+    pub port: i32,
+    /// Its rack.
+    pub rack: Option<String>,
+}
+
+/// A topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicMetadata {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its id; zero when the broker does not tell.
+    pub id: Uuid,
+    /// Whether it is one of Kafka's own.
+    pub internal: bool,
+    /// Why nothing is known about it.
+    pub error: Option<ErrorCode>,
+    /// Its partitions, in the order of their indexes.
+    pub partitions: Vec<PartitionMetadata>,
+}
+
+/// A partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionMetadata {
+    /// Its index in the topic.
+    pub index: i32,
+    /// Why it cannot be used, or not wholly.
+    pub error: Option<ErrorCode>,
+    /// Its leader.
+    pub leader: Option<i32>,
+    /// The leader's epoch.
+    pub leader_epoch: LeaderEpoch,
+    /// The brokers that hold it, the preferred leader first.
+    pub replicas: Vec<i32>,
+    /// Those of them that are in sync.
+    pub isr: Vec<i32>,
+    /// Those of them that are down.
+    pub offline: Vec<i32>,
+}
+
+impl Metadata {
+    /// What a response says.
+    pub fn from_response(response: MetadataResponse) -> Metadata {
+        let brokers = response.brokers.into_iter().map(|broker| {
+            let address =
+                BrokerAddress { id: broker.node_id, host: broker.host, port: broker.port, rack: broker.rack };
+            (broker.node_id, address)
+        });
+        let topics = response.topics.into_iter().map(TopicMetadata::from_response);
+        Metadata {
+            cluster_id: response.cluster_id,
+            controller_id: (response.controller_id >= 0).then_some(response.controller_id),
+            brokers: brokers.collect(),
+            topics: topics.map(|topic| (topic.name.to_string(), topic)).collect(),
+        }
+    }
+
+    /// The leader of a partition, when the topic, the partition and its leader are known.
+    pub fn leader(&self, topic: &str, partition: i32) -> Option<i32> {
+        self.topics.get(topic)?.partition(partition)?.leader
+    }
+}
+
+impl BrokerAddress {
+    /// `host:port`, with brackets around an IPv6 address.
+    pub fn address(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl TopicMetadata {
+    fn from_response(topic: MetadataResponseTopic) -> TopicMetadata {
+        let mut partitions: Vec<PartitionMetadata> =
+            topic.partitions.into_iter().map(PartitionMetadata::from_response).collect();
+        partitions.sort_by_key(|partition| partition.index);
+        TopicMetadata {
+            name: topic.name.unwrap_or_default().into(),
+            id: topic.topic_id,
+            internal: topic.is_internal,
+            error: error(topic.error_code),
+            partitions,
+        }
+    }
+
+    /// The partition with this index.
+    pub fn partition(&self, index: i32) -> Option<&PartitionMetadata> {
+        let at = self.partitions.binary_search_by_key(&index, |partition| partition.index).ok()?;
+        self.partitions.get(at)
+    }
+}
+
+impl PartitionMetadata {
+    fn from_response(partition: MetadataResponsePartition) -> PartitionMetadata {
+        PartitionMetadata {
+            index: partition.partition_index,
+            error: error(partition.error_code),
+            leader: (partition.leader_id >= 0).then_some(partition.leader_id),
+            leader_epoch: LeaderEpoch(partition.leader_epoch),
+            replicas: partition.replica_nodes,
+            isr: partition.isr_nodes,
+            offline: partition.offline_replicas,
+        }
+    }
+}
+
+fn error(code: i16) -> Option<ErrorCode> {
+    (code != 0).then(|| ErrorCode::from_i16(code).unwrap_or(ErrorCode::UnknownServerError))
+}

@@ -1,0 +1,310 @@
+//! Offsets by time and offsets that groups have committed: asked of the right brokers, several partitions at a time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use thalweg_record::{LeaderEpoch, Offset};
+use thalweg_wire::request::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use thalweg_wire::request::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
+use thalweg_wire::request::offset_fetch_request::{
+    OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
+};
+use thalweg_wire::request::{
+    ListOffsetsRequest, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse,
+};
+use thalweg_wire::{ApiKey, ErrorCode};
+
+use crate::cluster::Cluster;
+use crate::connection::Connection;
+use crate::error::{ClientError, Refused, VersionMismatch};
+
+/// The last versions of OffsetCommit and OffsetFetch that name topics by their names.
+const NAMES_UNTIL: i16 = 9;
+/// The first version of OffsetFetch that asks for several groups.
+const FETCH_GROUPS_FROM: i16 = 8;
+
+/// A partition of a topic.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TopicPartition {
+    /// The topic's name.
+    pub topic: Arc<str>,
+    /// The partition's index.
+    pub partition: i32,
+}
+
+impl TopicPartition {
+    /// The partition of a topic.
+    pub fn new(topic: impl Into<Arc<str>>, partition: i32) -> TopicPartition {
+        TopicPartition { topic: topic.into(), partition }
+    }
+}
+
+impl std::fmt::Display for TopicPartition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.topic, self.partition)
+    }
+}
+
+/// What ListOffsets is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OffsetSpec {
+    /// The end: the offset of the next record.
+    Latest,
+    /// The log start offset.
+    Earliest,
+    /// The record with the largest timestamp.
+    MaxTimestamp,
+    /// The first record at or after this time, in milliseconds since 1970.
+    At(i64),
+}
+
+impl OffsetSpec {
+    fn timestamp(self) -> i64 {
+        match self {
+            OffsetSpec::Latest => -1,
+            OffsetSpec::Earliest => -2,
+            OffsetSpec::MaxTimestamp => -3,
+            OffsetSpec::At(ms) => ms,
+        }
+    }
+}
+
+/// An offset that ListOffsets found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ListedOffset {
+    /// The offset; -1 when no record is at or after the time.
+    pub offset: Offset,
+    /// The record's time, or -1.
+    pub timestamp: i64,
+    /// The epoch of the leader that wrote the record, where it is told.
+    pub leader_epoch: LeaderEpoch,
+}
+
+/// An offset that a group has committed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CommittedOffset {
+    /// The offset of the next record to read.
+    pub offset: Offset,
+    /// The epoch of the leader that wrote the record before it, where it is known.
+    pub leader_epoch: LeaderEpoch,
+    /// What the group noted with it.
+    pub metadata: String,
+}
+
+/// How a member of a group, or nobody, commits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Committer {
+    /// The group.
+    pub group: String,
+    /// Its generation; -1 when no member commits.
+    pub generation: i32,
+    /// The member; empty when no member commits.
+    pub member_id: String,
+    /// The static member's name.
+    pub group_instance_id: Option<String>,
+}
+
+impl Cluster {
+    /// Asks the leaders for offsets. The metadata must know the partitions; errors are per partition.
+    pub async fn list_offsets(
+        &self,
+        partitions: &[(TopicPartition, OffsetSpec)],
+        read_committed: bool,
+    ) -> BTreeMap<TopicPartition, Result<ListedOffset, ClientError>> {
+        let metadata = self.metadata();
+        let mut by_leader: BTreeMap<Option<i32>, Vec<(TopicPartition, OffsetSpec)>> = BTreeMap::new();
+        for (partition, spec) in partitions {
+            let leader = metadata.leader(&partition.topic, partition.partition);
+            by_leader.entry(leader).or_default().push((partition.clone(), *spec));
+        }
+        let mut found = BTreeMap::new();
+        for (leader, wanted) in by_leader {
+            let answer = match leader {
+                Some(leader) => self.list_offsets_of(leader, &wanted, read_committed).await,
+                None => {
+                    let what = format!("Offsets of {}", wanted[0].0);
+                    let error_code = ErrorCode::LeaderNotAvailable;
+                    Err(Refused { what, error_code, message: None }.into())
+                }
+            };
+            match answer {
+                Ok(answer) => found.extend(answer),
+                Err(error) => found.extend(wanted.into_iter().map(|(at, _)| (at, Err(error.clone())))),
+            }
+        }
+        found
+    }
+
+    async fn list_offsets_of(
+        &self,
+        leader: i32,
+        wanted: &[(TopicPartition, OffsetSpec)],
+        read_committed: bool,
+    ) -> Result<BTreeMap<TopicPartition, Result<ListedOffset, ClientError>>, ClientError> {
+        let mut topics: BTreeMap<&str, Vec<ListOffsetsPartition>> = BTreeMap::new();
+        for (at, spec) in wanted {
+            topics.entry(&at.topic).or_default().push(ListOffsetsPartition {
+                partition_index: at.partition,
+                timestamp: spec.timestamp(),
+                ..ListOffsetsPartition::default()
+            });
+        }
+        let request = ListOffsetsRequest {
+            replica_id: -1,
+            isolation_level: i8::from(read_committed),
+            topics: topics
+                .into_iter()
+                .map(|(name, partitions)| ListOffsetsTopic { name: name.to_owned(), partitions })
+                .collect(),
+            ..ListOffsetsRequest::default()
+        };
+        let response = self.broker(leader).await?.send(&request).await?;
+        let mut found = BTreeMap::new();
+        for topic in response.topics {
+            let name: Arc<str> = topic.name.into();
+            for partition in topic.partitions {
+                let at = TopicPartition::new(Arc::clone(&name), partition.partition_index);
+                let offset = Refused::check(partition.error_code, None, || format!("Offsets of {at}"))
+                    .map(|()| ListedOffset {
+                        offset: Offset(partition.offset),
+                        timestamp: partition.timestamp,
+                        leader_epoch: LeaderEpoch(partition.leader_epoch),
+                    })
+                    .map_err(ClientError::from);
+                found.insert(at, offset);
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// What a group has committed, asked of its coordinator: for these partitions, or for all that there are. Partitions
+/// without a committed offset are left out.
+pub async fn committed(
+    coordinator: &Connection,
+    group: &str,
+    partitions: Option<&[TopicPartition]>,
+    require_stable: bool,
+) -> Result<BTreeMap<TopicPartition, CommittedOffset>, ClientError> {
+    let version = version_by_name(coordinator, ApiKey::OffsetFetch)?;
+    let topics: Option<BTreeMap<&str, Vec<i32>>> = partitions.map(|partitions| {
+        let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
+        for at in partitions {
+            topics.entry(&at.topic).or_default().push(at.partition);
+        }
+        topics
+    });
+    let mut request =
+        OffsetFetchRequest { require_stable: require_stable && version >= 7, ..Default::default() };
+    if version >= FETCH_GROUPS_FROM {
+        let topics = topics.map(|topics| {
+            let topics = topics.into_iter().map(|(name, partition_indexes)| OffsetFetchRequestTopics {
+                name: name.to_owned(),
+                partition_indexes,
+                ..OffsetFetchRequestTopics::default()
+            });
+            topics.collect()
+        });
+        request.groups =
+            vec![OffsetFetchRequestGroup { group_id: group.to_owned(), topics, ..Default::default() }];
+    } else {
+        request.group_id = group.to_owned();
+        request.topics = topics.map(|topics| {
+            let topics = topics.into_iter().map(|(name, partition_indexes)| OffsetFetchRequestTopic {
+                name: name.to_owned(),
+                partition_indexes,
+            });
+            topics.collect()
+        });
+    }
+    read_committed_offsets(coordinator.send_at(&request, version).await?, group)
+}
+
+fn read_committed_offsets(
+    response: OffsetFetchResponse,
+    group: &str,
+) -> Result<BTreeMap<TopicPartition, CommittedOffset>, ClientError> {
+    let what = || format!("Offsets of group {group}");
+    Refused::check(response.error_code, None, what)?;
+    let mut found = BTreeMap::new();
+    let mut add = |name: &Arc<str>, partition, code, offset, leader_epoch, metadata: Option<String>| {
+        let at = TopicPartition::new(Arc::clone(name), partition);
+        Refused::check(code, None, || format!("Offset of group {group} in {at}"))?;
+        if offset >= 0 {
+            let (offset, leader_epoch) = (Offset(offset), LeaderEpoch(leader_epoch));
+            let metadata = metadata.unwrap_or_default();
+            found.insert(at, CommittedOffset { offset, leader_epoch, metadata });
+        }
+        Ok::<(), Refused>(())
+    };
+    for topic in response.topics {
+        let name: Arc<str> = topic.name.into();
+        for p in topic.partitions {
+            let epoch = p.committed_leader_epoch;
+            add(&name, p.partition_index, p.error_code, p.committed_offset, epoch, p.metadata)?;
+        }
+    }
+    for of_group in response.groups {
+        Refused::check(of_group.error_code, None, what)?;
+        for topic in of_group.topics {
+            let name: Arc<str> = topic.name.into();
+            for p in topic.partitions {
+                let epoch = p.committed_leader_epoch;
+                add(&name, p.partition_index, p.error_code, p.committed_offset, epoch, p.metadata)?;
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Commits offsets for a group. Fails with the first partition that was refused.
+pub async fn commit(
+    coordinator: &Connection,
+    committer: &Committer,
+    offsets: &BTreeMap<TopicPartition, CommittedOffset>,
+) -> Result<(), ClientError> {
+    let version = version_by_name(coordinator, ApiKey::OffsetCommit)?;
+    let mut topics: BTreeMap<&str, Vec<OffsetCommitRequestPartition>> = BTreeMap::new();
+    for (at, committed) in offsets {
+        topics.entry(&at.topic).or_default().push(OffsetCommitRequestPartition {
+            partition_index: at.partition,
+            committed_offset: committed.offset.0,
+            committed_leader_epoch: committed.leader_epoch.0,
+            committed_metadata: Some(committed.metadata.clone()),
+        });
+    }
+    let topics = topics.into_iter().map(|(name, partitions)| OffsetCommitRequestTopic {
+        name: name.to_owned(),
+        partitions,
+        ..OffsetCommitRequestTopic::default()
+    });
+    let request = OffsetCommitRequest {
+        group_id: committer.group.clone(),
+        generation_id_or_member_epoch: committer.generation,
+        member_id: committer.member_id.clone(),
+        group_instance_id: committer.group_instance_id.clone().filter(|_| version >= 7),
+        topics: topics.collect(),
+        ..OffsetCommitRequest::default()
+    };
+    check_commit(coordinator.send_at(&request, version).await?, &committer.group)
+}
+
+fn check_commit(response: OffsetCommitResponse, group: &str) -> Result<(), ClientError> {
+    for topic in &response.topics {
+        for partition in &topic.partitions {
+            Refused::check(partition.error_code, None, || {
+                format!("Commit of group {group} in {}-{}", topic.name, partition.partition_index)
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn version_by_name(connection: &Connection, api: ApiKey) -> Result<i16, VersionMismatch> {
+    connection.versions().newest(api, NAMES_UNTIL).ok_or_else(|| VersionMismatch {
+        peer: Arc::clone(connection.peer()),
+        api,
+        ours: (api.versions().0, NAMES_UNTIL),
+        theirs: connection.versions().range(api),
+    })
+}

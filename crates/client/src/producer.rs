@@ -1,0 +1,327 @@
+//! A lean producer, for generating load and for tools.
+//!
+//! The caller's thread writes records straight into the batch of a partition: into the bytes that will be sent. A sender
+//! task per broker takes full and lingered batches, finishes them (header, CRC, compression) and writes them to the socket
+//! from where they are, several requests ahead of the answers. Batches and their buffers are used again, so a record costs
+//! varints and a copy, and no allocation. A third task keeps the metadata, the producer's id and the delivery timeouts.
+//!
+//! What Kafka's producer has and this one has not: transactions, interceptors, splitting of batches that the broker finds
+//! too large, and retries of the records in them one by one.
+
+mod accumulator;
+mod batch;
+mod config;
+mod delivery;
+mod housekeeper;
+mod partition;
+mod sender;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use thalweg_record::BatchHeader;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::cluster::Cluster;
+use crate::error::ClientError;
+use crate::partitioner::key_partition;
+use accumulator::{Accumulator, Joined, Topic};
+use delivery::fail;
+
+pub use batch::{ProducerRecord, SentRun};
+pub use config::{Acks, ProducerConfig};
+pub use delivery::{BatchRefused, Delivery, DeliveryError, DeliveryTimedOut, ProducerClosed};
+
+/// A topic of a producer, so that records need not name it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TopicRef(usize);
+
+/// A record was not taken.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SendError {
+    /// It can never be sent.
+    #[error(transparent)]
+    TooLarge(#[from] RecordTooLarge),
+    /// The topic has no such partition.
+    #[error(transparent)]
+    NoSuchPartition(#[from] NoSuchPartition),
+    /// No memory came free in time.
+    #[error(transparent)]
+    BufferFull(#[from] BufferFull),
+}
+
+/// A record is larger than a request may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("A record of {record_bytes} bytes is larger than max.request.size={limit_bytes}")]
+pub struct RecordTooLarge {
+    /// Its size, in a batch of its own.
+    pub record_bytes: usize,
+    /// The limit.
+    pub limit_bytes: usize,
+}
+
+/// A record names a partition that its topic does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Topic {topic} has no partition {partition}: 0 to {} would be right", partition_count - 1)]
+pub struct NoSuchPartition {
+    /// The topic.
+    pub topic: Arc<str>,
+    /// The partition.
+    pub partition: i32,
+    /// How many there are.
+    pub partition_count: usize,
+}
+
+/// `buffer.memory` is used up by batches that wait for the brokers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("No room for a record in buffer.memory={buffer_bytes} for max.block.ms={waited_ms}")]
+pub struct BufferFull {
+    /// The limit.
+    pub buffer_bytes: usize,
+    /// How long the caller waited.
+    pub waited_ms: u128,
+}
+
+/// What taking a record did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taken {
+    /// It joined the batch that was open.
+    Joined,
+    /// It began a batch: a good moment to let the senders work, where they share the caller's thread.
+    Began,
+    /// There is no room until batches come to their end.
+    Full,
+}
+
+/// Called with each batch that came to its end.
+type Report = Box<dyn FnMut(&Delivery<'_>) + Send>;
+
+/// What the caller, the senders and the housekeeper share.
+pub(crate) struct Shared {
+    config: ProducerConfig,
+    cluster: Cluster,
+    accumulator: Mutex<Accumulator>,
+    /// Told when batches came to their end.
+    progress: Notify,
+    /// Told when metadata or a producer id is wanted.
+    housekeeper: Notify,
+    report: Mutex<Report>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// A producer. One caller at a time sends; several producers share nothing.
+///
+/// Dropping it ends it at once: what waits is reported as not sent, and what is under way is not reported at all.
+/// [`Producer::close`] ends it in order.
+#[derive(Debug)]
+pub struct Producer {
+    shared: Arc<Shared>,
+    topics: HashMap<Arc<str>, TopicRef>,
+    /// Where records without a key go at the moment, by topic.
+    sticky: Vec<Sticky>,
+    /// The housekeeper, which owns the senders. Ends with the producer.
+    _tasks: JoinSet<()>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sticky {
+    /// The place in the topic's list of partitions.
+    at: usize,
+    /// The partition there.
+    partition: usize,
+    /// Bytes that went there since the last change.
+    bytes: usize,
+}
+
+impl Producer {
+    /// A producer to the cluster behind `bootstrap`. `report` is called once for each batch that came to its end, on the
+    /// sender's task: it must be quick.
+    pub async fn connect(
+        bootstrap: &[String],
+        config: ProducerConfig,
+        report: impl FnMut(&Delivery<'_>) + Send + 'static,
+    ) -> Result<Producer, ClientError> {
+        let cluster = Cluster::connect(bootstrap, &config.connection).await?;
+        Ok(Producer::new(cluster, config, report))
+    }
+
+    /// A producer to a cluster, whose metadata it takes over.
+    pub fn new(
+        cluster: Cluster,
+        config: ProducerConfig,
+        report: impl FnMut(&Delivery<'_>) + Send + 'static,
+    ) -> Producer {
+        let shared = Arc::new(Shared {
+            config,
+            cluster,
+            accumulator: Mutex::new(Accumulator::new()),
+            progress: Notify::new(),
+            housekeeper: Notify::new(),
+            report: Mutex::new(Box::new(report)),
+        });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(housekeeper::run(Arc::clone(&shared)));
+        Producer { shared, topics: HashMap::new(), sticky: Vec::new(), _tasks: tasks }
+    }
+
+    /// The topic of this name. Waits up to `max.block.ms` for its metadata; brokers that allow it create it.
+    pub async fn topic(&mut self, name: &str) -> Result<TopicRef, ClientError> {
+        if let Some(&known) = self.topics.get(name) {
+            return Ok(known);
+        }
+        let name: Arc<str> = name.into();
+        let index = {
+            let mut accumulator = self.shared.accumulator.lock();
+            accumulator.topics.push(Topic { name: Arc::clone(&name), partitions: Vec::new() });
+            accumulator.topics.len() - 1
+        };
+        let found = housekeeper::find_topic(&self.shared, &name).await;
+        // The place stays taken by a topic that was not found, so that indexes stay what they are.
+        self.sticky.push(Sticky::default());
+        found?;
+        let topic = TopicRef(index);
+        self.topics.insert(name, topic);
+        self.switch(topic);
+        Ok(topic)
+    }
+
+    /// How many partitions a topic has.
+    pub fn partition_count(&self, topic: TopicRef) -> usize {
+        self.shared.accumulator.lock().topics[topic.0].partitions.len()
+    }
+
+    /// Takes a record, if there is room. Never waits.
+    #[inline]
+    pub fn try_send(&mut self, record: &ProducerRecord<'_>) -> Result<Taken, SendError> {
+        let keyed = record.key.is_some() && !self.shared.config.ignore_keys;
+        if record.partition.is_some() || keyed {
+            return self.try_send_to_chosen(record);
+        }
+        let shared = &*self.shared;
+        let config = &shared.config;
+        let sticky = &mut self.sticky[record.topic.0];
+        let mut accumulator = shared.accumulator.lock();
+        let joined = accumulator.join(sticky.partition, record, config);
+        sticky.bytes += record.value.map_or(0, <[u8]>::len);
+        if joined == Joined::Yes {
+            return Ok(Taken::Joined);
+        }
+        check_size(record, config)?;
+        // A full batch, or as many bytes in batches that went before they were full, is the moment for another partition.
+        if joined == Joined::Sealed || sticky.bytes >= config.batch_bytes {
+            accumulator.wake(sticky.partition);
+            sticky.at = accumulator.next_sticky(record.topic.0, sticky.at);
+            sticky.partition = accumulator.topics[record.topic.0].partitions[sticky.at];
+            sticky.bytes = 0;
+            if accumulator.join(sticky.partition, record, config) == Joined::Yes {
+                return Ok(Taken::Joined);
+            }
+        }
+        Ok(if accumulator.open(sticky.partition, record, config) { Taken::Began } else { Taken::Full })
+    }
+
+    fn try_send_to_chosen(&mut self, record: &ProducerRecord<'_>) -> Result<Taken, SendError> {
+        let config = &self.shared.config;
+        let mut accumulator = self.shared.accumulator.lock();
+        let topic = &accumulator.topics[record.topic.0];
+        let count = topic.partitions.len();
+        let at = match (record.partition, record.key) {
+            (Some(partition), _) => usize::try_from(partition).unwrap_or(usize::MAX),
+            (None, Some(key)) => key_partition(key, count),
+            (None, None) => unreachable!("a record without partition and key is sticky"),
+        };
+        let Some(&partition) = topic.partitions.get(at) else {
+            let partition = record.partition.expect("a key's partition is one of the topic's");
+            let topic = Arc::clone(&topic.name);
+            return Err(NoSuchPartition { topic, partition, partition_count: count }.into());
+        };
+        match accumulator.join(partition, record, config) {
+            Joined::Yes => return Ok(Taken::Joined),
+            Joined::Sealed => accumulator.wake(partition),
+            Joined::NoneOpen => {}
+        }
+        check_size(record, config)?;
+        Ok(if accumulator.open(partition, record, config) { Taken::Began } else { Taken::Full })
+    }
+
+    /// Takes a record, waiting for room up to `max.block.ms`. How it fares is reported with its batch.
+    pub async fn send(&mut self, record: &ProducerRecord<'_>) -> Result<Taken, SendError> {
+        match self.try_send(record)? {
+            Taken::Full => {}
+            taken => return Ok(taken),
+        }
+        let shared = Arc::clone(&self.shared);
+        let waited_from = Instant::now();
+        let deadline = waited_from + shared.config.max_block;
+        loop {
+            let progress = shared.progress.notified();
+            match self.try_send(record)? {
+                Taken::Full => {}
+                taken => return Ok(taken),
+            }
+            if tokio::time::timeout_at(deadline, progress).await.is_err() {
+                let waited_ms = waited_from.elapsed().as_millis();
+                return Err(BufferFull { buffer_bytes: shared.config.buffer_bytes, waited_ms }.into());
+            }
+        }
+    }
+
+    /// Sends everything at once, and waits until all of it came to its end, stored or given up.
+    pub async fn flush(&mut self) {
+        {
+            let mut accumulator = self.shared.accumulator.lock();
+            accumulator.flushing = true;
+            accumulator.wake_all();
+        }
+        loop {
+            let progress = self.shared.progress.notified();
+            if self.shared.accumulator.lock().incomplete == 0 {
+                break;
+            }
+            progress.await;
+        }
+        self.shared.accumulator.lock().flushing = false;
+    }
+
+    /// Sends everything, waits for its end, and ends the producer.
+    pub async fn close(mut self) {
+        self.flush().await;
+    }
+
+    fn switch(&mut self, topic: TopicRef) {
+        let accumulator = self.shared.accumulator.lock();
+        let sticky = &mut self.sticky[topic.0];
+        sticky.at = accumulator.next_sticky(topic.0, sticky.at);
+        sticky.partition = accumulator.topics[topic.0].partitions[sticky.at];
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        let left = {
+            let mut accumulator = self.shared.accumulator.lock();
+            accumulator.closing = true;
+            accumulator.take_all()
+        };
+        fail(&self.shared, left, &DeliveryError::Closed(ProducerClosed));
+    }
+}
+
+fn check_size(record: &ProducerRecord<'_>, config: &ProducerConfig) -> Result<(), RecordTooLarge> {
+    // At most: five varints, each of up to ten bytes, beside the fields.
+    const FIELDS_MAX: usize = BatchHeader::LEN + 50;
+    let headers =
+        record.headers.iter().map(|header| 20 + header.key.len() + header.value.map_or(0, <[u8]>::len));
+    let fields = record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
+    let record_bytes = FIELDS_MAX + fields + headers.sum::<usize>();
+    let limit_bytes = config.request_bytes_max;
+    if record_bytes > limit_bytes { Err(RecordTooLarge { record_bytes, limit_bytes }) } else { Ok(()) }
+}

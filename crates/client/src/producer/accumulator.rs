@@ -1,0 +1,303 @@
+//! What the caller and the senders share: the partitions with their queues, the memory, and who leads what.
+//!
+//! One lock guards it. The caller takes it for each record, uncontended as a rule; a sender takes it once to gather a
+//! request and twice when one was answered. Batches are finished, written and reported outside of it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use thalweg_record::BatchHeader;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::ProducerConfig;
+use super::batch::{Batch, ProducerRecord};
+use super::partition::{Identity, PartitionQueue, Readiness};
+use crate::metadata::{Metadata, TopicMetadata};
+
+/// Partitions that are looked at to find the one with the shortest queue.
+const STICKY_CANDIDATES: usize = 16;
+
+/// A batch under way, and whose it is.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) partition: usize,
+    pub(super) batch: Box<Batch>,
+}
+
+/// A topic of the producer.
+#[derive(Debug)]
+pub(super) struct Topic {
+    pub(super) name: Arc<str>,
+    /// Its partitions, as indexes into the accumulator's.
+    pub(super) partitions: Vec<usize>,
+}
+
+/// A broker that leads partitions.
+#[derive(Debug)]
+pub(super) struct Broker {
+    /// Told when there may be something to send.
+    pub(super) wake: Arc<Notify>,
+    pub(super) address: String,
+    partitions: Vec<usize>,
+    /// Where the next request begins to gather, so that a small `max.request.size` starves no partition.
+    begin: usize,
+}
+
+/// What [`Accumulator::join`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Joined {
+    /// The record is in the open batch.
+    Yes,
+    /// It did not fit, and the batch is sealed.
+    Sealed,
+    /// No batch was open.
+    NoneOpen,
+}
+
+#[derive(Debug)]
+pub(super) struct Accumulator {
+    pub(super) topics: Vec<Topic>,
+    pub(super) partitions: Vec<PartitionQueue>,
+    pub(super) brokers: HashMap<i32, Broker>,
+    pub(super) identity: Option<Identity>,
+    /// Batches that wait or are under way.
+    pub(super) incomplete: usize,
+    /// Whether everything is to be sent at once, whatever `linger.ms` says.
+    pub(super) flushing: bool,
+    /// Whether the producer is about to end.
+    pub(super) closing: bool,
+    /// Whether the caller waits for memory.
+    starving: bool,
+    used_bytes: usize,
+    #[expect(
+        clippy::vec_box,
+        reason = "a batch keeps its box from queue to request and back, and is not copied"
+    )]
+    free: Vec<Box<Batch>>,
+}
+
+impl Accumulator {
+    pub(super) fn new() -> Accumulator {
+        Accumulator {
+            topics: Vec::new(),
+            partitions: Vec::new(),
+            brokers: HashMap::new(),
+            identity: None,
+            incomplete: 0,
+            flushing: false,
+            closing: false,
+            starving: false,
+            used_bytes: 0,
+            free: Vec::new(),
+        }
+    }
+
+    /// Puts a record into the open batch of a partition. When it does not fit there, the batch is sealed.
+    #[inline]
+    pub(super) fn join(
+        &mut self,
+        partition: usize,
+        record: &ProducerRecord<'_>,
+        config: &ProducerConfig,
+    ) -> Joined {
+        match self.partitions[partition].queue.back_mut() {
+            Some(batch) if !batch.sealed => {
+                if batch.has_room(record, config.batch_bytes) {
+                    batch.push(record);
+                    return Joined::Yes;
+                }
+                batch.sealed = true;
+                Joined::Sealed
+            }
+            _ => Joined::NoneOpen,
+        }
+    }
+
+    /// Puts a record into a new batch of a partition. False when there is no memory for one.
+    #[cold]
+    pub(super) fn open(
+        &mut self,
+        partition: usize,
+        record: &ProducerRecord<'_>,
+        config: &ProducerConfig,
+    ) -> bool {
+        let mut batch = match self.free.pop() {
+            Some(mut batch) => {
+                batch.reset(record.sent_at);
+                batch
+            }
+            None => Batch::new(config, record.sent_at),
+        };
+        let charged = config.batch_bytes.max(BatchHeader::LEN + batch.record_bytes(record));
+        // A record larger than all the memory is let in alone, rather than never.
+        if self.used_bytes > 0 && self.used_bytes + charged > config.buffer_bytes {
+            self.free.push(batch);
+            self.starving = true;
+            self.wake(partition);
+            return false;
+        }
+        self.starving = false;
+        self.used_bytes += charged;
+        self.incomplete += 1;
+        batch.charged = charged;
+        self.partitions[partition].open(batch).push(record);
+        self.wake(partition);
+        true
+    }
+
+    /// Tells the sender of a partition's leader.
+    pub(super) fn wake(&self, partition: usize) {
+        let leader = self.partitions[partition].leader;
+        if let Some(broker) = leader.and_then(|id| self.brokers.get(&id)) {
+            broker.wake.notify_one();
+        }
+    }
+
+    /// Tells all senders.
+    pub(super) fn wake_all(&self) {
+        for broker in self.brokers.values() {
+            broker.wake.notify_one();
+        }
+    }
+
+    /// The partition for the next records without a key: in turn, and of the next few the one with the shortest queue
+    /// (the adaptive part of KIP-794). Partitions without a leader are passed over when there are others.
+    pub(super) fn next_sticky(&self, topic: usize, after: usize) -> usize {
+        let partitions = &self.topics[topic].partitions;
+        let count = partitions.len();
+        let candidates = (1..=count.min(STICKY_CANDIDATES)).map(|step| (after + step) % count);
+        candidates
+            .min_by_key(|&at| {
+                let queue = &self.partitions[partitions[at]];
+                (queue.leader.is_none(), queue.queue.len())
+            })
+            .unwrap_or(0)
+    }
+
+    /// Takes what can be sent to a broker now: at most one batch of each of its partitions, up to `max.request.size`. When
+    /// nothing can, says from when on something may.
+    ///
+    /// Only full and lingered batches are taken; Kafka's producer sends the others along, which makes requests smaller.
+    pub(super) fn take(
+        &mut self,
+        broker: i32,
+        config: &ProducerConfig,
+        now: Instant,
+    ) -> (Vec<Taken>, Option<Instant>) {
+        let (mut taken, mut next) = (Vec::new(), None);
+        let hurry = self.flushing || self.closing || self.starving;
+        let Some(led) = self.brokers.get_mut(&broker) else { return (taken, next) };
+        let mut bytes = 0;
+        let count = led.partitions.len();
+        for step in 0..count {
+            let partition = led.partitions[(led.begin + step) % count];
+            let queue = &mut self.partitions[partition];
+            match queue.readiness(config, self.identity, hurry, now) {
+                Readiness::Nothing => {}
+                Readiness::At(at) => next = Some(next.map_or(at, |next: Instant| next.min(at))),
+                Readiness::Ready => {
+                    let size = queue.queue.front().expect("a ready partition has a batch").size_estimate();
+                    if !taken.is_empty() && bytes + size > config.request_bytes_max {
+                        led.begin = (led.begin + step) % count;
+                        break;
+                    }
+                    bytes += size;
+                    let identity = self.identity.filter(|_| config.idempotence);
+                    taken.push(Taken { partition, batch: queue.take(identity) });
+                }
+            }
+        }
+        taken.sort_unstable_by_key(|taken| taken.partition);
+        (taken, next)
+    }
+
+    /// Takes the batches that waited longer than they may. They have been sent to nobody, or have come back.
+    pub(super) fn take_expired(&mut self, config: &ProducerConfig, now: Instant) -> Vec<Taken> {
+        let mut expired = Vec::new();
+        if self.incomplete == 0 {
+            return expired;
+        }
+        for (partition, queue) in self.partitions.iter_mut().enumerate() {
+            while let Some(batch) = queue.queue.front()
+                && batch.created + config.delivery_timeout <= now
+            {
+                let batch = queue.queue.pop_front().expect("it was just looked at");
+                queue.gave_up(&batch);
+                expired.push(Taken { partition, batch });
+            }
+        }
+        expired
+    }
+
+    /// Takes everything that waits: the producer ends.
+    pub(super) fn take_all(&mut self) -> Vec<Taken> {
+        let queues = self.partitions.iter_mut().enumerate();
+        queues
+            .flat_map(|(partition, queue)| {
+                std::mem::take(&mut queue.queue).into_iter().map(move |batch| Taken { partition, batch })
+            })
+            .collect()
+    }
+
+    /// Gives the memory of a batch back that came to its end.
+    pub(super) fn release(&mut self, batch: Box<Batch>) {
+        self.used_bytes -= batch.charged;
+        self.incomplete -= 1;
+        // Only batches of the usual size are kept, so that a few huge records do not hold memory for ever.
+        if batch.size_estimate() <= batch.charged && self.free.len() < 4096 {
+            self.free.push(batch);
+        }
+    }
+
+    /// Takes up what the cluster says: leaders, addresses, new partitions.
+    pub(super) fn apply(&mut self, metadata: &Metadata) {
+        for topic in 0..self.topics.len() {
+            let name = Arc::clone(&self.topics[topic].name);
+            if let Some(known) = metadata.topics.get(&*name) {
+                self.apply_topic(topic, known);
+            }
+        }
+        for (id, address) in &metadata.brokers {
+            let address = address.address();
+            let broker = self.brokers.entry(*id).or_insert_with(|| Broker {
+                wake: Arc::default(),
+                address: String::new(),
+                partitions: Vec::new(),
+                begin: 0,
+            });
+            broker.address = address;
+        }
+        for broker in self.brokers.values_mut() {
+            broker.partitions.clear();
+            broker.begin = 0;
+        }
+        for (index, queue) in self.partitions.iter().enumerate() {
+            if let Some(broker) = queue.leader.and_then(|id| self.brokers.get_mut(&id)) {
+                broker.partitions.push(index);
+            }
+        }
+        self.wake_all();
+    }
+
+    fn apply_topic(&mut self, topic: usize, known: &TopicMetadata) {
+        for partition in &known.partitions {
+            let at = usize::try_from(partition.index).unwrap_or(usize::MAX);
+            let list = &mut self.topics[topic].partitions;
+            if at == list.len() {
+                list.push(self.partitions.len());
+                self.partitions.push(PartitionQueue::new(Arc::clone(&known.name), known.id, partition.index));
+            }
+            if let Some(&index) = list.get(at) {
+                let queue = &mut self.partitions[index];
+                queue.leader = partition.leader;
+                queue.topic_id = known.id;
+            }
+        }
+    }
+
+    /// Whether a partition that has batches has no leader that is known.
+    pub(super) fn misses_leader(&self) -> bool {
+        self.partitions.iter().any(|queue| queue.leader.is_none() && !queue.queue.is_empty())
+    }
+}

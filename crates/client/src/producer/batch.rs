@@ -1,0 +1,150 @@
+//! A batch on its way: the records, written straight into the bytes that will be sent, and what its end must tell.
+
+use thalweg_record::{BatchBuilder, BatchOptions, Header, ProducerEpoch, ProducerId};
+use tokio::time::Instant;
+
+use super::ProducerConfig;
+
+/// A batch may have this many times `batch.size` before compression: what bounds its memory when records compress well.
+const UNCOMPRESSED_FACTOR: usize = 8;
+
+/// A record to send.
+#[derive(Clone, Copy, Debug)]
+pub struct ProducerRecord<'a> {
+    /// The topic, from [`Producer::topic`](super::Producer::topic).
+    pub topic: super::TopicRef,
+    /// The partition; without one, the key decides, and without a key the producer.
+    pub partition: Option<i32>,
+    /// Milliseconds since 1970.
+    pub timestamp: i64,
+    /// The key.
+    pub key: Option<&'a [u8]>,
+    /// The value.
+    pub value: Option<&'a [u8]>,
+    /// The headers.
+    pub headers: &'a [Header<'a>],
+    /// When it was handed over: what its latency is counted from.
+    pub sent_at: Instant,
+}
+
+/// Records that were handed over at the same time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SentRun {
+    /// When.
+    pub at: Instant,
+    /// How many.
+    pub records: u32,
+}
+
+/// A batch that waits or is under way. Batches are used again, with their buffers.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    builder: BatchBuilder,
+    /// The order in which the batches of a partition were opened.
+    pub(super) number: u64,
+    /// When the first record came.
+    pub(super) created: Instant,
+    /// How often it was sent.
+    pub(super) attempts: u32,
+    /// The sequence of its first record, once it has one.
+    pub(super) sequence: Option<i32>,
+    /// Bytes of `buffer.memory` that it takes.
+    pub(super) charged: usize,
+    /// Bytes of the values in it.
+    pub(super) value_bytes: u64,
+    /// Whether no more records come.
+    pub(super) sealed: bool,
+    /// Whether header and CRC are written.
+    finished: bool,
+    pub(super) sent: Vec<SentRun>,
+}
+
+impl Batch {
+    pub(super) fn new(config: &ProducerConfig, now: Instant) -> Box<Batch> {
+        let options = BatchOptions {
+            compression: config.compression,
+            compression_level: config.compression_level,
+            ..BatchOptions::default()
+        };
+        Box::new(Batch {
+            builder: BatchBuilder::with_capacity(options, config.batch_bytes),
+            number: 0,
+            created: now,
+            attempts: 0,
+            sequence: None,
+            charged: 0,
+            value_bytes: 0,
+            sealed: false,
+            finished: false,
+            sent: Vec::new(),
+        })
+    }
+
+    /// Makes a batch that was used before into an empty one.
+    pub(super) fn reset(&mut self, now: Instant) {
+        self.builder.reset();
+        self.created = now;
+        self.attempts = 0;
+        self.sequence = None;
+        self.value_bytes = 0;
+        self.sealed = false;
+        self.finished = false;
+        self.sent.clear();
+    }
+
+    /// Whether the record fits. The first always does.
+    #[inline]
+    pub(super) fn has_room(&self, record: &ProducerRecord<'_>, batch_bytes: usize) -> bool {
+        let bytes = self.record_bytes(record);
+        self.builder.is_empty()
+            || (self.builder.size_estimate() + bytes <= batch_bytes
+                && self.builder.uncompressed_bytes() + bytes
+                    <= batch_bytes.saturating_mul(UNCOMPRESSED_FACTOR))
+    }
+
+    pub(super) fn record_bytes(&self, record: &ProducerRecord<'_>) -> usize {
+        self.builder.record_bytes(record.timestamp, record.key, record.value, record.headers)
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, record: &ProducerRecord<'_>) {
+        self.builder
+            .append(record.timestamp, record.key, record.value, record.headers)
+            .expect("a record is checked against max.request.size, far below what a batch can hold");
+        self.value_bytes += record.value.map_or(0, |value| value.len() as u64);
+        match self.sent.last_mut() {
+            Some(run) if run.at == record.sent_at => run.records += 1,
+            _ => self.sent.push(SentRun { at: record.sent_at, records: 1 }),
+        }
+    }
+
+    pub(super) fn record_count(&self) -> i32 {
+        self.builder.record_count()
+    }
+
+    /// What the batch will take in a request, about, until it is finished.
+    pub(super) fn size_estimate(&self) -> usize {
+        if self.finished { self.builder.finished().len() } else { self.builder.size_estimate() }
+    }
+
+    /// Gives the batch its identity. One that was finished with another is finished anew.
+    pub(super) fn identify(&mut self, id: ProducerId, epoch: ProducerEpoch, sequence: i32) {
+        self.builder.set_producer(id, epoch, sequence);
+        self.sequence = Some(sequence);
+        self.finished = false;
+    }
+
+    /// Compresses, writes the header, computes the CRC: once.
+    pub(super) fn finish(&mut self) {
+        if !self.finished {
+            self.builder.finish();
+            self.finished = true;
+        }
+    }
+
+    /// The bytes to send.
+    pub(super) fn bytes(&self) -> &[u8] {
+        debug_assert!(self.finished, "a batch is finished before it is sent");
+        self.builder.finished()
+    }
+}

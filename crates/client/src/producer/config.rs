@@ -1,0 +1,234 @@
+//! The producer's settings, by Kafka's names and with Kafka's defaults, and the rules that bind some to others.
+
+use std::time::Duration;
+
+use thalweg_record::Compression;
+
+use crate::connection::ConnectionOptions;
+use crate::properties::{InvalidSetting, Properties};
+
+/// Requests in flight that a broker can still tell duplicates among: it remembers five batches per producer.
+const IDEMPOTENT_IN_FLIGHT_MAX: usize = 5;
+
+/// When a record counts as sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Acks {
+    /// `acks=0`: when it is written to the socket.
+    None,
+    /// `acks=1`: when the leader has it.
+    Leader,
+    /// `acks=all`: when all in-sync replicas have it.
+    All,
+}
+
+impl Acks {
+    /// As it is sent.
+    pub fn code(self) -> i16 {
+        match self {
+            Acks::None => 0,
+            Acks::Leader => 1,
+            Acks::All => -1,
+        }
+    }
+}
+
+/// How a [`Producer`](crate::Producer) works.
+#[derive(Clone, Debug)]
+pub struct ProducerConfig {
+    /// `acks`.
+    pub acks: Acks,
+    /// `batch.size`: bytes after which a batch is full. A single record may be larger.
+    pub batch_bytes: usize,
+    /// `linger.ms`: time that a batch waits for more records.
+    pub linger: Duration,
+    /// `buffer.memory`: bytes of batches that wait or are under way; beyond it the caller waits.
+    pub buffer_bytes: usize,
+    /// `max.in.flight.requests.per.connection`.
+    pub in_flight_max: usize,
+    /// `max.request.size`: bytes of batches in one request, and of a record.
+    pub request_bytes_max: usize,
+    /// `compression.type`.
+    pub compression: Compression,
+    /// `compression.gzip.level`, `compression.zstd.level`.
+    pub compression_level: Option<i32>,
+    /// `enable.idempotence`: retries neither duplicate nor reorder.
+    pub idempotence: bool,
+    /// `retries`.
+    pub retries: u32,
+    /// `retry.backoff.ms`.
+    pub retry_backoff: Duration,
+    /// `delivery.timeout.ms`: time from a batch's first record to its end, whichever that is.
+    pub delivery_timeout: Duration,
+    /// `max.block.ms`: time that a send waits for room, and a topic for its metadata.
+    pub max_block: Duration,
+    /// `metadata.max.age.ms`.
+    pub metadata_max_age: Duration,
+    /// `partitioner.ignore.keys`: records with keys go where those without go.
+    pub ignore_keys: bool,
+    /// Client id, connect and request timeouts.
+    pub connection: ConnectionOptions,
+}
+
+impl Default for ProducerConfig {
+    fn default() -> ProducerConfig {
+        ProducerConfig {
+            acks: Acks::All,
+            batch_bytes: 16 << 10,
+            linger: Duration::from_millis(5),
+            buffer_bytes: 32 << 20,
+            in_flight_max: 5,
+            request_bytes_max: 1 << 20,
+            compression: Compression::None,
+            compression_level: None,
+            idempotence: true,
+            retries: u32::MAX,
+            retry_backoff: Duration::from_millis(100),
+            delivery_timeout: Duration::from_secs(120),
+            max_block: Duration::from_secs(60),
+            metadata_max_age: Duration::from_secs(300),
+            ignore_keys: false,
+            connection: ConnectionOptions::default(),
+        }
+    }
+}
+
+impl ProducerConfig {
+    /// Takes the producer's settings out of `properties`; what is left there is none of them.
+    pub fn take(properties: &mut Properties) -> Result<ProducerConfig, InvalidSetting> {
+        properties.take_security()?;
+        if let Some(value) = properties.take("transactional.id") {
+            let expected = "none (this producer has no transactions yet)".to_owned();
+            return Err(InvalidSetting { key: "transactional.id".to_owned(), value, expected });
+        }
+        // Serializers and interceptors are Java classes; bytes are what this producer takes.
+        for java in ["key.serializer", "value.serializer"] {
+            properties.take(java);
+        }
+        let default = ProducerConfig::default();
+        let wants_idempotence = properties.get("enable.idempotence").is_some();
+        let int_max = i32::MAX.unsigned_abs() as usize;
+        let compression = take_compression(properties)?;
+        let mut config = ProducerConfig {
+            acks: take_acks(properties)?,
+            batch_bytes: properties.take_number("batch.size", default.batch_bytes, 0, int_max)?,
+            linger: properties.take_ms("linger.ms", 5)?,
+            buffer_bytes: properties.take_number("buffer.memory", default.buffer_bytes, 1, usize::MAX)?,
+            in_flight_max: properties.take_number(
+                "max.in.flight.requests.per.connection",
+                default.in_flight_max,
+                1,
+                int_max,
+            )?,
+            request_bytes_max: properties.take_number(
+                "max.request.size",
+                default.request_bytes_max,
+                0,
+                int_max,
+            )?,
+            compression,
+            compression_level: take_compression_level(properties, compression)?,
+            idempotence: properties.take_bool("enable.idempotence", default.idempotence)?,
+            retries: properties.take_number(
+                "retries",
+                i32::MAX.unsigned_abs(),
+                0,
+                i32::MAX.unsigned_abs(),
+            )?,
+            retry_backoff: properties.take_ms("retry.backoff.ms", 100)?,
+            delivery_timeout: properties.take_ms("delivery.timeout.ms", 120_000)?,
+            max_block: properties.take_ms("max.block.ms", 60_000)?,
+            metadata_max_age: properties.take_ms("metadata.max.age.ms", 300_000)?,
+            ignore_keys: properties.take_bool("partitioner.ignore.keys", default.ignore_keys)?,
+            connection: ConnectionOptions::take(properties, "producer")?,
+        };
+        config.settle_idempotence(wants_idempotence)?;
+        Ok(config)
+    }
+
+    /// Kafka's rules: idempotence needs `acks=all`, retries, and at most five requests in flight. Where it was not asked
+    /// for, it gives way; where it was, the other setting is wrong.
+    fn settle_idempotence(&mut self, wanted: bool) -> Result<(), InvalidSetting> {
+        if !self.idempotence {
+            return Ok(());
+        }
+        let conflict = if self.acks != Acks::All {
+            Some(("acks", self.acks.code().to_string(), "all, with enable.idempotence=true,"))
+        } else if self.retries == 0 {
+            Some(("retries", "0".to_owned(), "more than 0, with enable.idempotence=true,"))
+        } else if self.in_flight_max > IDEMPOTENT_IN_FLIGHT_MAX {
+            let key = "max.in.flight.requests.per.connection";
+            Some((key, self.in_flight_max.to_string(), "at most 5, with enable.idempotence=true,"))
+        } else {
+            None
+        };
+        match conflict {
+            Some((key, value, expected)) if wanted => {
+                Err(InvalidSetting { key: key.to_owned(), value, expected: expected.to_owned() })
+            }
+            Some(_) => {
+                self.idempotence = false;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn take_acks(properties: &mut Properties) -> Result<Acks, InvalidSetting> {
+    let choices = [("all", Acks::All), ("-1", Acks::All), ("0", Acks::None), ("1", Acks::Leader)];
+    properties.take_choice("acks", Acks::All, &choices)
+}
+
+fn take_compression(properties: &mut Properties) -> Result<Compression, InvalidSetting> {
+    let choices =
+        [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd]
+            .map(|codec| (codec.name(), codec));
+    properties.take_choice("compression.type", Compression::None, &choices)
+}
+
+fn take_compression_level(
+    properties: &mut Properties,
+    compression: Compression,
+) -> Result<Option<i32>, InvalidSetting> {
+    let gzip = properties.take_number("compression.gzip.level", -1, -1, 9)?;
+    let lz4 = properties.take_number("compression.lz4.level", 9, 1, 17)?;
+    let zstd = properties.take_number("compression.zstd.level", 3, -131_072, 22)?;
+    Ok(match compression {
+        Compression::Gzip if gzip >= 0 => Some(gzip),
+        Compression::Lz4 => Some(lz4),
+        Compression::Zstd => Some(zstd),
+        Compression::None | Compression::Snappy | Compression::Gzip => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(settings: &[&str]) -> Result<ProducerConfig, InvalidSetting> {
+        let mut properties = Properties::new();
+        for setting in settings {
+            properties.set_text(setting).expect("key=value");
+        }
+        ProducerConfig::take(&mut properties)
+    }
+
+    #[test]
+    fn idempotence_gives_way_unless_it_was_asked_for() {
+        assert!(take(&[]).expect("defaults").idempotence);
+        assert!(!take(&["acks=1"]).expect("it gives way").idempotence);
+        assert!(!take(&["max.in.flight.requests.per.connection=6"]).expect("it gives way").idempotence);
+        for wrong in ["acks=1", "retries=0", "max.in.flight.requests.per.connection=6"] {
+            let error = take(&["enable.idempotence=true", wrong]).expect_err("a conflict");
+            assert!(wrong.starts_with(&error.key), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_served_is_refused_by_name() {
+        for wrong in ["transactional.id=t", "security.protocol=SSL", "acks=2", "compression.type=brotli"] {
+            let error = take(&[wrong]).expect_err("a refusal");
+            assert!(wrong.starts_with(&error.key), "{error}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The end of a batch: what is told to whom handed its records over.
+
+use std::sync::Arc;
+
+use thalweg_record::Offset;
+use thalweg_wire::ErrorCode;
+use tokio::time::Instant;
+
+use super::Shared;
+use super::accumulator::Taken;
+use super::batch::SentRun;
+
+/// How the records of a batch fared.
+#[derive(Debug)]
+pub struct Delivery<'a> {
+    /// The topic.
+    pub topic: &'a str,
+    /// The partition.
+    pub partition: i32,
+    /// How many records.
+    pub records: u32,
+    /// Bytes of their values.
+    pub value_bytes: u64,
+    /// When they were handed over, in their order.
+    pub sent: &'a [SentRun],
+    /// When the end was known.
+    pub ended_at: Instant,
+    /// The offset of the first record, or why there is none. With `acks=0`, and for a batch that the broker had stored
+    /// before and has forgotten since, [`Offset::NONE`].
+    pub result: Result<Offset, &'a DeliveryError>,
+}
+
+/// Why records were given up.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum DeliveryError {
+    /// The broker refused them for good.
+    #[error(transparent)]
+    Refused(#[from] BatchRefused),
+    /// Time ran out.
+    #[error(transparent)]
+    TimedOut(#[from] DeliveryTimedOut),
+    /// The producer ended first.
+    #[error(transparent)]
+    Closed(#[from] ProducerClosed),
+}
+
+/// The broker refused a batch.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{topic}-{partition}: {error_code}{}", message.as_ref().map(|m| format!(" ({m})")).unwrap_or_default())]
+pub struct BatchRefused {
+    /// The topic.
+    pub topic: Arc<str>,
+    /// The partition.
+    pub partition: i32,
+    /// The error.
+    pub error_code: ErrorCode,
+    /// The broker's own words.
+    pub message: Option<String>,
+}
+
+/// A batch was not stored in time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{topic}-{partition}: not stored within delivery.timeout.ms={timeout_ms}, sent {attempts} times{}",
+    last.as_ref().map(|last| format!(", last: {last}")).unwrap_or_default())]
+pub struct DeliveryTimedOut {
+    /// The topic.
+    pub topic: Arc<str>,
+    /// The partition.
+    pub partition: i32,
+    /// The time allowed.
+    pub timeout_ms: u128,
+    /// How often it was sent.
+    pub attempts: u32,
+    /// The last failure, when it was sent.
+    pub last: Option<String>,
+}
+
+/// The producer ended before the records were sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("The producer was closed before the records were sent")]
+pub struct ProducerClosed;
+
+/// Reports the end of a batch. The accumulator's lock is not held.
+pub(super) fn report(
+    shared: &Shared,
+    taken: &Taken,
+    ended_at: Instant,
+    result: Result<Offset, &DeliveryError>,
+) {
+    let (topic, partition) = {
+        let accumulator = shared.accumulator.lock();
+        let queue = &accumulator.partitions[taken.partition];
+        (Arc::clone(&queue.topic), queue.partition)
+    };
+    let batch = &taken.batch;
+    let delivery = Delivery {
+        topic: &topic,
+        partition,
+        records: batch.record_count().unsigned_abs(),
+        value_bytes: batch.value_bytes,
+        sent: &batch.sent,
+        ended_at,
+        result,
+    };
+    (shared.report.lock())(&delivery);
+}
+
+/// Reports batches as given up for one reason, and gives their memory back.
+pub(super) fn fail(shared: &Shared, batches: Vec<Taken>, error: &DeliveryError) {
+    let now = Instant::now();
+    for taken in batches {
+        report(shared, &taken, now, Err(error));
+        shared.accumulator.lock().release(taken.batch);
+    }
+    shared.progress.notify_waiters();
+}
+
+/// The error of a batch that was not stored in time.
+pub(super) fn timed_out(shared: &Shared, taken: &Taken, last: Option<String>) -> DeliveryError {
+    let accumulator = shared.accumulator.lock();
+    let queue = &accumulator.partitions[taken.partition];
+    DeliveryError::TimedOut(DeliveryTimedOut {
+        topic: Arc::clone(&queue.topic),
+        partition: queue.partition,
+        timeout_ms: shared.config.delivery_timeout.as_millis(),
+        attempts: taken.batch.attempts,
+        last,
+    })
+}

@@ -1,0 +1,140 @@
+//! The producer's third task: metadata, the producer id, delivery timeouts; and the owner of the senders.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_record::{ProducerEpoch, ProducerId};
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::InitProducerIdRequest;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::delivery::{fail, timed_out};
+use super::partition::Identity;
+use super::{Shared, sender};
+use crate::error::{ClientError, Refused};
+use crate::metadata::Metadata;
+
+/// How often timeouts are looked for.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Runs until it is dropped, and its senders with it.
+pub(super) async fn run(shared: Arc<Shared>) {
+    let mut senders: JoinSet<()> = JoinSet::new();
+    let mut sending: HashMap<i32, tokio::task::AbortHandle> = HashMap::new();
+    let mut refreshed = Instant::now();
+    let mut next_try = Instant::now();
+    loop {
+        let wanted = tokio::select! {
+            () = shared.housekeeper.notified() => true,
+            () = tokio::time::sleep(TICK) => false,
+        };
+        let now = Instant::now();
+        expire(&shared, now);
+        start_senders(&shared, &mut senders, &mut sending);
+        let stale = shared.accumulator.lock().misses_leader();
+        let aged = refreshed + shared.config.metadata_max_age <= now;
+        if !(wanted || stale || aged || wants_identity(&shared)) {
+            continue;
+        }
+        if next_try > now {
+            tokio::time::sleep_until(next_try).await;
+        }
+        next_try = Instant::now() + shared.config.retry_backoff;
+        if wants_identity(&shared) {
+            match init_producer_id(&shared).await {
+                Ok(identity) => {
+                    let mut accumulator = shared.accumulator.lock();
+                    accumulator.identity = Some(identity);
+                    accumulator.wake_all();
+                }
+                Err(error) => tracing::debug!(%error, "No producer id yet"),
+            }
+        }
+        match refresh(&shared).await {
+            Ok(_) => refreshed = Instant::now(),
+            Err(error) => tracing::debug!(%error, "No metadata"),
+        }
+        start_senders(&shared, &mut senders, &mut sending);
+    }
+}
+
+/// A sender for each broker that has none that lives.
+fn start_senders(
+    shared: &Arc<Shared>,
+    senders: &mut JoinSet<()>,
+    sending: &mut HashMap<i32, tokio::task::AbortHandle>,
+) {
+    while senders.try_join_next().is_some() {}
+    let accumulator = shared.accumulator.lock();
+    for (&id, broker) in &accumulator.brokers {
+        if sending.get(&id).is_none_or(|task| task.is_finished()) {
+            let task = senders.spawn(sender::run(Arc::clone(shared), id, Arc::clone(&broker.wake)));
+            sending.insert(id, task);
+        }
+    }
+}
+
+fn expire(shared: &Shared, now: Instant) {
+    let expired = shared.accumulator.lock().take_expired(&shared.config, now);
+    for taken in expired {
+        let error = timed_out(shared, &taken, None);
+        fail(shared, vec![taken], &error);
+    }
+}
+
+fn wants_identity(shared: &Shared) -> bool {
+    shared.config.idempotence && shared.accumulator.lock().identity.is_none()
+}
+
+async fn init_producer_id(shared: &Shared) -> Result<Identity, ClientError> {
+    let request = InitProducerIdRequest {
+        transactional_id: None,
+        transaction_timeout_ms: i32::MAX,
+        producer_id: ProducerId::NONE.0,
+        producer_epoch: ProducerEpoch::NONE.0,
+        ..InitProducerIdRequest::default()
+    };
+    let response = shared.cluster.send_any(&request).await?;
+    Refused::check(response.error_code, None, || "A producer id".to_owned())?;
+    Ok(Identity { id: ProducerId(response.producer_id), epoch: ProducerEpoch(response.producer_epoch) })
+}
+
+async fn refresh(shared: &Shared) -> Result<Arc<Metadata>, ClientError> {
+    let topics: Vec<String> = {
+        let accumulator = shared.accumulator.lock();
+        accumulator.topics.iter().map(|topic| topic.name.to_string()).collect()
+    };
+    let metadata = shared.cluster.refresh(&topics, true).await?;
+    shared.accumulator.lock().apply(&metadata);
+    Ok(metadata)
+}
+
+/// Waits until a topic's partitions are known.
+pub(super) async fn find_topic(shared: &Shared, name: &str) -> Result<(), ClientError> {
+    let deadline = Instant::now() + shared.config.max_block;
+    loop {
+        let problem = match refresh(shared).await {
+            Ok(metadata) => match metadata.topics.get(name) {
+                Some(topic) if topic.error.is_none() && !topic.partitions.is_empty() => {
+                    // The senders are started, and the producer id is asked for, while the caller goes on.
+                    shared.housekeeper.notify_one();
+                    return Ok(());
+                }
+                Some(topic) => topic.error.unwrap_or(ErrorCode::UnknownTopicOrPartition),
+                None => ErrorCode::UnknownTopicOrPartition,
+            },
+            Err(error) if error.is_retriable() && Instant::now() < deadline => {
+                tokio::time::sleep(shared.config.retry_backoff).await;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        if !problem.is_retriable() || Instant::now() >= deadline {
+            let what = format!("Metadata of topic {name}");
+            return Err(Refused { what, error_code: problem, message: None }.into());
+        }
+        tokio::time::sleep(shared.config.retry_backoff).await;
+    }
+}

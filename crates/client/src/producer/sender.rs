@@ -1,0 +1,498 @@
+//! The sender task of one broker: gathers batches into requests, writes them, and reads the answers.
+//!
+//! A request is its encoded head and tail with the batches between them, written from where they are. Several requests are
+//! under way at a time (`max.in.flight.requests.per.connection`); answers come in their order. When the connection ends,
+//! all batches under way go back to their queues.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use thalweg_record::Offset;
+use thalweg_wire::data::RequestHeader;
+use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
+use thalweg_wire::request::produce_response::PartitionProduceResponse;
+use thalweg_wire::request::{ProduceRequest, ProduceResponse};
+use thalweg_wire::{ApiKey, EncodeError, Encoder, ErrorCode, Gap, Message, Records, frame};
+use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::sync::Notify;
+use tokio::time::{Instant, Sleep};
+
+use super::accumulator::Taken;
+use super::delivery::{BatchRefused, DeliveryError, report, timed_out};
+use super::{Acks, Shared};
+use crate::connection::negotiate;
+use crate::error::{ClientError, CloseReason, ConnectionClosed, UnencodableRequest, UnreadableResponse};
+use crate::frames::FrameReader;
+use crate::stream::ByteStream;
+
+const RECONNECT_MIN: Duration = Duration::from_millis(50);
+const RECONNECT_MAX: Duration = Duration::from_secs(1);
+/// How often requests that wait for too long are looked for.
+const TICK: Duration = Duration::from_secs(1);
+
+/// A request under way.
+struct Flight {
+    correlation_id: i32,
+    batches: Vec<Taken>,
+    sent_at: Instant,
+}
+
+/// A request that is being written: the last flight.
+struct Outgoing {
+    encoded: BytesMut,
+    gaps: Vec<Gap>,
+    written: usize,
+}
+
+/// How a batch fared.
+enum Outcome {
+    Stored(Offset),
+    /// Worth another try, for this reason.
+    Failed {
+        error_code: ErrorCode,
+        message: Option<String>,
+    },
+}
+
+/// Sends to one broker until it is dropped.
+pub(super) async fn run(shared: Arc<Shared>, broker: i32, wake: Arc<Notify>) {
+    let mut backoff = RECONNECT_MIN;
+    loop {
+        let mut flights = VecDeque::new();
+        let started = Instant::now();
+        let failure = match session(&shared, broker, &wake, &mut flights).await {
+            Ok(never) => match never {},
+            Err(failure) => failure,
+        };
+        tracing::debug!(broker, error = %failure, "The connection to the broker ended");
+        let ended: Vec<Taken> = flights.into_iter().flat_map(|flight: Flight| flight.batches).collect();
+        let message = failure.to_string();
+        let outcomes = ended.into_iter().map(|taken| {
+            let outcome =
+                Outcome::Failed { error_code: ErrorCode::NetworkException, message: Some(message.clone()) };
+            (taken, outcome)
+        });
+        settle(&shared, outcomes.collect());
+        shared.housekeeper.notify_one();
+        if started.elapsed() > RECONNECT_MAX {
+            backoff = RECONNECT_MIN;
+        }
+        tokio::time::sleep(backoff).await;
+        backoff = (backoff * 2).min(RECONNECT_MAX);
+    }
+}
+
+/// One connection, from its beginning to its end.
+async fn session(
+    shared: &Shared,
+    broker: i32,
+    wake: &Notify,
+    flights: &mut VecDeque<Flight>,
+) -> Result<std::convert::Infallible, ClientError> {
+    let address = {
+        let accumulator = shared.accumulator.lock();
+        accumulator.brokers.get(&broker).map(|broker| broker.address.clone()).unwrap_or_default()
+    };
+    let options = &shared.config.connection;
+    let stream = shared.cluster.connector().connect(&address, options).await?;
+    let peer: Arc<str> = address.into();
+    let (reader, mut writer) = tokio::io::split(stream);
+    let mut frames = FrameReader::new(reader, options.frame_bytes_max);
+    let versions = negotiate(&mut frames, &mut writer, &peer, options).await?;
+    let version = versions.pick::<ProduceRequest>(&peer)?;
+    let link = Link { shared, broker, peer, version, wake, next_correlation_id: 1 };
+    link.exchange(&mut frames, &mut writer, flights).await
+}
+
+struct Link<'a> {
+    shared: &'a Shared,
+    broker: i32,
+    peer: Arc<str>,
+    version: i16,
+    wake: &'a Notify,
+    next_correlation_id: i32,
+}
+
+impl Link<'_> {
+    /// Writes requests and reads answers until the connection ends.
+    async fn exchange<S: ByteStream>(
+        mut self,
+        frames: &mut FrameReader<ReadHalf<S>>,
+        writer: &mut WriteHalf<S>,
+        flights: &mut VecDeque<Flight>,
+    ) -> Result<std::convert::Infallible, ClientError> {
+        let in_flight_max = self.shared.config.in_flight_max;
+        let mut outgoing: Option<Outgoing> = None;
+        let mut next_tick = Instant::now() + TICK;
+        let mut timer = std::pin::pin!(tokio::time::sleep_until(next_tick));
+        loop {
+            let may_send = outgoing.is_none() && flights.len() < in_flight_max;
+            let mut wake_at = next_tick;
+            if may_send {
+                let (request, next) = self.gather(flights)?;
+                outgoing = request;
+                wake_at = next.map_or(wake_at, |next| next.min(wake_at));
+            }
+            set(timer.as_mut(), wake_at);
+            tokio::select! {
+                biased;
+                written = write_some(writer, outgoing.as_ref(), flights), if outgoing.is_some() => {
+                    let written = written.map_err(|error| self.closed(error.into()))?;
+                    if advance(&mut outgoing, written) {
+                        writer.flush().await.map_err(|error| self.closed(error.into()))?;
+                        self.written(flights);
+                    }
+                }
+                answer = frames.next() => {
+                    let mut answer = Some(answer.map_err(|reason| self.closed(reason))?);
+                    while let Some(frame) = answer {
+                        // A request that is not written yet cannot be answered.
+                        self.answered(frame, flights, usize::from(outgoing.is_some()))?;
+                        answer = frames.take().map_err(|reason| self.closed(reason))?;
+                    }
+                }
+                () = self.wake.notified(), if may_send && outgoing.is_none() => {}
+                () = timer.as_mut() => {
+                    let now = Instant::now();
+                    if now >= next_tick {
+                        next_tick = now + TICK;
+                        self.check_oldest(flights, now)?;
+                    }
+                }
+            }
+        }
+    }
+
+    fn closed(&self, reason: CloseReason) -> ClientError {
+        ConnectionClosed { peer: Arc::clone(&self.peer), reason }.into()
+    }
+
+    /// Makes a request of what can be sent now.
+    fn gather(
+        &mut self,
+        flights: &mut VecDeque<Flight>,
+    ) -> Result<(Option<Outgoing>, Option<Instant>), ClientError> {
+        let now = Instant::now();
+        let (mut batches, next) = {
+            let mut accumulator = self.shared.accumulator.lock();
+            accumulator.take(self.broker, &self.shared.config, now)
+        };
+        if batches.is_empty() {
+            return Ok((None, next));
+        }
+        for taken in &mut batches {
+            taken.batch.finish();
+        }
+        let correlation_id = self.next_correlation_id;
+        self.next_correlation_id = self.next_correlation_id.wrapping_add(1);
+        // In flight from here on, so that a failure brings the batches back.
+        flights.push_back(Flight { correlation_id, batches, sent_at: now });
+        let batches = &flights.back().expect("it was just added").batches;
+        let (encoded, gaps) = self.encode(correlation_id, batches).map_err(|source| UnencodableRequest {
+            peer: Arc::clone(&self.peer),
+            api: ApiKey::Produce,
+            version: self.version,
+            source,
+        })?;
+        Ok((Some(Outgoing { encoded, gaps, written: 0 }), next))
+    }
+
+    /// The request without the batches. They are sorted, so those of a topic follow one another, and the gaps are in
+    /// their order.
+    fn encode(&self, correlation_id: i32, batches: &[Taken]) -> Result<(BytesMut, Vec<Gap>), EncodeError> {
+        let config = &self.shared.config;
+        let mut request = ProduceRequest {
+            transactional_id: None,
+            acks: config.acks.code(),
+            timeout_ms: i32::try_from(config.connection.request_timeout.as_millis()).unwrap_or(i32::MAX),
+            topic_data: Vec::new(),
+        };
+        {
+            let accumulator = self.shared.accumulator.lock();
+            for taken in batches {
+                let queue = &accumulator.partitions[taken.partition];
+                if request.topic_data.last().is_none_or(|last| *last.name != *queue.topic) {
+                    request.topic_data.push(TopicProduceData {
+                        name: queue.topic.to_string(),
+                        topic_id: queue.topic_id,
+                        partition_data: Vec::new(),
+                    });
+                }
+                let topic = request.topic_data.last_mut().expect("it was just added");
+                topic.partition_data.push(PartitionProduceData {
+                    index: queue.partition,
+                    records: Some(Records::Elsewhere(taken.batch.bytes().len())),
+                });
+            }
+        }
+        let header = RequestHeader {
+            request_api_key: ApiKey::Produce as i16,
+            request_api_version: self.version,
+            correlation_id,
+            client_id: Some(config.connection.client_id.clone()),
+        };
+        let mut e = Encoder::with_capacity(256);
+        e.i32(0);
+        header.encode(&mut e, frame::request_header_version(ApiKey::Produce, self.version))?;
+        request.encode(&mut e, self.version)?;
+        let length = e.total_len() - frame::LENGTH_LEN;
+        e.patch_i32(0, i32::try_from(length).map_err(|_| EncodeError::TooLong { length })?);
+        Ok(e.into_parts())
+    }
+
+    /// A request is written: with `acks=0`, that is its end.
+    fn written(&self, flights: &mut VecDeque<Flight>) {
+        if self.shared.config.acks == Acks::None {
+            let flight = flights.pop_back().expect("the written request is the last flight");
+            let stored = flight.batches.into_iter().map(|taken| (taken, Outcome::Stored(Offset::NONE)));
+            settle(self.shared, stored.collect());
+        }
+    }
+
+    fn answered(
+        &self,
+        answer: Bytes,
+        flights: &mut VecDeque<Flight>,
+        unwritten: usize,
+    ) -> Result<(), ClientError> {
+        let received = answer.first_chunk().map_or(-1, |id| i32::from_be_bytes(*id));
+        let written = flights.len() - unwritten;
+        let expected = flights.iter().take(written).next().map(|flight| flight.correlation_id);
+        if expected != Some(received) {
+            return Err(self.closed(CloseReason::Correlation { received, expected }));
+        }
+        let (_, response) =
+            frame::decode_response::<ProduceRequest>(answer, self.version).map_err(|source| {
+                UnreadableResponse {
+                    peer: Arc::clone(&self.peer),
+                    api: ApiKey::Produce,
+                    version: self.version,
+                    source,
+                }
+            })?;
+        let flight = flights.pop_front().expect("the answered request is the first flight");
+        settle(self.shared, self.outcomes(flight.batches, response));
+        Ok(())
+    }
+
+    /// What the answer says of each batch. It names the partitions in the order of the request, as a rule.
+    fn outcomes(&self, batches: Vec<Taken>, response: ProduceResponse) -> Vec<(Taken, Outcome)> {
+        let mut answers: Vec<Option<(Answered, PartitionProduceResponse)>> =
+            Vec::with_capacity(batches.len());
+        for topic in response.responses {
+            for partition in topic.partition_responses {
+                let whose =
+                    Answered { name: topic.name.clone(), id: topic.topic_id, partition: partition.index };
+                answers.push(Some((whose, partition)));
+            }
+        }
+        let accumulator = self.shared.accumulator.lock();
+        let outcomes = batches.into_iter().enumerate().map(|(at, taken)| {
+            let queue = &accumulator.partitions[taken.partition];
+            let is_it = |answer: &Option<(Answered, PartitionProduceResponse)>| {
+                answer.as_ref().is_some_and(|(whose, _)| {
+                    whose.partition == queue.partition
+                        && if self.version >= 13 {
+                            whose.id == queue.topic_id
+                        } else {
+                            *whose.name == *queue.topic
+                        }
+                })
+            };
+            let place = match answers.get(at) {
+                Some(answer) if is_it(answer) => Some(at),
+                _ => answers.iter().position(is_it),
+            };
+            let answer = place.and_then(|place| answers[place].take());
+            (taken, outcome(answer.map(|(_, answer)| answer)))
+        });
+        outcomes.collect()
+    }
+
+    /// Fails when the oldest request waits for longer than `request.timeout.ms`.
+    fn check_oldest(&self, flights: &VecDeque<Flight>, now: Instant) -> Result<(), ClientError> {
+        let timeout = self.shared.config.connection.request_timeout;
+        match flights.front() {
+            Some(flight) if flight.sent_at + timeout <= now => {
+                Err(self.closed(CloseReason::RequestTimedOut { api: ApiKey::Produce, timeout }))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whose answer it is.
+struct Answered {
+    name: String,
+    id: thalweg_wire::Uuid,
+    partition: i32,
+}
+
+fn outcome(answer: Option<PartitionProduceResponse>) -> Outcome {
+    let Some(answer) = answer else {
+        let message = Some("the broker's answer leaves the partition out".to_owned());
+        return Outcome::Failed { error_code: ErrorCode::NetworkException, message };
+    };
+    match ErrorCode::from_i16(answer.error_code).unwrap_or(ErrorCode::UnknownServerError) {
+        ErrorCode::None => Outcome::Stored(Offset(answer.base_offset)),
+        // The broker has the batch, but not where any more.
+        ErrorCode::DuplicateSequenceNumber => Outcome::Stored(Offset::NONE),
+        error_code => {
+            let of_record =
+                answer.record_errors.into_iter().find_map(|record| record.batch_index_error_message);
+            Outcome::Failed { error_code, message: answer.error_message.or(of_record) }
+        }
+    }
+}
+
+fn set(mut timer: std::pin::Pin<&mut Sleep>, at: Instant) {
+    if timer.deadline() != at {
+        timer.as_mut().reset(at);
+    }
+}
+
+/// Writes what it can of a request, from where the last write ended.
+async fn write_some<W: tokio::io::AsyncWrite + Unpin>(
+    writer: &mut W,
+    outgoing: Option<&Outgoing>,
+    flights: &VecDeque<Flight>,
+) -> io::Result<usize> {
+    let (Some(outgoing), Some(flight)) = (outgoing, flights.back()) else {
+        return std::future::pending().await;
+    };
+    let mut slices = Vec::with_capacity(2 * outgoing.gaps.len() + 1);
+    let (mut skip, mut at) = (outgoing.written, 0);
+    let mut push = |bytes| {
+        let bytes: &[u8] = bytes;
+        if skip < bytes.len() {
+            slices.push(IoSlice::new(&bytes[skip..]));
+            skip = 0;
+        } else {
+            skip -= bytes.len();
+        }
+    };
+    for (gap, taken) in outgoing.gaps.iter().zip(&flight.batches) {
+        push(&outgoing.encoded[at..gap.position]);
+        push(taken.batch.bytes());
+        at = gap.position;
+    }
+    push(&outgoing.encoded[at..]);
+    match writer.write_vectored(&slices).await? {
+        0 => Err(io::ErrorKind::WriteZero.into()),
+        written => Ok(written),
+    }
+}
+
+/// Notes that bytes are written. True when the request is written whole.
+fn advance(outgoing: &mut Option<Outgoing>, written: usize) -> bool {
+    let Some(request) = outgoing else { return false };
+    request.written += written;
+    let whole = request.encoded.len() + request.gaps.iter().map(|gap| gap.len).sum::<usize>();
+    let done = request.written == whole;
+    if done {
+        *outgoing = None;
+    }
+    done
+}
+
+/// What becomes of a batch after its outcome.
+enum End {
+    Stored(Offset),
+    GivenUp(DeliveryError),
+}
+
+/// Brings batches to their end, or back to their queues.
+fn settle(shared: &Shared, outcomes: Vec<(Taken, Outcome)>) {
+    if outcomes.is_empty() {
+        return;
+    }
+    let now = Instant::now();
+    let mut ended = Vec::with_capacity(outcomes.len());
+    for (taken, outcome) in outcomes {
+        let end = match outcome {
+            Outcome::Stored(offset) => {
+                let mut accumulator = shared.accumulator.lock();
+                accumulator.partitions[taken.partition].ended(&taken.batch, true);
+                End::Stored(offset)
+            }
+            Outcome::Failed { error_code, message } => {
+                match failed(shared, taken, error_code, message, now) {
+                    Some((taken, error)) => {
+                        ended.push((taken, End::GivenUp(error)));
+                        continue;
+                    }
+                    None => continue,
+                }
+            }
+        };
+        ended.push((taken, end));
+    }
+    for (taken, end) in &ended {
+        let result = match end {
+            End::Stored(offset) => Ok(*offset),
+            End::GivenUp(error) => Err(error),
+        };
+        report(shared, taken, now, result);
+    }
+    {
+        let mut accumulator = shared.accumulator.lock();
+        for (taken, _) in ended {
+            accumulator.release(taken.batch);
+        }
+        accumulator.wake_all();
+    }
+    shared.progress.notify_waiters();
+}
+
+/// Puts a batch that failed back into its queue, or gives it up and says why.
+fn failed(
+    shared: &Shared,
+    taken: Taken,
+    error_code: ErrorCode,
+    message: Option<String>,
+    now: Instant,
+) -> Option<(Taken, DeliveryError)> {
+    let config = &shared.config;
+    let in_time = taken.batch.created + config.delivery_timeout > now;
+    let may_retry = taken.batch.attempts <= config.retries;
+    let mut guard = shared.accumulator.lock();
+    let accumulator = &mut *guard;
+    let queue = &mut accumulator.partitions[taken.partition];
+    let out_of_sequence = config.idempotence && is_sequence_error(error_code);
+    if (out_of_sequence || error_code.is_retriable()) && in_time && may_retry && !accumulator.closing {
+        // Behind a batch that failed, all are out of order; that is no loss.
+        if out_of_sequence
+            && (queue.is_oldest(&taken.batch) || error_code != ErrorCode::OutOfOrderSequenceNumber)
+        {
+            queue.sequence_lost();
+            if accumulator.identity.is_some_and(|identity| queue.epochs_used_up(identity)) {
+                accumulator.identity = None;
+            }
+        }
+        queue.retry(taken.batch, now + config.retry_backoff);
+        drop(guard);
+        shared.housekeeper.notify_one();
+        return None;
+    }
+    queue.ended(&taken.batch, false);
+    let (topic, partition) = (Arc::clone(&queue.topic), queue.partition);
+    drop(guard);
+    let error = if in_time || !error_code.is_retriable() {
+        DeliveryError::Refused(BatchRefused { topic, partition, error_code, message })
+    } else {
+        let last =
+            message.map_or_else(|| error_code.to_string(), |message| format!("{error_code} ({message})"));
+        timed_out(shared, &taken, Some(last))
+    };
+    Some((taken, error))
+}
+
+fn is_sequence_error(error_code: ErrorCode) -> bool {
+    matches!(
+        error_code,
+        ErrorCode::OutOfOrderSequenceNumber | ErrorCode::UnknownProducerId | ErrorCode::InvalidProducerEpoch
+    )
+}

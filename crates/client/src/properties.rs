@@ -1,0 +1,243 @@
+//! Kafka's client settings: read from a file or a command line, taken one by one with their types and bounds.
+//!
+//! The file format is that of `java.util.Properties`, as far as settings use it: `key=value`, `key: value` or
+//! `key value`, comments with `#` or `!`, a backslash at the end of a line that goes on, and the escapes.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::error::NoBootstrapServer;
+
+/// A setting has a value that it cannot have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key}={value} is invalid: {expected} would be right")]
+pub struct InvalidSetting {
+    /// The setting.
+    pub key: String,
+    /// Its value.
+    pub value: String,
+    /// What would be right.
+    pub expected: String,
+}
+
+/// A line of a properties file or argument is not `key=value`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no setting: key=value would be right")]
+pub struct InvalidProperty {
+    /// What was given.
+    pub text: String,
+}
+
+/// Settings by name. Taking one removes it, so that what is left at the end was of no use to anybody.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Properties(BTreeMap<String, String>);
+
+impl Properties {
+    /// No settings.
+    pub fn new() -> Properties {
+        Properties::default()
+    }
+
+    /// The settings in the text of a properties file; of a key that is there twice, the last.
+    pub fn parse(text: &str) -> Properties {
+        let mut properties = Properties::default();
+        let mut lines = text.lines();
+        while let Some(line) = lines.next() {
+            let mut logical = line.trim_start().to_owned();
+            if logical.is_empty() || logical.starts_with(['#', '!']) {
+                continue;
+            }
+            while ends_in_odd_backslashes(&logical) {
+                logical.pop();
+                match lines.next() {
+                    Some(more) => logical.push_str(more.trim_start()),
+                    None => break,
+                }
+            }
+            let (key, value) = split_line(&logical);
+            properties.0.insert(unescape(key), unescape(value));
+        }
+        properties
+    }
+
+    /// Sets what `text`, a `key=value`, says.
+    pub fn set_text(&mut self, text: &str) -> Result<(), InvalidProperty> {
+        match text.split_once('=') {
+            Some((key, value)) if !key.trim().is_empty() => {
+                self.set(key.trim(), value);
+                Ok(())
+            }
+            _ => Err(InvalidProperty { text: text.to_owned() }),
+        }
+    }
+
+    /// Sets one.
+    pub fn set(&mut self, key: &str, value: &str) {
+        self.0.insert(key.to_owned(), value.to_owned());
+    }
+
+    /// Sets one that is not set.
+    pub fn set_default(&mut self, key: &str, value: &str) {
+        self.0.entry(key.to_owned()).or_insert_with(|| value.to_owned());
+    }
+
+    /// The value of one.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key).map(String::as_str)
+    }
+
+    /// The names of those that nobody took.
+    pub fn rest(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// Takes a text.
+    pub fn take(&mut self, key: &str) -> Option<String> {
+        self.0.remove(key)
+    }
+
+    /// Takes a number between `min` and `max`, or `default`.
+    pub fn take_number<N>(&mut self, key: &str, default: N, min: N, max: N) -> Result<N, InvalidSetting>
+    where
+        N: FromStr + PartialOrd + Display + Copy,
+    {
+        let Some(value) = self.0.remove(key) else { return Ok(default) };
+        match value.trim().parse() {
+            Ok(number) if (min..=max).contains(&number) => Ok(number),
+            _ => Err(InvalidSetting {
+                key: key.to_owned(),
+                value,
+                expected: format!("a number from {min} to {max}"),
+            }),
+        }
+    }
+
+    /// Takes a number of milliseconds, or `default`.
+    pub fn take_ms(&mut self, key: &str, default: u64) -> Result<Duration, InvalidSetting> {
+        let ms = self.take_number(key, default, 0, i64::MAX.unsigned_abs())?;
+        Ok(Duration::from_millis(ms))
+    }
+
+    /// Takes `true` or `false`, or `default`.
+    pub fn take_bool(&mut self, key: &str, default: bool) -> Result<bool, InvalidSetting> {
+        let Some(value) = self.0.remove(key) else { return Ok(default) };
+        match value.trim().to_ascii_lowercase().as_str() {
+            "true" => Ok(true),
+            "false" => Ok(false),
+            _ => Err(InvalidSetting { key: key.to_owned(), value, expected: "true or false".to_owned() }),
+        }
+    }
+
+    /// Takes one of several names, or `default`.
+    pub fn take_choice<T: Copy>(
+        &mut self,
+        key: &str,
+        default: T,
+        choices: &[(&str, T)],
+    ) -> Result<T, InvalidSetting> {
+        let Some(value) = self.0.remove(key) else { return Ok(default) };
+        match choices.iter().find(|(name, _)| value.trim() == *name) {
+            Some((_, choice)) => Ok(*choice),
+            None => {
+                let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+                Err(InvalidSetting { key: key.to_owned(), value, expected: names.join(", ") })
+            }
+        }
+    }
+
+    /// Takes `bootstrap.servers`.
+    pub fn take_bootstrap_servers(&mut self) -> Result<Vec<String>, NoBootstrapServer> {
+        let servers = self.0.remove("bootstrap.servers").unwrap_or_default();
+        let list: Vec<String> = servers
+            .split(',')
+            .map(str::trim)
+            .filter(|server| !server.is_empty())
+            .map(str::to_owned)
+            .collect();
+        if list.is_empty() { Err(NoBootstrapServer) } else { Ok(list) }
+    }
+
+    /// Refuses security settings that ask for more than this client can: TLS and SASL are not served yet.
+    pub fn take_security(&mut self) -> Result<(), InvalidSetting> {
+        self.take_choice("security.protocol", (), &[("PLAINTEXT", ())])
+    }
+}
+
+fn ends_in_odd_backslashes(line: &str) -> bool {
+    line.bytes().rev().take_while(|&byte| byte == b'\\').count() % 2 == 1
+}
+
+/// Key and value, split at the first separator that is not escaped.
+fn split_line(line: &str) -> (&str, &str) {
+    let mut escaped = false;
+    let end = line.find(|c: char| {
+        let separates = !escaped && (c == '=' || c == ':' || c.is_ascii_whitespace());
+        escaped = c == '\\' && !escaped;
+        separates
+    });
+    let Some(end) = end else { return (line, "") };
+    let rest = line[end..].trim_start();
+    let value = rest.strip_prefix(['=', ':']).unwrap_or(rest);
+    (&line[..end], value.trim_start())
+}
+
+fn unescape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            out.push(c);
+            continue;
+        }
+        match chars.next() {
+            Some('t') => out.push('\t'),
+            Some('n') => out.push('\n'),
+            Some('r') => out.push('\r'),
+            Some('f') => out.push('\u{c}'),
+            Some('u') => {
+                let code: String = chars.by_ref().take(4).collect();
+                let c = u32::from_str_radix(&code, 16).ok().and_then(char::from_u32);
+                out.push(c.unwrap_or(char::REPLACEMENT_CHARACTER));
+            }
+            Some(other) => out.push(other),
+            None => {}
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_properties_file_is_read_as_java_reads_it() {
+        let text = "# comment\n! another\n\nacks=all\n  linger.ms : 5\nkey value with words\nlong=one,\\\n   two\nempty\n\
+                    path=c\\:\\\\x\nunicode=\\u00e4\nacks=1\n";
+        let mut properties = Properties::parse(text);
+        assert_eq!(properties.take("acks").as_deref(), Some("1"));
+        assert_eq!(properties.take("linger.ms").as_deref(), Some("5"));
+        assert_eq!(properties.take("key").as_deref(), Some("value with words"));
+        assert_eq!(properties.take("long").as_deref(), Some("one,two"));
+        assert_eq!(properties.take("empty").as_deref(), Some(""));
+        assert_eq!(properties.take("path").as_deref(), Some("c:\\x"));
+        assert_eq!(properties.take("unicode").as_deref(), Some("ä"));
+        assert_eq!(properties.rest().count(), 0);
+    }
+
+    #[test]
+    fn a_wrong_value_is_named_with_what_would_be_right() {
+        let mut properties = Properties::new();
+        properties.set("batch.size", "-1");
+        let error = properties.take_number("batch.size", 16384, 0, i32::MAX).expect_err("a refusal");
+        assert_eq!(
+            error.to_string(),
+            "batch.size=-1 is invalid: a number from 0 to 2147483647 would be right"
+        );
+        properties.set("security.protocol", "SSL");
+        let error = properties.take_security().expect_err("a refusal");
+        assert_eq!(error.to_string(), "security.protocol=SSL is invalid: PLAINTEXT would be right");
+    }
+}

@@ -1,0 +1,112 @@
+//! Byte streams to brokers, and the one place where the network enters a client.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::ConnectionOptions;
+use crate::error::{ClientError, ConnectFailed, ConnectTimedOut, InvalidAddress};
+
+/// A stream of bytes in both directions.
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin + ?Sized> ByteStream for S {}
+
+type Connecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn ByteStream>>> + Send>>;
+
+/// Makes streams to addresses: [`Connector::tcp`], or anything else in tests and simulations.
+#[derive(Clone)]
+pub struct Connector(Arc<dyn Fn(String) -> Connecting + Send + Sync>);
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connector")
+    }
+}
+
+impl Default for Connector {
+    fn default() -> Connector {
+        Connector::tcp()
+    }
+}
+
+impl Connector {
+    /// Connects by TCP, without Nagle's delay, to the first address of the host that answers.
+    pub fn tcp() -> Connector {
+        Connector::new(async |address: String| {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            Ok(Box::new(stream) as Box<dyn ByteStream>)
+        })
+    }
+
+    /// Connects by `connect`, which is given `host:port`.
+    pub fn new<F, Fut>(connect: F) -> Connector
+    where
+        F: Fn(String) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = io::Result<Box<dyn ByteStream>>> + Send + 'static,
+    {
+        Connector(Arc::new(move |address| Box::pin(connect(address))))
+    }
+
+    /// A stream to `address`, within the time that the options allow.
+    pub async fn connect(
+        &self,
+        address: &str,
+        options: &ConnectionOptions,
+    ) -> Result<Box<dyn ByteStream>, ClientError> {
+        check_address(address)?;
+        let peer: Arc<str> = address.into();
+        let timeout = options.connect_timeout;
+        match tokio::time::timeout(timeout, (self.0)(address.to_owned())).await {
+            Ok(Ok(stream)) => Ok(stream),
+            Ok(Err(error)) => Err(ConnectFailed { peer, source: Arc::new(error) }.into()),
+            Err(_) => Err(ConnectTimedOut { peer, timeout }.into()),
+        }
+    }
+}
+
+/// Fails unless `address` is a host, a colon and a port.
+fn check_address(address: &str) -> Result<(), InvalidAddress> {
+    let invalid = || InvalidAddress { address: address.to_owned() };
+    let (host, port) = address.rsplit_once(':').ok_or_else(invalid)?;
+    if host.is_empty() || port.parse::<u16>().is_err() {
+        return Err(invalid());
+    }
+    Ok(())
+}
+
+/// Writes all of `slices`, several at a time where the stream can.
+pub async fn write_all_vectored<W: AsyncWrite + Unpin + ?Sized>(
+    writer: &mut W,
+    mut slices: &mut [IoSlice<'_>],
+) -> io::Result<()> {
+    IoSlice::advance_slices(&mut slices, 0);
+    while !slices.is_empty() {
+        let written = writer.write_vectored(slices).await?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        IoSlice::advance_slices(&mut slices, written);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_without_a_port_is_refused() {
+        for address in ["", "localhost", "localhost:", ":9092", "localhost:99999", "localhost:x"] {
+            assert!(check_address(address).is_err(), "{address}");
+        }
+        for address in ["localhost:9092", "[::1]:9092", "10.0.0.1:1"] {
+            assert!(check_address(address).is_ok(), "{address}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Which versions of which APIs a broker serves, and how a client finds out.
+//!
+//! ApiVersions is asked at its newest version. A broker that does not know that version answers at version 0 with
+//! UNSUPPORTED_VERSION and its range (KIP-511), and is asked again within it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use thalweg_wire::request::{ApiVersionsRequest, ApiVersionsResponse};
+use thalweg_wire::{ApiKey, ErrorCode, Message, Request, frame};
+
+use crate::error::{ClientError, Refused, UnreadableResponse, VersionMismatch};
+
+/// What a broker serves: first and last version by API.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ApiVersions {
+    ranges: BTreeMap<i16, (i16, i16)>,
+    features: BTreeMap<String, i16>,
+}
+
+impl ApiVersions {
+    /// Everything that this build can send: for a peer that is known to be of the same build.
+    pub fn ours() -> ApiVersions {
+        let ranges = ApiKey::ALL.iter().map(|&key| (key as i16, key.versions())).collect();
+        ApiVersions { ranges, features: BTreeMap::new() }
+    }
+
+    /// What a response says.
+    pub fn from_response(response: &ApiVersionsResponse) -> ApiVersions {
+        let keys = response.api_keys.iter();
+        let features = response.finalized_features.iter();
+        ApiVersions {
+            ranges: keys.map(|api| (api.api_key, (api.min_version, api.max_version))).collect(),
+            features: features.map(|feature| (feature.name.clone(), feature.max_version_level)).collect(),
+        }
+    }
+
+    /// The versions of an API that the broker serves.
+    pub fn range(&self, key: ApiKey) -> Option<(i16, i16)> {
+        self.ranges.get(&(key as i16)).copied()
+    }
+
+    /// The finalized level of a feature, such as `metadata.version`.
+    pub fn feature(&self, name: &str) -> Option<i16> {
+        self.features.get(name).copied()
+    }
+
+    /// The newest version that both sides speak and that is at most `limit`.
+    pub fn newest(&self, key: ApiKey, limit: i16) -> Option<i16> {
+        let (ours_min, ours_max) = key.versions();
+        let (min, max) = self.range(key)?;
+        let version = ours_max.min(max).min(limit);
+        (version >= ours_min.max(min)).then_some(version)
+    }
+
+    /// As [`ApiVersions::newest`] without a limit; the error names `peer`.
+    pub fn pick<R: Request>(&self, peer: &Arc<str>) -> Result<i16, VersionMismatch> {
+        self.newest(R::KEY, i16::MAX).ok_or_else(|| VersionMismatch {
+            peer: Arc::clone(peer),
+            api: R::KEY,
+            ours: R::KEY.versions(),
+            theirs: self.range(R::KEY),
+        })
+    }
+}
+
+/// The request that asks for versions, as it can be sent at `version`.
+pub(crate) fn request(version: i16) -> ApiVersionsRequest {
+    if version < 3 {
+        return ApiVersionsRequest::default();
+    }
+    ApiVersionsRequest {
+        client_software_name: "thalweg".to_owned(),
+        client_software_version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+/// What an answer to ApiVersions means.
+pub(crate) enum Answer {
+    /// The broker's versions.
+    Versions(ApiVersions),
+    /// Ask again at this version.
+    AskAgain(i16),
+}
+
+/// Reads the answer to ApiVersions at `version` from a frame without its length.
+pub(crate) fn read_answer(frame: Bytes, version: i16, peer: &Arc<str>) -> Result<Answer, ClientError> {
+    let unreadable =
+        |source| UnreadableResponse { peer: Arc::clone(peer), api: ApiKey::ApiVersions, version, source };
+    // Behind the correlation id, which is all of this response's header, stands the error at every version.
+    let unsupported = ErrorCode::UnsupportedVersion.code().to_be_bytes();
+    let fallback = version > 0 && frame.get(4..6) == Some(&unsupported[..]);
+    let read_version = if fallback { 0 } else { version };
+    let (_, response) =
+        frame::decode_response::<ApiVersionsRequest>(frame, read_version).map_err(unreadable)?;
+    if fallback {
+        let key = ApiKey::ApiVersions;
+        let again = ApiVersions::from_response(&response).newest(key, version - 1).unwrap_or(0);
+        return Ok(Answer::AskAgain(again));
+    }
+    Refused::check(response.error_code, None, || format!("{peer} does not tell its versions"))?;
+    Ok(Answer::Versions(ApiVersions::from_response(&response)))
+}
+
+/// The version at which a client asks first.
+pub(crate) const FIRST_VERSION: i16 = ApiVersionsRequest::MAX_VERSION;

@@ -1,0 +1,9 @@
+//! The client against a scripted peer, which fails as told, and against Apache Kafka, where `KAFKA_CLASSPATH` says where
+//! it is.
+#![allow(clippy::print_stdout, reason = "a test that is skipped says so, and a failing one names its seed")]
+
+mod connection;
+mod fake;
+mod kafka;
+mod producer;
+mod random;

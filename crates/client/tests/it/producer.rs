@@ -1,0 +1,386 @@
+//! The producer: order, retries, idempotence, bounds.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rand::Rng;
+use thalweg_client::{
+    Acks, Delivery, DeliveryError, Producer, ProducerConfig, ProducerRecord, SendError, Taken, TopicRef,
+    key_partition,
+};
+use thalweg_record::{Compression, Header};
+use thalweg_wire::{ApiKey, ErrorCode};
+use tokio::time::Instant;
+
+use crate::fake::{Act, Fake, Stored, TOPIC};
+use crate::random::{record, seeded};
+
+/// What was reported.
+#[derive(Debug, Default)]
+struct Reports {
+    stored: u64,
+    failed: Vec<(i32, u32, String)>,
+    timed_out: u64,
+}
+
+async fn producer(fake: &Fake, config: ProducerConfig) -> (Producer, TopicRef, Arc<Mutex<Reports>>) {
+    let reports = Arc::new(Mutex::new(Reports::default()));
+    let to = Arc::clone(&reports);
+    let report = move |delivery: &Delivery<'_>| {
+        let mut reports = to.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent: u32 = delivery.sent.iter().map(|run| run.records).sum();
+        assert_eq!(sent, delivery.records, "every record has its time");
+        match delivery.result {
+            Ok(_) => reports.stored += u64::from(delivery.records),
+            Err(error) => {
+                reports.timed_out += u64::from(matches!(error, DeliveryError::TimedOut(_)));
+                reports.failed.push((delivery.partition, delivery.records, error.to_string()));
+            }
+        }
+    };
+    let mut producer = Producer::new(fake.cluster().await, config, report);
+    let topic = producer.topic(TOPIC).await.expect("the topic is there");
+    (producer, topic, reports)
+}
+
+async fn send(producer: &mut Producer, topic: TopicRef, partition: Option<i32>, record: &Stored) -> Taken {
+    let headers: Vec<Header<'_>> =
+        record.headers.iter().map(|(key, value)| Header { key, value: value.as_deref() }).collect();
+    let record = ProducerRecord {
+        topic,
+        partition,
+        timestamp: record.timestamp,
+        key: record.key.as_deref(),
+        value: record.value.as_deref(),
+        headers: &headers,
+        sent_at: Instant::now(),
+    };
+    producer.send(&record).await.expect("taken")
+}
+
+fn number(stored: &Stored) -> u64 {
+    let value = stored.value.as_deref().expect("a value");
+    u64::from_be_bytes(*value.first_chunk().expect("it begins with its number"))
+}
+
+fn plain(number: u64) -> Stored {
+    let value = Some(number.to_be_bytes().to_vec());
+    Stored { key: None, value, headers: Vec::new(), timestamp: 5 }
+}
+
+/// Every record is in one partition, in the order of sending, and as it was sent.
+fn assert_in_order(fake: &Fake, sent: &[Stored]) {
+    let state = fake.state();
+    let mut seen = BTreeMap::new();
+    for (partition, log) in state.logs.iter().enumerate() {
+        let numbers: Vec<u64> = log.records.iter().map(number).collect();
+        assert!(numbers.is_sorted_by(|a, b| a < b), "partition {partition}: {numbers:?}");
+        for stored in &log.records {
+            assert_eq!(seen.insert(number(stored), stored.clone()), None, "a record is there once");
+        }
+    }
+    assert_eq!(seen.len(), sent.len());
+    assert!(seen.values().eq(sent));
+}
+
+fn random_config(random: &mut impl Rng) -> ProducerConfig {
+    let codecs =
+        [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
+    ProducerConfig {
+        batch_bytes: random.random_range(0..3000),
+        linger: Duration::from_millis(random.random_range(0..3)),
+        buffer_bytes: random.random_range(4000..100_000),
+        in_flight_max: random.random_range(1..=5),
+        request_bytes_max: random.random_range(2000..20_000),
+        compression: codecs[random.random_range(0..codecs.len())],
+        ..ProducerConfig::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_sent_is_stored_in_order_whatever_the_settings() {
+    for seed in 0..60 {
+        let mut random = seeded(seed);
+        let partitions = random.random_range(1..6);
+        let fake = Fake::new(partitions, |_| Act::Store);
+        let mut config = random_config(&mut random);
+        config.acks = [Acks::Leader, Acks::All][random.random_range(0..2)];
+        config.idempotence = config.acks == Acks::All && random.random();
+        let (mut producer, topic, reports) = producer(&fake, config).await;
+        let sent: Vec<Stored> = (0..300).map(|number| record(&mut random, number, 400)).collect();
+        for record in &sent {
+            let chosen = random
+                .random_bool(0.2)
+                .then(|| i32::try_from(random.random_range(0..partitions)).expect("few partitions"));
+            send(&mut producer, topic, chosen, record).await;
+        }
+        producer.close().await;
+        println!("seed {seed}");
+        assert_in_order(&fake, &sent);
+        let reports = reports.lock().expect("no panic");
+        assert_eq!((reports.stored, reports.failed.len()), (300, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn idempotent_retries_neither_lose_nor_duplicate_nor_reorder() {
+    for seed in 0..60 {
+        let mut random = seeded(1000 + seed);
+        let mut faults = seeded(2000 + seed);
+        let fake = Fake::new(random.random_range(1..4), move |_| match faults.random_range(0..20) {
+            0 => Act::Refuse(ErrorCode::NotLeaderOrFollower),
+            1 => Act::Refuse(ErrorCode::NotEnoughReplicas),
+            2 => Act::CloseBefore,
+            3 => Act::CloseAfter,
+            4 => Act::Delay(Duration::from_millis(20)),
+            _ => Act::Store,
+        });
+        let (mut producer, topic, reports) = producer(&fake, random_config(&mut random)).await;
+        let sent: Vec<Stored> = (0..300).map(|number| record(&mut random, number, 200)).collect();
+        for record in &sent {
+            send(&mut producer, topic, None, record).await;
+        }
+        producer.close().await;
+        println!("seed {seed}");
+        assert_in_order(&fake, &sent);
+        let reports = reports.lock().expect("no panic");
+        assert_eq!((reports.stored, reports.failed.len()), (300, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_one_request_in_flight_retries_keep_the_order_without_idempotence() {
+    let mut faults = seeded(3);
+    let fake = Fake::new(2, move |_| match faults.random_range(0..6) {
+        0 => Act::Refuse(ErrorCode::NotLeaderOrFollower),
+        1 => Act::CloseBefore,
+        _ => Act::Store,
+    });
+    let config = ProducerConfig {
+        acks: Acks::Leader,
+        idempotence: false,
+        in_flight_max: 1,
+        batch_bytes: 200,
+        ..ProducerConfig::default()
+    };
+    let (mut producer, topic, _) = producer(&fake, config).await;
+    let sent: Vec<Stored> = (0..200).map(plain).collect();
+    for record in &sent {
+        send(&mut producer, topic, None, record).await;
+    }
+    producer.close().await;
+    assert_in_order(&fake, &sent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_refused_for_good_is_reported_and_the_next_epoch_closes_the_gap() {
+    let mut count = 0;
+    let fake = Fake::new(1, move |_| {
+        count += 1;
+        if count == 3 { Act::Refuse(ErrorCode::MessageTooLarge) } else { Act::Store }
+    });
+    let config = ProducerConfig { batch_bytes: 1, linger: Duration::ZERO, ..ProducerConfig::default() };
+    let (mut producer, topic, reports) = producer(&fake, config).await;
+    for number in 0..20 {
+        send(&mut producer, topic, None, &plain(number)).await;
+    }
+    producer.close().await;
+    let reports = reports.lock().expect("no panic");
+    assert_eq!(reports.stored, 19);
+    let [(0, 1, error)] = reports.failed.as_slice() else { panic!("{:?}", reports.failed) };
+    assert_eq!(error, "t-0: MESSAGE_TOO_LARGE");
+    let state = fake.state();
+    let numbers: Vec<u64> = state.logs[0].records.iter().map(number).collect();
+    assert_eq!(numbers, (0..20).filter(|&number| number != 2).collect::<Vec<_>>());
+    let epochs = &state.logs[0].epochs;
+    assert!(epochs.is_sorted() && epochs.first() == Some(&0) && epochs.last() == Some(&1), "{epochs:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_forgot_the_producer_gets_a_new_epoch() {
+    let mut count = 0;
+    let fake = Fake::new(1, move |_| {
+        count += 1;
+        if count == 4 { Act::Refuse(ErrorCode::UnknownProducerId) } else { Act::Store }
+    });
+    let config = ProducerConfig { batch_bytes: 1, linger: Duration::ZERO, ..ProducerConfig::default() };
+    let (mut producer, topic, _) = producer(&fake, config).await;
+    let sent: Vec<Stored> = (0..20).map(plain).collect();
+    for record in &sent {
+        send(&mut producer, topic, None, record).await;
+    }
+    producer.close().await;
+    assert_in_order(&fake, &sent);
+    assert_eq!(fake.state().logs[0].epochs.last(), Some(&1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_that_nobody_stores_in_time_are_reported() {
+    let fake = Fake::new(1, |_| Act::Refuse(ErrorCode::NotLeaderOrFollower));
+    let config = ProducerConfig { delivery_timeout: Duration::from_secs(3), ..ProducerConfig::default() };
+    let (mut producer, topic, reports) = producer(&fake, config).await;
+    let begin = Instant::now();
+    for number in 0..5 {
+        send(&mut producer, topic, None, &plain(number)).await;
+    }
+    producer.close().await;
+    let took = begin.elapsed();
+    assert!((Duration::from_secs(3)..Duration::from_secs(5)).contains(&took), "{took:?}");
+    let reports = reports.lock().expect("no panic");
+    assert_eq!((reports.stored, reports.timed_out), (0, 1));
+    assert!(reports.failed[0].2.contains("delivery.timeout.ms=3000"), "{}", reports.failed[0].2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_does_not_answer_is_left_and_the_records_are_sent_again() {
+    let mut count = 0;
+    let fake = Fake::new(1, move |_| {
+        count += 1;
+        if count == 1 { Act::Delay(Duration::from_secs(3600)) } else { Act::Store }
+    });
+    let (mut producer, topic, reports) = producer(&fake, ProducerConfig::default()).await;
+    let sent = [plain(0)];
+    send(&mut producer, topic, None, &sent[0]).await;
+    producer.close().await;
+    assert_in_order(&fake, &sent);
+    assert_eq!(reports.lock().expect("no panic").stored, 1);
+    assert!(fake.state().connections >= 3, "a request that was not answered ended its connection");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_acks_nothing_is_waited_for() {
+    let fake = Fake::new(2, |_| Act::Store);
+    let config = ProducerConfig { acks: Acks::None, idempotence: false, ..ProducerConfig::default() };
+    let (mut producer, topic, reports) = producer(&fake, config).await;
+    for number in 0..1000 {
+        send(&mut producer, topic, None, &plain(number)).await;
+    }
+    producer.close().await;
+    assert_eq!(reports.lock().expect("no panic").stored, 1000);
+    // What is written is not yet read.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(fake.state().logs.iter().map(|log| log.records.len()).sum::<usize>(), 1000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_buffer_makes_the_caller_wait_and_then_gives_up() {
+    let fake = Fake::new(1, |_| Act::Delay(Duration::from_secs(10)));
+    let config = ProducerConfig {
+        batch_bytes: 1000,
+        buffer_bytes: 3000,
+        max_block: Duration::from_secs(2),
+        ..ProducerConfig::default()
+    };
+    let (mut producer, topic, _) = producer(&fake, config).await;
+    let value = [b'x'; 900];
+    let record = ProducerRecord {
+        topic,
+        partition: Some(0),
+        timestamp: 0,
+        key: None,
+        value: Some(&value),
+        headers: &[],
+        sent_at: Instant::now(),
+    };
+    for _ in 0..3 {
+        assert_eq!(producer.try_send(&record).expect("taken"), Taken::Began);
+    }
+    assert_eq!(producer.try_send(&record).expect("no error"), Taken::Full);
+    let error = producer.send(&record).await.expect_err("no room comes free");
+    assert!(matches!(error, SendError::BufferFull(_)), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_can_never_be_sent_is_refused_at_once() {
+    let fake = Fake::new(2, |_| Act::Store);
+    let config = ProducerConfig { request_bytes_max: 1000, ..ProducerConfig::default() };
+    let (mut producer, topic, _) = producer(&fake, config).await;
+    let value = [0; 1001];
+    let record = ProducerRecord {
+        topic,
+        partition: None,
+        timestamp: 0,
+        key: None,
+        value: Some(&value),
+        headers: &[],
+        sent_at: Instant::now(),
+    };
+    assert!(matches!(producer.try_send(&record), Err(SendError::TooLarge(_))));
+    let elsewhere = ProducerRecord { partition: Some(2), value: None, ..record };
+    let error = producer.try_send(&elsewhere).expect_err("there is no such partition");
+    assert_eq!(error.to_string(), "Topic t has no partition 2: 0 to 1 would be right");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_keep_to_their_bounds() {
+    let fake = Fake::new(6, |_| Act::Delay(Duration::from_millis(5)));
+    let config = ProducerConfig {
+        batch_bytes: 1000,
+        request_bytes_max: 2500,
+        in_flight_max: 3,
+        ..ProducerConfig::default()
+    };
+    let (mut producer, topic, _) = producer(&fake, config).await;
+    let sent: Vec<Stored> = (0..2000).map(plain).collect();
+    for record in &sent {
+        send(&mut producer, topic, None, record).await;
+    }
+    producer.close().await;
+    assert_in_order(&fake, &sent);
+    let state = fake.state();
+    assert!(state.request_bytes_max <= 2500 + 200, "{} bytes", state.request_bytes_max);
+    assert!((2..=3).contains(&state.unanswered_max), "{} at a time", state.unanswered_max);
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_without_keys_spread_evenly_and_keys_have_their_partition() {
+    let fake = Fake::new(4, |_| Act::Store);
+    let config = ProducerConfig { batch_bytes: 500, ..ProducerConfig::default() };
+    let (mut producer, topic, _) = producer(&fake, config).await;
+    for number in 0..4000 {
+        send(&mut producer, topic, None, &plain(number)).await;
+    }
+    producer.flush().await;
+    for log in &fake.state().logs {
+        assert!((800..1200).contains(&log.records.len()), "{} records", log.records.len());
+    }
+    for key in ["a", "foobar", "21"] {
+        let record = Stored { key: Some(key.as_bytes().to_vec()), ..plain(9999) };
+        send(&mut producer, topic, None, &record).await;
+        producer.flush().await;
+        let state = fake.state();
+        let log = &state.logs[key_partition(key.as_bytes(), 4)];
+        assert_eq!(log.records.last().and_then(|last| last.key.as_deref()), Some(key.as_bytes()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn brokers_that_name_topics_by_name_are_served_too() {
+    let fake = Fake::new(3, |_| Act::Store);
+    fake.state().max_versions = BTreeMap::from([(ApiKey::Produce as i16, 8), (ApiKey::Metadata as i16, 8)]);
+    let (mut producer, topic, _) = producer(&fake, ProducerConfig::default()).await;
+    let sent: Vec<Stored> = (0..50).map(plain).collect();
+    for record in &sent {
+        send(&mut producer, topic, None, record).await;
+    }
+    producer.close().await;
+    assert_in_order(&fake, &sent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn linger_gathers_records_and_full_batches_do_not_wait() {
+    let fake = Fake::new(1, |_| Act::Store);
+    let config = ProducerConfig { linger: Duration::from_millis(50), ..ProducerConfig::default() };
+    let (mut producer, topic, reports) = producer(&fake, config).await;
+    // The producer id comes first.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for number in 0..10 {
+        send(&mut producer, topic, None, &plain(number)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(40)).await;
+    assert_eq!(fake.state().produce_requests, 0, "the batch waits for more");
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(fake.state().produce_requests, 1);
+    assert_eq!(reports.lock().expect("no panic").stored, 10);
+}

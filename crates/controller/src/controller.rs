@@ -1,0 +1,138 @@
+//! The controller as others see it: started, asked, stopped.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use thalweg_wire::frame;
+use thalweg_wire::request::{EnvelopeRequest, EnvelopeResponse};
+use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Message};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::dispatch;
+use crate::driver::{self, Command};
+use crate::options::{ConfigRules, ControllerOptions};
+use crate::quorum::StartError;
+
+/// Requests that may wait for the controller's task.
+const COMMANDS_MAX: usize = 1024;
+
+/// A frame was not answered.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+pub enum HandleError {
+    #[error("a request that cannot be read: {0}")]
+    Decode(#[from] DecodeError),
+    #[error("a response that cannot be written: {0}")]
+    Encode(#[from] EncodeError),
+    #[error("API {api_key} is not one of a controller")]
+    UnknownApi { api_key: i16 },
+    #[error("{api:?} has no version {version} here")]
+    UnsupportedVersion { api: ApiKey, version: i16 },
+    #[error("the metadata log's disk is full")]
+    DiskFull,
+    #[error("the controller has stopped")]
+    Stopped,
+}
+
+/// The embedded controller. It is stopped by [`Controller::shutdown`]; dropped, it ends without closing its log, from
+/// which the next start recovers.
+#[derive(Debug)]
+pub struct Controller {
+    commands: mpsc::Sender<Command>,
+    node_id: i32,
+    cluster_id: Arc<str>,
+}
+
+impl Controller {
+    /// Opens or formats the metadata log, begins a new epoch, and leads. What `rules` says about configurations must
+    /// not change while the controller lives.
+    pub async fn start(
+        options: ControllerOptions,
+        rules: Arc<dyn ConfigRules>,
+    ) -> Result<Controller, StartError> {
+        let (node_id, cluster_id) = (options.node_id, Arc::from(options.cluster_id.as_str()));
+        let opened = tokio::task::spawn_blocking(move || driver::Driver::open(options, rules));
+        let driver = opened.await.map_err(|_| StartError::Task)??;
+        let (commands, queue) = mpsc::channel(COMMANDS_MAX);
+        tokio::spawn(driver.run(queue));
+        Ok(Controller { commands, node_id, cluster_id })
+    }
+
+    /// The id of the node.
+    pub fn node_id(&self) -> i32 {
+        self.node_id
+    }
+
+    /// The id of the cluster.
+    pub fn cluster_id(&self) -> &str {
+        &self.cluster_id
+    }
+
+    /// Answers a request: header and body in, header and body out, both without the length in front. What the
+    /// response speaks of is durable by then.
+    pub async fn handle(&self, frame: Bytes) -> Result<Bytes, HandleError> {
+        let prefix = frame::peek_request(&frame)?;
+        if prefix.api_key == ApiKey::Envelope as i16 {
+            return self.unwrap_envelope(frame, prefix).await;
+        }
+        self.handle_plain(frame).await
+    }
+
+    async fn handle_plain(&self, frame: Bytes) -> Result<Bytes, HandleError> {
+        match dispatch::parse(frame)? {
+            dispatch::Parsed::Answered(frame) => Ok(frame),
+            dispatch::Parsed::Asked(ask) => self.ask(|reply| Command::Ask { ask, reply }).await,
+        }
+    }
+
+    async fn ask(
+        &self,
+        command: impl FnOnce(oneshot::Sender<Result<Bytes, HandleError>>) -> Command,
+    ) -> Result<Bytes, HandleError> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(command(reply)).await.map_err(|_| HandleError::Stopped)?;
+        answer.await.map_err(|_| HandleError::Stopped)?
+    }
+
+    /// A request that a broker forwards for a client (KIP-590).
+    async fn unwrap_envelope(
+        &self,
+        frame: Bytes,
+        prefix: frame::RequestPrefix,
+    ) -> Result<Bytes, HandleError> {
+        let version = prefix.api_version;
+        dispatch::check_version(ApiKey::Envelope, version)?;
+        let mut d = Decoder::new(frame);
+        frame::decode_request_header(&mut d, ApiKey::Envelope, version)?;
+        let envelope = EnvelopeRequest::decode(&mut d, version)?;
+        let refused = |code: ErrorCode| EnvelopeResponse { response_data: None, error_code: code.code() };
+        let response = match dispatch::check_envelope(&envelope) {
+            Err(code) => refused(code),
+            Ok(()) => match self.handle_plain(envelope.request_data).await {
+                Ok(response) => EnvelopeResponse { response_data: Some(response), error_code: 0 },
+                Err(HandleError::Decode(_)) => refused(ErrorCode::InvalidRequest),
+                Err(HandleError::UnknownApi { .. }) => refused(ErrorCode::InvalidRequest),
+                Err(HandleError::UnsupportedVersion { .. }) => refused(ErrorCode::UnsupportedVersion),
+                Err(error @ (HandleError::Encode(_) | HandleError::DiskFull | HandleError::Stopped)) => {
+                    return Err(error);
+                }
+            },
+        };
+        dispatch::encode(&response, ApiKey::Envelope, version, prefix.correlation_id)
+    }
+
+    /// Waits until the controller has stopped, by [`Controller::shutdown`] or because its log cannot be written. A
+    /// process must not survive the latter.
+    pub async fn stopped(&self) {
+        self.commands.closed().await;
+    }
+
+    /// Stops: what was accepted is written, the log is closed. Requests that come later are not answered.
+    pub async fn shutdown(&self) {
+        let (done, finished) = oneshot::channel();
+        if self.commands.send(Command::Stop(done)).await.is_ok() {
+            // An error says that the task has ended, which is what is waited for.
+            let _ = finished.await;
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! The table of the APIs that are served: which versions, how a frame becomes a decision, how a refusal is told.
+
+use bytes::Bytes;
+use thalweg_metadata::VersionedRecord;
+use thalweg_wire::frame::{self, LENGTH_LEN};
+use thalweg_wire::request::api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
+use thalweg_wire::request::describe_cluster_response::DescribeClusterBroker;
+use thalweg_wire::request::{
+    AllocateProducerIdsRequest, AlterClientQuotasRequest, AlterConfigsRequest,
+    AlterPartitionReassignmentsRequest, AlterPartitionRequest, ApiVersionsRequest, ApiVersionsResponse,
+    AssignReplicasToDirsRequest, BrokerHeartbeatRequest, BrokerRegistrationRequest, CreatePartitionsRequest,
+    CreateTopicsRequest, DeleteTopicsRequest, DescribeClusterRequest, DescribeClusterResponse,
+    DescribeQuorumRequest, ElectLeadersRequest, EnvelopeRequest, FetchRequest, FetchSnapshotRequest,
+    IncrementalAlterConfigsRequest, ListPartitionReassignmentsRequest, UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
+};
+use thalweg_wire::{ApiKey, Decoder, EncodeError, ErrorCode, Message, Request};
+
+use crate::controller::HandleError;
+use crate::state::{ApiError, Now, Outcome, State};
+
+mod refusals;
+
+use refusals::Refuse;
+
+/// The APIs, in the order of their keys, which is that of ApiVersions.
+const SERVED: [ApiKey; 22] = [
+    ApiKey::Fetch,
+    ApiKey::ApiVersions,
+    ApiKey::CreateTopics,
+    ApiKey::DeleteTopics,
+    ApiKey::AlterConfigs,
+    ApiKey::CreatePartitions,
+    ApiKey::ElectLeaders,
+    ApiKey::IncrementalAlterConfigs,
+    ApiKey::AlterPartitionReassignments,
+    ApiKey::ListPartitionReassignments,
+    ApiKey::AlterClientQuotas,
+    ApiKey::DescribeQuorum,
+    ApiKey::AlterPartition,
+    ApiKey::UpdateFeatures,
+    ApiKey::Envelope,
+    ApiKey::FetchSnapshot,
+    ApiKey::DescribeCluster,
+    ApiKey::BrokerRegistration,
+    ApiKey::BrokerHeartbeat,
+    ApiKey::UnregisterBroker,
+    ApiKey::AllocateProducerIds,
+    ApiKey::AssignReplicasToDirs,
+];
+
+/// A frame that was read.
+pub(crate) enum Parsed {
+    /// It is answered without asking anybody.
+    Answered(Bytes),
+    /// The controller's task must say.
+    Asked(Ask),
+}
+
+/// A decision in the making: what to write, and the frame to answer with once it is written.
+pub(crate) struct Decision {
+    pub records: Vec<VersionedRecord>,
+    pub answer: Result<Bytes, EncodeError>,
+}
+
+/// A request that was read, waiting for the state that decides it.
+pub(crate) type Decide = Box<dyn FnOnce(&mut State, Now) -> Decision + Send>;
+
+/// What the controller's task is asked.
+pub(crate) enum Ask {
+    /// To decide.
+    Decide(Decide),
+    /// To serve the log, which needs the log.
+    Fetch {
+        request: FetchRequest,
+        version: i16,
+        correlation_id: i32,
+    },
+    FetchSnapshot {
+        request: FetchSnapshotRequest,
+        version: i16,
+        correlation_id: i32,
+    },
+    DescribeQuorum {
+        request: DescribeQuorumRequest,
+        version: i16,
+        correlation_id: i32,
+    },
+}
+
+impl std::fmt::Debug for Ask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Ask::Decide(_) => "Decide",
+            Ask::Fetch { .. } => "Fetch",
+            Ask::FetchSnapshot { .. } => "FetchSnapshot",
+            Ask::DescribeQuorum { .. } => "DescribeQuorum",
+        })
+    }
+}
+
+/// Whether an API is served at a version.
+pub(crate) fn check_version(api: ApiKey, version: i16) -> Result<(), HandleError> {
+    let (min, max) = api.versions();
+    if SERVED.contains(&api) && (min..=max).contains(&version) {
+        return Ok(());
+    }
+    Err(HandleError::UnsupportedVersion { api, version })
+}
+
+/// The bytes of a response, without the length in front.
+pub(crate) fn encode<M: Message>(
+    response: &M,
+    api: ApiKey,
+    version: i16,
+    correlation_id: i32,
+) -> Result<Bytes, HandleError> {
+    Ok(encoded(response, api, version, correlation_id)?)
+}
+
+pub(crate) fn encoded<M: Message>(
+    response: &M,
+    api: ApiKey,
+    version: i16,
+    correlation_id: i32,
+) -> Result<Bytes, EncodeError> {
+    let (frame, gaps) = frame::encode_response(response, api, version, correlation_id)?;
+    debug_assert!(gaps.is_empty(), "a controller's records are in memory");
+    Ok(frame.freeze().slice(LENGTH_LEN..))
+}
+
+/// Reads a frame.
+pub(crate) fn parse(frame: Bytes) -> Result<Parsed, HandleError> {
+    let prefix = frame::peek_request(&frame)?;
+    let (version, correlation_id) = (prefix.api_version, prefix.correlation_id);
+    let api = ApiKey::from_i16(prefix.api_key).filter(|api| SERVED.contains(api));
+    let api = api.ok_or(HandleError::UnknownApi { api_key: prefix.api_key })?;
+    if api == ApiKey::ApiVersions && check_version(api, version).is_err() {
+        // The one request whose version a client cannot know to be served: it is answered as version 0.
+        let response = ApiVersionsResponse {
+            error_code: ErrorCode::UnsupportedVersion.code(),
+            api_keys: vec![api_version(ApiKey::ApiVersions)],
+            ..ApiVersionsResponse::default()
+        };
+        return encode(&response, api, 0, correlation_id).map(Parsed::Answered);
+    }
+    check_version(api, version)?;
+    let mut d = Decoder::new(frame);
+    frame::decode_request_header(&mut d, api, version)?;
+    let call = Call { version, correlation_id };
+    let ask = match api {
+        ApiKey::Fetch => {
+            Ask::Fetch { request: FetchRequest::decode(&mut d, version)?, version, correlation_id }
+        }
+        ApiKey::FetchSnapshot => Ask::FetchSnapshot {
+            request: FetchSnapshotRequest::decode(&mut d, version)?,
+            version,
+            correlation_id,
+        },
+        ApiKey::DescribeQuorum => Ask::DescribeQuorum {
+            request: DescribeQuorumRequest::decode(&mut d, version)?,
+            version,
+            correlation_id,
+        },
+        _ => decide(api, &mut d, call)?,
+    };
+    Ok(Parsed::Asked(ask))
+}
+
+/// What the answer to a request needs to know of it.
+#[derive(Clone, Copy)]
+struct Call {
+    version: i16,
+    correlation_id: i32,
+}
+
+fn decide(api: ApiKey, d: &mut Decoder, call: Call) -> Result<Ask, HandleError> {
+    let version = call.version;
+    match api {
+        ApiKey::ApiVersions => plain(d, call, move |state, request: &ApiVersionsRequest, _| {
+            Ok(Outcome::answer(api_versions(state, request, version)))
+        }),
+        ApiKey::CreateTopics => plain(d, call, |s, r: &CreateTopicsRequest, _| s.create_topics(r)),
+        ApiKey::DeleteTopics => {
+            plain(d, call, move |s, r: &DeleteTopicsRequest, _| s.delete_topics(r, version))
+        }
+        ApiKey::CreatePartitions => {
+            plain(d, call, |s, r: &CreatePartitionsRequest, _| s.create_partitions(r))
+        }
+        ApiKey::AlterConfigs => plain(d, call, |s, r: &AlterConfigsRequest, _| s.alter_configs(r)),
+        ApiKey::IncrementalAlterConfigs => {
+            plain(d, call, |s, r: &IncrementalAlterConfigsRequest, _| s.incremental_alter_configs(r))
+        }
+        ApiKey::ElectLeaders => plain(d, call, |s, r: &ElectLeadersRequest, _| s.elect_leaders(r)),
+        ApiKey::AlterPartitionReassignments => {
+            plain(d, call, |s, r: &AlterPartitionReassignmentsRequest, _| s.alter_partition_reassignments(r))
+        }
+        ApiKey::ListPartitionReassignments => {
+            plain(d, call, |s, r: &ListPartitionReassignmentsRequest, _| {
+                Ok(Outcome::answer(s.list_partition_reassignments(r)))
+            })
+        }
+        ApiKey::AlterClientQuotas => {
+            plain(d, call, |s, r: &AlterClientQuotasRequest, _| s.alter_client_quotas(r))
+        }
+        ApiKey::AlterPartition => {
+            plain(d, call, move |s, r: &AlterPartitionRequest, _| s.alter_partition(r, version))
+        }
+        ApiKey::UpdateFeatures => {
+            plain(d, call, move |s, r: &UpdateFeaturesRequest, _| s.update_features(r, version))
+        }
+        ApiKey::BrokerRegistration => {
+            plain(d, call, |s, r: &BrokerRegistrationRequest, now| s.register_broker(r, now))
+        }
+        ApiKey::BrokerHeartbeat => {
+            plain(d, call, |s, r: &BrokerHeartbeatRequest, now| s.broker_heartbeat(r, now))
+        }
+        ApiKey::UnregisterBroker => {
+            plain(d, call, |s, r: &UnregisterBrokerRequest, _| s.unregister_broker(r))
+        }
+        ApiKey::AllocateProducerIds => {
+            plain(d, call, |s, r: &AllocateProducerIdsRequest, _| s.allocate_producer_ids(r))
+        }
+        ApiKey::AssignReplicasToDirs => {
+            plain(d, call, |s, r: &AssignReplicasToDirsRequest, _| s.assign_replicas_to_dirs(r))
+        }
+        ApiKey::DescribeCluster => plain(d, call, |s, r: &DescribeClusterRequest, _| describe_cluster(s, r)),
+        other => Err(HandleError::UnknownApi { api_key: other as i16 }),
+    }
+}
+
+/// The usual way: decode, decide, encode the answer or the refusal.
+fn plain<R>(
+    d: &mut Decoder,
+    call: Call,
+    decide: impl FnOnce(&mut State, &R, Now) -> Result<Outcome<R::Response>, ApiError> + Send + 'static,
+) -> Result<Ask, HandleError>
+where
+    R: Request + Refuse + Send + 'static,
+{
+    let request = R::decode(d, call.version)?;
+    Ok(Ask::Decide(Box::new(move |state, now| {
+        let Outcome { records, response } = match decide(state, &request, now) {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                tracing::debug!(api = ?R::KEY, code = %error.code, message = error.message, "Request is refused");
+                Outcome::answer(request.refuse(&error))
+            }
+        };
+        Decision { records, answer: encoded(&response, R::KEY, call.version, call.correlation_id) }
+    })))
+}
+
+fn api_version(api: ApiKey) -> ApiVersion {
+    let (min_version, max_version) = api.versions();
+    ApiVersion { api_key: api as i16, min_version, max_version }
+}
+
+fn api_versions(state: &State, request: &ApiVersionsRequest, version: i16) -> ApiVersionsResponse {
+    let named = |text: &str| {
+        let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
+        let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+        edge(text.chars().next()) && edge(text.chars().last()) && text.chars().all(inner)
+    };
+    if version >= 3 && !(named(&request.client_software_name) && named(&request.client_software_version)) {
+        return ApiVersionsResponse { error_code: ErrorCode::InvalidRequest.code(), ..Default::default() };
+    }
+    // Before version 4 a range that begins at 0 cannot be read by Java clients (KAFKA-17011).
+    let supported = state.supported_features().iter().filter(|(_, range)| version >= 4 || range.min > 0);
+    ApiVersionsResponse {
+        api_keys: SERVED.into_iter().map(api_version).collect(),
+        supported_features: supported
+            .map(|(name, range)| SupportedFeatureKey {
+                name: name.clone(),
+                min_version: range.min,
+                max_version: range.max,
+            })
+            .collect(),
+        finalized_features_epoch: state.image().offset(),
+        finalized_features: state
+            .finalized_features()
+            .into_iter()
+            .map(|(name, level)| FinalizedFeatureKey {
+                name,
+                max_version_level: level,
+                min_version_level: level,
+            })
+            .collect(),
+        ..Default::default()
+    }
+}
+
+/// DescribeCluster of a controller: controllers, not brokers (KIP-919).
+fn describe_cluster(
+    state: &State,
+    request: &DescribeClusterRequest,
+) -> Result<Outcome<DescribeClusterResponse>, ApiError> {
+    const CONTROLLERS: i8 = 2;
+    if request.endpoint_type != CONTROLLERS {
+        let message = "The request was sent to an endpoint of the wrong type.";
+        return Err(ApiError::new(ErrorCode::MismatchedEndpointType, message));
+    }
+    let mut brokers = Vec::new();
+    for controller in state.image().cluster().controllers.values() {
+        if let Some(endpoint) = controller.endpoints.first() {
+            brokers.push(DescribeClusterBroker {
+                broker_id: controller.id,
+                host: endpoint.host.clone(),
+                port: i32::from(endpoint.port),
+                ..Default::default()
+            });
+        }
+    }
+    Ok(Outcome::answer(DescribeClusterResponse {
+        endpoint_type: CONTROLLERS,
+        cluster_id: state.cluster_id.clone(),
+        controller_id: state.node_id,
+        brokers,
+        ..Default::default()
+    }))
+}
+
+/// Whether what an envelope holds may be forwarded, and by whom it says it comes.
+pub(crate) fn check_envelope(envelope: &EnvelopeRequest) -> Result<(), ErrorCode> {
+    if !matches!(envelope.client_host_address.len(), 4 | 16) {
+        return Err(ErrorCode::InvalidRequest);
+    }
+    if let Some(principal) = &envelope.request_principal
+        && !principal.is_empty()
+        && !refusals::is_principal(principal)
+    {
+        return Err(ErrorCode::PrincipalDeserializationFailure);
+    }
+    let prefix = frame::peek_request(&envelope.request_data).map_err(|_| ErrorCode::InvalidRequest)?;
+    match ApiKey::from_i16(prefix.api_key) {
+        Some(
+            ApiKey::CreateTopics
+            | ApiKey::DeleteTopics
+            | ApiKey::CreatePartitions
+            | ApiKey::AlterConfigs
+            | ApiKey::IncrementalAlterConfigs
+            | ApiKey::ElectLeaders
+            | ApiKey::AlterPartitionReassignments
+            | ApiKey::ListPartitionReassignments
+            | ApiKey::AlterClientQuotas
+            | ApiKey::UpdateFeatures
+            | ApiKey::UnregisterBroker
+            | ApiKey::DescribeQuorum,
+        ) => Ok(()),
+        _ => Err(ErrorCode::InvalidRequest),
+    }
+}

@@ -1,0 +1,493 @@
+//! The one task that owns the controller's state and its log.
+//!
+//! What can happen to it: a request comes, a sync ends, a snapshot is written, time passes (a waiting Fetch is due, a
+//! broker's session ends, leaders are to be balanced, a snapshot is due). A request is decided, its records are
+//! appended and replayed at once; they are synced in the background, and only then the answer leaves. Requests that
+//! come during a sync are decided and appended meanwhile, and the next sync covers them all.
+//!
+//! After a failed write or sync the task ends: what is on disk is not known any more, and a restart reads it anew.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use thalweg_log::{Clock, FlushTarget};
+use thalweg_metadata::{Endpoint, Image, VersionedRecord};
+use thalweg_wire::request::FetchRequest;
+use thalweg_wire::{ApiKey, Uuid};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::Instant;
+
+use crate::controller::HandleError;
+use crate::dispatch::{Ask, Decision, encode};
+use crate::quorum::{
+    AppendFailure, FetchAsk, Leader, MetadataLog, Observers, Ready, SnapshotContent, SnapshotError,
+    SnapshotId, describe_quorum, encode_batch, fetch_snapshot,
+};
+use crate::state::{Now, State};
+
+mod opening;
+
+/// Fetches that may wait at once; the oldest is answered early when there are more.
+const PARKED_MAX: usize = 1024;
+/// Requests that are taken from the queue before a sync begins.
+const DECIDED_AT_ONCE_MAX: usize = 64;
+/// After a full disk, how long until writing is tried again by the controller of itself.
+const RETRY: Duration = Duration::from_secs(1);
+
+pub(crate) type Reply = oneshot::Sender<Result<Bytes, HandleError>>;
+
+/// What the task is told.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Ask { ask: Ask, reply: Reply },
+    Stop(oneshot::Sender<()>),
+}
+
+/// An answer that waits for its records.
+struct Waiting {
+    /// It may leave once the high watermark is here.
+    until: i64,
+    frame: Bytes,
+    reply: Reply,
+}
+
+/// A Fetch that waits for something to happen.
+struct Parked {
+    ask: FetchAsk,
+    version: i16,
+    correlation_id: i32,
+    deadline: Instant,
+    reply: Reply,
+}
+
+struct Flush {
+    task: JoinHandle<Synced>,
+    /// The image as it is once the sync has succeeded.
+    image: Arc<Image>,
+}
+
+struct Snapshotting {
+    id: SnapshotId,
+    task: JoinHandle<Result<u64, SnapshotError>>,
+}
+
+/// The state, the log, and what waits for either.
+pub(crate) struct Driver {
+    state: State,
+    log: MetadataLog,
+    epoch: i32,
+    endpoints: Vec<Endpoint>,
+    directory_id: Uuid,
+    observers: Observers,
+    waiting: VecDeque<Waiting>,
+    parked: VecDeque<Parked>,
+    flush: Option<Flush>,
+    snapshotting: Option<Snapshotting>,
+    committed: Arc<Image>,
+    snapshot_bytes: u64,
+    snapshot_interval: Duration,
+    snapshot_at: Option<Instant>,
+    rebalance_interval: Option<Duration>,
+    rebalance_at: Option<Instant>,
+    started: Instant,
+    clock: Clock,
+    dead: bool,
+}
+
+impl Driver {
+    fn now(&self) -> Now {
+        let monotonic_ms = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX);
+        Now { wall_ms: self.clock.now_ms(), monotonic_ms }
+    }
+
+    /// Appends records as one batch and replays them.
+    fn write(&mut self, records: &[VersionedRecord], now: Now) -> Result<(), AppendFailure> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let values: Vec<Bytes> = records
+            .iter()
+            .map(|record| {
+                record.to_value().expect("the controller makes records that their version can hold")
+            })
+            .collect();
+        debug_assert_eq!(self.state.next_offset(), self.log.end_offset());
+        let batch = encode_batch(self.log.end_offset(), self.epoch, now.wall_ms, &values);
+        self.log.append(&batch, self.epoch)?;
+        self.state.apply(records, self.epoch, now).expect("the controller makes records that fit its image");
+        Ok(())
+    }
+
+    /// Lives until it is told to stop, or nobody is left to ask, or the log cannot be written.
+    pub async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        self.schedule();
+        loop {
+            let deadline = self.next_deadline();
+            tokio::select! {
+                biased;
+                done = flushed(&mut self.flush) => self.on_flushed(done),
+                written = snapshot_written(&mut self.snapshotting) => self.on_snapshot(written),
+                command = commands.recv() => {
+                    let mut next = command;
+                    for _ in 0..DECIDED_AT_ONCE_MAX {
+                        match next {
+                            None => return self.stop().await,
+                            Some(Command::Stop(done)) => {
+                                self.stop().await;
+                                // Whoever asked may have given up waiting.
+                                let _ = done.send(());
+                                return;
+                            }
+                            Some(Command::Ask { ask, reply }) => self.on_ask(ask, reply),
+                        }
+                        match commands.try_recv() {
+                            Ok(command) => next = Some(command),
+                            Err(_) => break,
+                        }
+                    }
+                }
+                () = sleep_until(deadline) => self.on_time(),
+            }
+            self.begin_flush();
+            if self.dead {
+                tracing::error!("Controller stops because its metadata log cannot be written");
+                return;
+            }
+        }
+    }
+
+    fn on_ask(&mut self, ask: Ask, reply: Reply) {
+        match ask {
+            Ask::Decide(decide) => {
+                let now = self.now();
+                let Decision { records, answer } = decide(&mut self.state, now);
+                let frame = match answer {
+                    Ok(frame) => frame,
+                    Err(error) => return send(reply, Err(error.into())),
+                };
+                match self.write(&records, now) {
+                    Ok(()) => {}
+                    Err(AppendFailure::Full(error)) => {
+                        tracing::error!(%error, "Metadata log's disk is full and a request is refused");
+                        return send(reply, Err(HandleError::DiskFull));
+                    }
+                    Err(AppendFailure::Dead(error)) => {
+                        self.die(&error);
+                        return send(reply, Err(HandleError::Stopped));
+                    }
+                }
+                let until = self.log.end_offset();
+                if until <= self.log.high_watermark() {
+                    send(reply, Ok(frame));
+                } else {
+                    self.waiting.push_back(Waiting { until, frame, reply });
+                }
+            }
+            Ask::Fetch { request, version, correlation_id } => {
+                self.on_fetch(&request, version, correlation_id, reply);
+            }
+            Ask::FetchSnapshot { request, version, correlation_id } => {
+                let response = fetch_snapshot(&request, &self.log, self.leader(), version);
+                send(reply, encode(&response, ApiKey::FetchSnapshot, version, correlation_id));
+            }
+            Ask::DescribeQuorum { request, version, correlation_id } => {
+                let now_ms = self.clock.now_ms();
+                let leader = Leader {
+                    node_id: self.state.node_id,
+                    epoch: self.epoch,
+                    cluster_id: &self.state.cluster_id,
+                    endpoints: &self.endpoints,
+                };
+                let response = describe_quorum(
+                    &request,
+                    &self.log,
+                    &mut self.observers,
+                    leader,
+                    self.directory_id,
+                    version,
+                    now_ms,
+                );
+                send(reply, encode(&response, ApiKey::DescribeQuorum, version, correlation_id));
+            }
+        }
+    }
+
+    fn leader(&self) -> Leader<'_> {
+        Leader {
+            node_id: self.state.node_id,
+            epoch: self.epoch,
+            cluster_id: &self.state.cluster_id,
+            endpoints: &self.endpoints,
+        }
+    }
+
+    fn on_fetch(&mut self, request: &FetchRequest, version: i16, correlation_id: i32, reply: Reply) {
+        let ask = match FetchAsk::read(request, self.leader(), version) {
+            Ok(ask) => ask,
+            Err(response) => {
+                return send(reply, encode(&*response, ApiKey::Fetch, version, correlation_id));
+            }
+        };
+        let wait = Duration::from_millis(u64::try_from(ask.max_wait_ms).unwrap_or(0));
+        let deadline = Instant::now() + wait;
+        let parked = Parked { ask, version, correlation_id, deadline, reply };
+        if let Some(parked) = self.serve(parked, wait.is_zero()) {
+            if self.parked.len() >= PARKED_MAX
+                && let Some(oldest) = self.parked.pop_front()
+            {
+                self.serve(oldest, true);
+            }
+            self.parked.push_back(parked);
+        }
+    }
+
+    /// Answers a Fetch if there is something to tell, or if it must not wait; gives it back otherwise.
+    fn serve(&mut self, parked: Parked, at_once: bool) -> Option<Parked> {
+        let now_ms = self.clock.now_ms();
+        let leader = Leader {
+            node_id: self.state.node_id,
+            epoch: self.epoch,
+            cluster_id: &self.state.cluster_id,
+            endpoints: &self.endpoints,
+        };
+        match parked.ask.answer(&mut self.log, &mut self.observers, leader, parked.version, now_ms) {
+            Ok(answer) if answer.ready == Ready::Now || at_once => {
+                let frame = encode(&answer.response, ApiKey::Fetch, parked.version, parked.correlation_id);
+                send(parked.reply, frame);
+                None
+            }
+            Ok(_) => Some(parked),
+            Err(error) => {
+                self.die(&error);
+                None
+            }
+        }
+    }
+
+    fn serve_parked(&mut self) {
+        for parked in std::mem::take(&mut self.parked) {
+            if let Some(parked) = self.serve(parked, false) {
+                self.parked.push_back(parked);
+            }
+        }
+    }
+
+    fn begin_flush(&mut self) {
+        if self.flush.is_some() || self.dead {
+            return;
+        }
+        match self.log.flush_target() {
+            Ok(None) => {}
+            Ok(Some(target)) => {
+                let image = self.state.image().clone();
+                let task = tokio::task::spawn_blocking(move || {
+                    let outcome = target.sync();
+                    (target, outcome)
+                });
+                self.flush = Some(Flush { task, image });
+            }
+            Err(error) => self.die(&error),
+        }
+    }
+
+    fn on_flushed(&mut self, done: Flushed) {
+        match done {
+            Ok(((target, outcome), image)) => match self.log.complete_flush(&target, outcome) {
+                Ok(()) => self.committed = image,
+                Err(error) => return self.die(&error),
+            },
+            Err(error) => return self.die(&error),
+        }
+        let high_watermark = self.log.high_watermark();
+        while self.waiting.front().is_some_and(|waiting| waiting.until <= high_watermark) {
+            let waiting = self.waiting.pop_front().expect("there is a first one");
+            send(waiting.reply, Ok(waiting.frame));
+        }
+        self.serve_parked();
+        if self.log.bytes_since_snapshot >= self.snapshot_bytes {
+            self.begin_snapshot();
+        } else if self.snapshot_at.is_none() && !self.snapshot_interval.is_zero() {
+            self.snapshot_at = Some(Instant::now() + self.snapshot_interval);
+        }
+    }
+
+    fn begin_snapshot(&mut self) {
+        self.snapshot_at = None;
+        let last = self.committed.provenance();
+        let id = SnapshotId { end_offset: last.offset + 1, epoch: last.epoch };
+        let is_new = self.log.latest_snapshot().is_none_or(|latest| id > latest);
+        if self.snapshotting.is_some() || !is_new || self.committed.is_empty() {
+            return;
+        }
+        let (disk, dir) = self.log.snapshot_place();
+        let quorum = self.quorum_records();
+        let (image, now_ms) = (self.committed.clone(), self.clock.now_ms());
+        self.log.bytes_since_snapshot = 0;
+        let task = tokio::task::spawn_blocking(move || {
+            let records = image.to_records();
+            let content =
+                SnapshotContent { id, last_timestamp_ms: last.timestamp_ms, now_ms, quorum, records };
+            content.write(&disk, &dir)
+        });
+        self.snapshotting = Some(Snapshotting { id, task });
+    }
+
+    fn on_snapshot(&mut self, written: (SnapshotId, Result<Result<u64, SnapshotError>, JoinError>)) {
+        let (id, outcome) = written;
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) => return self.die(&error),
+        };
+        match outcome {
+            Ok(size) => {
+                tracing::info!(
+                    end_offset = id.end_offset,
+                    epoch = id.epoch,
+                    size,
+                    "Snapshot of the metadata is written"
+                );
+                if let Err(error) = self.log.add_snapshot(id, size, self.clock.now_ms()) {
+                    self.die(&error);
+                }
+            }
+            // The log holds everything that the snapshot would have: nothing is lost but space.
+            Err(error) => tracing::error!(%error, "Snapshot of the metadata cannot be written"),
+        }
+    }
+
+    fn schedule(&mut self) {
+        self.rebalance_at = self.rebalance_interval.map(|interval| Instant::now() + interval);
+        if !self.snapshot_interval.is_zero() {
+            self.snapshot_at = Some(Instant::now() + self.snapshot_interval);
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let session = self.state.next_session_end_ms().map(|ms| {
+            let due = self.started + Duration::from_millis(u64::try_from(ms).unwrap_or(0));
+            // A session that has ended and could not be dealt with is looked at again a little later.
+            due.max(Instant::now() + Duration::from_millis(1))
+        });
+        let fetch = self.parked.iter().map(|parked| parked.deadline).min();
+        [session, fetch, self.snapshot_at, self.rebalance_at].into_iter().flatten().min()
+    }
+
+    fn on_time(&mut self) {
+        let instant = Instant::now();
+        for parked in std::mem::take(&mut self.parked) {
+            if parked.deadline <= instant {
+                self.serve(parked, true);
+            } else {
+                self.parked.push_back(parked);
+            }
+        }
+        let now = self.now();
+        while let Some(records) = self.state.fence_stale_broker(now) {
+            if !self.write_of_itself(&records, now) {
+                return;
+            }
+        }
+        if self.snapshot_at.is_some_and(|at| at <= instant) {
+            self.begin_snapshot();
+        }
+        if self.rebalance_at.is_some_and(|at| at <= instant) {
+            self.rebalance_at = self.rebalance_interval.map(|interval| instant + interval);
+            let records = self.state.balance_leaders();
+            self.write_of_itself(&records, now);
+        }
+    }
+
+    /// Writes what nobody asked for. Says whether it could.
+    fn write_of_itself(&mut self, records: &[VersionedRecord], now: Now) -> bool {
+        match self.write(records, now) {
+            Ok(()) => true,
+            Err(AppendFailure::Full(error)) => {
+                tracing::error!(%error, "Metadata log's disk is full");
+                self.state.postpone_sessions(now, RETRY);
+                false
+            }
+            Err(AppendFailure::Dead(error)) => {
+                self.die(&error);
+                false
+            }
+        }
+    }
+
+    fn die(&mut self, error: &dyn std::fmt::Display) {
+        tracing::error!(%error, "Metadata log cannot be used any more");
+        self.dead = true;
+    }
+
+    async fn stop(mut self) {
+        if let Some(flush) = self.flush.take()
+            && let Ok((target, outcome)) = flush.task.await
+            && let Err(error) = self.log.complete_flush(&target, outcome)
+        {
+            self.die(&error);
+        }
+        if let Some(snapshotting) = self.snapshotting.take() {
+            let outcome = snapshotting.task.await;
+            self.on_snapshot((snapshotting.id, outcome));
+        }
+        if self.dead {
+            return;
+        }
+        let closed = tokio::task::spawn_blocking(move || {
+            let flushed = self.log.flush();
+            let high_watermark = self.log.high_watermark();
+            for waiting in self.waiting.drain(..).filter(|waiting| waiting.until <= high_watermark) {
+                send(waiting.reply, Ok(waiting.frame));
+            }
+            flushed.and_then(|()| self.log.close())
+        });
+        match closed.await {
+            Ok(Ok(())) => tracing::info!("Controller has stopped"),
+            Ok(Err(error)) => tracing::error!(%error, "Metadata log cannot be closed in order"),
+            Err(error) => tracing::error!(%error, "Metadata log cannot be closed in order"),
+        }
+    }
+}
+
+/// Whoever asked may have gone.
+fn send(reply: Reply, answer: Result<Bytes, HandleError>) {
+    let _ = reply.send(answer);
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// How a sync ended.
+type Synced = (FlushTarget, std::io::Result<()>);
+/// The same, with the image that is committed by it.
+type Flushed = Result<(Synced, Arc<Image>), JoinError>;
+
+async fn flushed(flush: &mut Option<Flush>) -> Flushed {
+    match flush {
+        None => std::future::pending().await,
+        Some(running) => {
+            let done = (&mut running.task).await;
+            let image = flush.take().expect("it was there before the wait").image;
+            done.map(|synced| (synced, image))
+        }
+    }
+}
+
+async fn snapshot_written(
+    snapshotting: &mut Option<Snapshotting>,
+) -> (SnapshotId, Result<Result<u64, SnapshotError>, JoinError>) {
+    match snapshotting {
+        None => std::future::pending().await,
+        Some(running) => {
+            let written = (&mut running.task).await;
+            let id = snapshotting.take().expect("it was there before the wait").id;
+            (id, written)
+        }
+    }
+}

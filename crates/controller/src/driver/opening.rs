@@ -1,0 +1,157 @@
+//! From files to a driver that leads: recover, begin an epoch, write what an epoch begins with.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use thalweg_metadata::{Endpoint, Image};
+use thalweg_record::ControlRecordType;
+use thalweg_wire::data::leader_change_message::Voter;
+use thalweg_wire::data::voters_record::{
+    Endpoint as VoterEndpoint, KRaftVersionFeature, Voter as VotersRecordVoter,
+};
+use thalweg_wire::data::{KRaftVersionRecord, LeaderChangeMessage, VotersRecord};
+use thalweg_wire::{Message, Uuid};
+use tokio::time::Instant;
+
+use super::Driver;
+use crate::options::{ConfigRules, ControllerOptions};
+use crate::quorum::{
+    AppendFailure, MetadataLog, Observers, QuorumState, Recovered, StartError, encode_control_batch,
+};
+use crate::state::State;
+
+impl Driver {
+    /// Opens the log and begins to lead. Blocks.
+    pub fn open(options: ControllerOptions, rules: Arc<dyn ConfigRules>) -> Result<Driver, StartError> {
+        let (log, recovered) = MetadataLog::open(&options)?;
+        check_features(&options, &recovered.image)?;
+        let epoch = begin_epoch(&options, &log)?;
+        let seed = u64::try_from(Uuid::random().0 & u128::from(u64::MAX)).expect("64 bits fit");
+        let state = State::new(&options, rules, seed);
+        let mut driver = Driver {
+            committed: state.image().clone(),
+            state,
+            log,
+            epoch,
+            endpoints: options.listeners.clone(),
+            directory_id: options.directory_id,
+            observers: Observers::default(),
+            waiting: VecDeque::new(),
+            parked: VecDeque::new(),
+            flush: None,
+            snapshotting: None,
+            snapshot_bytes: options.snapshot_bytes,
+            snapshot_interval: options.snapshot_interval,
+            snapshot_at: None,
+            rebalance_interval: options.rebalance_leaders.then_some(options.rebalance_interval),
+            rebalance_at: None,
+            started: Instant::now(),
+            clock: options.clock.clone(),
+            dead: false,
+        };
+        driver.lead(&options, recovered)?;
+        Ok(driver)
+    }
+
+    /// Writes what an epoch begins with, and in a new log what a cluster begins with, and makes it durable.
+    fn lead(&mut self, options: &ControllerOptions, recovered: Recovered) -> Result<(), StartError> {
+        let now = self.now();
+        let is_new = self.log.end_offset() == 0;
+        self.state.kraft_version = recovered.kraft_version.unwrap_or(i16::from(is_new));
+        let mut control = vec![leader_change(options.node_id)];
+        if is_new {
+            let quorum = self.quorum_records();
+            self.log.format(options, quorum.clone(), self.state.bootstrap_records())?;
+            control.extend(quorum);
+        }
+        self.log.begin_epoch(self.epoch);
+        let batch = encode_control_batch(self.log.end_offset(), self.epoch, now.wall_ms, &control);
+        self.log.append(&batch, self.epoch).map_err(start_error)?;
+        let Recovered { image, registered_at, open_transaction, .. } = recovered;
+        self.state.activate(image, self.log.end_offset(), registered_at, now);
+        let records = self.state.activation_records(open_transaction);
+        self.write(&records, now).map_err(start_error)?;
+        let registration = self.state.register_controller(Uuid::random(), options.listeners.clone());
+        self.write(&[registration], now).map_err(start_error)?;
+        self.log.flush()?;
+        self.committed = self.state.image().clone();
+        tracing::info!(
+            epoch = self.epoch,
+            offset = self.log.end_offset(),
+            topics = self.committed.topics().len(),
+            "Controller leads the metadata quorum"
+        );
+        Ok(())
+    }
+
+    /// The quorum's own records, for a new log and for snapshots.
+    pub(super) fn quorum_records(&self) -> Vec<(ControlRecordType, Bytes)> {
+        let kraft_version = self.state.kraft_version;
+        if kraft_version == 0 {
+            // The voters of such a quorum are configured, not recorded.
+            return Vec::new();
+        }
+        let version = KRaftVersionRecord { version: 0, k_raft_version: kraft_version };
+        let voters = voters(self.state.node_id, self.directory_id, &self.endpoints);
+        let encoded = "version 0 holds all that is set";
+        vec![
+            (ControlRecordType::KRaftVersion, version.to_bytes(0).expect(encoded)),
+            (ControlRecordType::KRaftVoters, voters.to_bytes(0).expect(encoded)),
+        ]
+    }
+}
+
+fn start_error(failure: AppendFailure) -> StartError {
+    match failure {
+        AppendFailure::Full(error) => StartError::Io(error),
+        AppendFailure::Dead(error) => StartError::Append(error),
+    }
+}
+
+/// A cluster whose features this node does not serve is not led by it.
+fn check_features(options: &ControllerOptions, image: &Image) -> Result<(), StartError> {
+    for (feature, level) in image.features().iter() {
+        let served = options.supported_features.get(feature).is_some_and(|range| range.contains(level));
+        if !served && level != 0 {
+            return Err(StartError::UnservedFeature { feature: feature.to_owned(), level });
+        }
+    }
+    Ok(())
+}
+
+/// The next epoch, made durable before anything is written in it.
+fn begin_epoch(options: &ControllerOptions, log: &MetadataLog) -> Result<i32, StartError> {
+    let (disk, dir) = log.snapshot_place();
+    let before = QuorumState::read(&disk, &dir)?.map_or(0, |state| state.leader_epoch);
+    let epoch = before.max(log.last_epoch()) + 1;
+    QuorumState { leader_id: options.node_id, leader_epoch: epoch }.write(&disk, &dir)?;
+    Ok(epoch)
+}
+
+fn leader_change(node_id: i32) -> (ControlRecordType, Bytes) {
+    let voter = Voter { voter_id: node_id, ..Voter::default() };
+    let message = LeaderChangeMessage {
+        version: 0,
+        leader_id: node_id,
+        voters: vec![voter.clone()],
+        granting_voters: vec![voter],
+    };
+    (ControlRecordType::LeaderChange, message.to_bytes(0).expect("version 0 holds all that is set"))
+}
+
+/// The only voter.
+fn voters(node_id: i32, directory_id: Uuid, endpoints: &[Endpoint]) -> VotersRecord {
+    let endpoints = endpoints.iter().map(|endpoint| VoterEndpoint {
+        name: endpoint.listener.clone(),
+        host: endpoint.host.clone(),
+        port: endpoint.port,
+    });
+    let voter = VotersRecordVoter {
+        voter_id: node_id,
+        voter_directory_id: directory_id,
+        endpoints: endpoints.collect(),
+        k_raft_version_feature: KRaftVersionFeature { min_supported_version: 0, max_supported_version: 1 },
+    };
+    VotersRecord { version: 0, voters: vec![voter] }
+}

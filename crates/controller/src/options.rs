@@ -1,0 +1,154 @@
+//! What the embedded controller is given: who it is, where its log lies, its limits, and the rules of configurations,
+//! whose definitions belong to the broker.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use thalweg_log::Clock;
+use thalweg_log::disk::Disk;
+use thalweg_metadata::{ConfigMap, ConfigResource, ConfigResourceKind, Endpoint, VersionRange, feature};
+use thalweg_wire::{ErrorCode, Uuid};
+
+/// What a controller is started with. [`ControllerOptions::new`] gives Kafka's defaults.
+#[derive(Clone, Debug)]
+pub struct ControllerOptions {
+    /// The id of this node, the only voter of its quorum.
+    pub node_id: i32,
+    /// The id of the cluster, as `meta.properties` has it.
+    pub cluster_id: String,
+    /// The id of the log directory that holds the metadata log.
+    pub directory_id: Uuid,
+    /// That directory (`metadata.log.dir`); the log lies in `__cluster_metadata-0` in it.
+    pub metadata_log_dir: PathBuf,
+    /// Where the controller listens, when it listens anywhere but in this process.
+    pub listeners: Vec<Endpoint>,
+    /// `num.partitions`.
+    pub default_num_partitions: i32,
+    /// `default.replication.factor`.
+    pub default_replication_factor: i16,
+    /// `delete.topic.enable`.
+    pub delete_topics: bool,
+    /// `broker.session.timeout.ms`.
+    pub broker_session_timeout: Duration,
+    /// `metadata.log.max.record.bytes.between.snapshots`.
+    pub snapshot_bytes: u64,
+    /// `metadata.log.max.snapshot.interval.ms`; zero for never.
+    pub snapshot_interval: Duration,
+    /// `metadata.log.segment.bytes`.
+    pub segment_bytes: u32,
+    /// `metadata.log.segment.ms`.
+    pub segment_ms: i64,
+    /// `metadata.max.retention.bytes`; negative for no limit.
+    pub retention_bytes: i64,
+    /// `metadata.max.retention.ms`; negative for no limit.
+    pub retention_ms: i64,
+    /// `auto.leader.rebalance.enable`.
+    pub rebalance_leaders: bool,
+    /// `leader.imbalance.check.interval.seconds`.
+    pub rebalance_interval: Duration,
+    /// The features that this node can serve, with their levels.
+    pub supported_features: BTreeMap<String, VersionRange>,
+    /// The features, besides `metadata.version`, that a new cluster is formatted with.
+    pub bootstrap_features: BTreeMap<String, i16>,
+    /// Through which files are opened.
+    pub disk: Disk,
+    /// The wall clock, for the timestamps of records.
+    pub clock: Clock,
+}
+
+impl ControllerOptions {
+    /// Kafka's defaults for a node, its cluster, and the directory of its metadata log.
+    pub fn new(
+        node_id: i32,
+        cluster_id: &str,
+        directory_id: Uuid,
+        metadata_log_dir: PathBuf,
+    ) -> ControllerOptions {
+        ControllerOptions {
+            node_id,
+            cluster_id: cluster_id.to_owned(),
+            directory_id,
+            metadata_log_dir,
+            listeners: Vec::new(),
+            default_num_partitions: 1,
+            default_replication_factor: 1,
+            delete_topics: true,
+            broker_session_timeout: Duration::from_millis(9000),
+            snapshot_bytes: 20 * 1024 * 1024,
+            snapshot_interval: Duration::from_secs(60 * 60),
+            segment_bytes: 1024 * 1024 * 1024,
+            segment_ms: 7 * 24 * 60 * 60 * 1000,
+            retention_bytes: 100 * 1024 * 1024,
+            retention_ms: 7 * 24 * 60 * 60 * 1000,
+            rebalance_leaders: true,
+            rebalance_interval: Duration::from_secs(300),
+            supported_features: default_supported_features(),
+            bootstrap_features: BTreeMap::new(),
+            disk: Disk::real(),
+            clock: Clock::system(),
+        }
+    }
+}
+
+/// The features that are served, truthfully: the groups of KIP-848, transactions, eligible leader replicas, share
+/// groups and streams groups are not yet, so they are not listed and their finalized level is 0.
+pub fn default_supported_features() -> BTreeMap<String, VersionRange> {
+    BTreeMap::from([
+        (feature::METADATA_VERSION.to_owned(), VersionRange { min: 7, max: 30 }),
+        (feature::KRAFT_VERSION.to_owned(), VersionRange { min: 0, max: 1 }),
+    ])
+}
+
+/// A configuration is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigRefusal {
+    /// With what code; usually INVALID_CONFIG.
+    pub code: ErrorCode,
+    /// Why, in Kafka's words.
+    pub message: String,
+}
+
+/// A setting of a topic as it is in force, for the response to CreateTopics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EffectiveConfig {
+    /// The property's name.
+    pub name: String,
+    /// Its value; none for what is sensitive.
+    pub value: Option<String>,
+    /// Whether it cannot be changed.
+    pub read_only: bool,
+    /// Kafka's id of where it comes from: 1 topic, 2 dynamic broker, 3 dynamic default broker, 4 static broker, 5
+    /// default.
+    pub source: i8,
+    /// Whether the value is a secret.
+    pub sensitive: bool,
+}
+
+/// The definitions of configurations, as far as a controller needs them.
+pub trait ConfigRules: Send + Sync {
+    /// Checks what the configuration of a resource would be. `existing` is what it was. The name of the resource has
+    /// been checked.
+    fn validate(
+        &self,
+        resource: &ConfigResource,
+        configs: &ConfigMap,
+        existing: &ConfigMap,
+    ) -> Result<(), ConfigRefusal>;
+
+    /// Whether a value is a list, so that APPEND and SUBTRACT make sense.
+    fn is_list(&self, kind: ConfigResourceKind, name: &str) -> bool;
+
+    /// The value of a property where nothing sets it at run time: what the properties file says for all topics or
+    /// this broker, else Kafka's default.
+    fn default_value(&self, kind: ConfigResourceKind, name: &str) -> Option<String>;
+
+    /// All settings of a new topic with these overrides, in the order of their names. `broker` and `brokers` are
+    /// what was set at run time for this broker and for all.
+    fn effective_topic_configs(
+        &self,
+        overrides: &ConfigMap,
+        broker: &ConfigMap,
+        brokers: &ConfigMap,
+    ) -> Vec<EffectiveConfig>;
+}

@@ -1,0 +1,429 @@
+//! The metadata log itself: opening and replaying it, appending, syncing, reading, and letting old parts go.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use thalweg_log::disk::{Disk, Durability};
+use thalweg_log::{
+    AppendError, AppendOptions, AppendOrigin, CleanupPolicy, FlushTarget, Home, LogConfig, LogError,
+    OpenOptions, PartitionLog, TopicPartition,
+};
+use thalweg_metadata::{Image, Loader};
+use thalweg_record::{
+    BatchBuilder, BatchOptions, ControlRecordType, DECOMPRESSED_BYTES_MAX_DEFAULT, DecompressBuffer,
+    LeaderEpoch, Offset, batches,
+};
+use thalweg_wire::{MetadataRecord, Uuid};
+
+use super::snapshot::{self, LoadedSnapshot};
+use super::{LOG_DIR, SnapshotContent, SnapshotError, SnapshotId, StartError};
+use crate::batches::{self as metadata_batches, ControlRecord};
+use crate::options::ControllerOptions;
+
+/// Bytes that are read at once while the log is replayed.
+const REPLAY_BYTES: usize = 1024 * 1024;
+/// How much of the log's file is reserved ahead: it grows slowly.
+const PREALLOCATE_BYTES: u32 = 1024 * 1024;
+
+/// A batch of metadata records.
+pub(crate) fn encode_batch(base_offset: i64, epoch: i32, now_ms: i64, values: &[Bytes]) -> Bytes {
+    let options = BatchOptions {
+        base_offset: Offset(base_offset),
+        leader_epoch: LeaderEpoch(epoch),
+        ..BatchOptions::default()
+    };
+    let size = values.iter().map(|value| value.len() + 24).sum::<usize>() + 128;
+    let mut builder = BatchBuilder::with_capacity(options, size);
+    for value in values {
+        builder
+            .append(now_ms, None, Some(value), &[])
+            .expect("a metadata batch is far below a batch's limit");
+    }
+    builder.build()
+}
+
+/// A batch of control records.
+pub(crate) fn encode_control_batch(
+    base_offset: i64,
+    epoch: i32,
+    now_ms: i64,
+    records: &[(ControlRecordType, Bytes)],
+) -> Bytes {
+    let options = BatchOptions {
+        base_offset: Offset(base_offset),
+        leader_epoch: LeaderEpoch(epoch),
+        control: true,
+        ..BatchOptions::default()
+    };
+    let mut builder = BatchBuilder::with_capacity(options, 512);
+    for (kind, value) in records {
+        builder.append_control(now_ms, *kind, value).expect("a control batch is far below a batch's limit");
+    }
+    builder.build()
+}
+
+/// Why a batch was not appended.
+#[derive(Debug)]
+pub(crate) enum AppendFailure {
+    /// The disk is full; later there may be room.
+    Full(std::io::Error),
+    /// The log takes no more batches.
+    Dead(AppendError),
+}
+
+/// What was found in the log.
+#[derive(Debug)]
+pub(crate) struct Recovered {
+    pub image: Arc<Image>,
+    /// The offset of each broker's registration, where the log still has it.
+    pub registered_at: HashMap<i32, i64>,
+    /// Whether the log ends within a metadata transaction.
+    pub open_transaction: bool,
+    /// The level of `kraft.version`; none in a log that says nothing of it.
+    pub kraft_version: Option<i16>,
+}
+
+/// The metadata log and its snapshots.
+#[derive(Debug)]
+pub(crate) struct MetadataLog {
+    log: PartitionLog,
+    dir: PathBuf,
+    disk: Disk,
+    /// Snapshots on disk with their sizes and ages, the bootstrap one left out.
+    snapshots: BTreeMap<SnapshotId, SnapshotFile>,
+    /// Bytes appended since the newest snapshot.
+    pub bytes_since_snapshot: u64,
+    retention_bytes: i64,
+    retention_ms: i64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct SnapshotFile {
+    size: u64,
+    modified_ms: i64,
+}
+
+impl MetadataLog {
+    /// Opens the log, creating it when there is none, and replays what is in it.
+    pub fn open(options: &ControllerOptions) -> Result<(MetadataLog, Recovered), StartError> {
+        let disk = options.disk.clone();
+        let dir = options.metadata_log_dir.join(LOG_DIR);
+        disk.create_dir(&dir)?;
+        let snapshots = find_snapshots(&disk, &dir)?;
+        let log = open_log(options, &dir)?;
+        let mut opened = MetadataLog {
+            log,
+            dir,
+            disk,
+            snapshots,
+            bytes_since_snapshot: 0,
+            retention_bytes: options.retention_bytes,
+            retention_ms: options.retention_ms,
+        };
+        let (base, kraft_version) = opened.load_snapshot()?;
+        let recovered = opened.replay(base, kraft_version)?;
+        Ok((opened, recovered))
+    }
+
+    /// The image of the newest snapshot that can be read, or the empty one. A log that does not reach a snapshot is
+    /// dropped in its favour; one that lies wholly behind it is what a crash before its cleaning leaves.
+    fn load_snapshot(&mut self) -> Result<(Arc<Image>, Option<i16>), StartError> {
+        let log_start = self.log.log_start_offset().0;
+        let mut failure: Option<SnapshotError> = None;
+        for id in self.snapshots.keys().rev().copied().collect::<Vec<_>>() {
+            match snapshot::load(&self.disk, &self.dir, id) {
+                Ok(LoadedSnapshot { image, kraft_version }) if id.end_offset >= log_start => {
+                    if self.log.log_end_offset().0 < id.end_offset {
+                        self.log.truncate_fully_and_start_at(Offset(id.end_offset), None)?;
+                    }
+                    return Ok((image, Some(kraft_version)));
+                }
+                Ok(_) => break,
+                Err(error) => {
+                    tracing::error!(snapshot = id.file_name(), %error, "Snapshot of the metadata log is of no use");
+                    self.snapshots.remove(&id);
+                    failure.get_or_insert(error);
+                }
+            }
+        }
+        match failure {
+            _ if log_start == 0 => Ok((Arc::new(Image::empty()), None)),
+            Some(error) => Err(error.into()),
+            None => Err(StartError::NoSnapshot { log_start }),
+        }
+    }
+
+    fn replay(&mut self, base: Arc<Image>, kraft_version: Option<i16>) -> Result<Recovered, StartError> {
+        let log_end = self.log.log_end_offset().0;
+        let mut next = base.offset() + 1;
+        let mut loader = Loader::new(base);
+        let mut registered_at = HashMap::new();
+        let mut kraft_version = kraft_version;
+        let mut buffer = DecompressBuffer::new(DECOMPRESSED_BYTES_MAX_DEFAULT);
+        while next < log_end {
+            let bytes = self.read(next, REPLAY_BYTES, log_end)?;
+            if bytes.is_empty() {
+                return Err(StartError::ShortRead { log_end: next, wanted: log_end });
+            }
+            self.bytes_since_snapshot += bytes.len() as u64;
+            for batch in batches(&bytes) {
+                let batch = batch.map_err(|error| {
+                    StartError::Batch(metadata_batches::MetadataBatchError::Batch {
+                        base_offset: next,
+                        error,
+                    })
+                })?;
+                let decoded = metadata_batches::decode(&batch, &mut buffer)?;
+                for (offset, record) in (decoded.base_offset..).zip(&decoded.records) {
+                    if let MetadataRecord::RegisterBroker(record) = record {
+                        registered_at.insert(record.broker_id, offset);
+                    }
+                }
+                for control in &decoded.control {
+                    if let ControlRecord::KRaftVersion(version) = control {
+                        kraft_version = Some(version.k_raft_version);
+                    }
+                }
+                loader.load(decoded.last, &decoded.records)?;
+                next = decoded.last.offset + 1;
+            }
+        }
+        let open_transaction = loader.in_transaction();
+        if open_transaction {
+            // What the transaction has done so far is undone by the abort that this controller writes first.
+            let abort = MetadataRecord::AbortTransaction(Default::default());
+            loader.load(loader_position(&loader, log_end), [&abort])?;
+        }
+        loader.publish();
+        let image = loader.image().clone();
+        Ok(Recovered { image, registered_at, open_transaction, kraft_version })
+    }
+
+    /// The offset of the next record.
+    pub fn end_offset(&self) -> i64 {
+        self.log.log_end_offset().0
+    }
+
+    /// The first offset that can be read.
+    pub fn start_offset(&self) -> i64 {
+        self.log.log_start_offset().0
+    }
+
+    /// The epoch of the last batch, or of the snapshot that stands for it; 0 in an empty log.
+    pub fn last_epoch(&self) -> i32 {
+        let snapshot = self.latest_snapshot().map_or(0, |id| id.epoch);
+        self.log.latest_epoch().map_or(snapshot, |epoch| epoch.0.max(snapshot))
+    }
+
+    /// Begins an epoch at the end of the log.
+    pub fn begin_epoch(&mut self, epoch: i32) {
+        self.log.assign_leader_epoch_start(LeaderEpoch(epoch));
+    }
+
+    /// Where an epoch ends: the latest epoch that is not above it, and its end.
+    pub fn end_of_epoch(&self, epoch: i32) -> (i32, i64) {
+        match self.log.end_offset_for_epoch(LeaderEpoch(epoch)) {
+            Some(end) => (end.leader_epoch.0, end.end_offset.0),
+            None => (self.last_epoch(), self.end_offset()),
+        }
+    }
+
+    /// Appends a whole batch at the end.
+    pub fn append(&mut self, batch: &[u8], epoch: i32) -> Result<(), AppendFailure> {
+        let options = AppendOptions { origin: AppendOrigin::Coordinator, ..AppendOptions::default() };
+        match self.log.append_as_leader(batch, LeaderEpoch(epoch), options) {
+            Ok(_) => {
+                self.bytes_since_snapshot += batch.len() as u64;
+                Ok(())
+            }
+            Err(AppendError::DiskFull(error)) => Err(AppendFailure::Full(error)),
+            Err(error) => Err(AppendFailure::Dead(error)),
+        }
+    }
+
+    /// What to sync so that everything appended so far is durable.
+    pub fn flush_target(&mut self) -> Result<Option<FlushTarget>, LogError> {
+        self.log.flush_target()
+    }
+
+    /// Notes the outcome of a sync. What is durable is committed: there is no other voter.
+    pub fn complete_flush(
+        &mut self,
+        target: &FlushTarget,
+        outcome: std::io::Result<()>,
+    ) -> Result<(), LogError> {
+        self.log.complete_flush(target, outcome)?;
+        self.log.set_high_watermark(target.up_to());
+        Ok(())
+    }
+
+    /// Makes everything durable on the spot.
+    pub fn flush(&mut self) -> Result<(), LogError> {
+        self.log.flush()?;
+        self.log.set_high_watermark(self.log.log_end_offset());
+        Ok(())
+    }
+
+    /// Below it everything is committed.
+    pub fn high_watermark(&self) -> i64 {
+        self.log.high_watermark().0
+    }
+
+    /// Whole batches from an offset on, below a bound; at least one when there is one.
+    pub fn read(&mut self, from: i64, max_bytes: usize, below: i64) -> Result<Bytes, LogError> {
+        let slice = match self.log.read(Offset(from), max_bytes, Offset(below), true) {
+            Ok(slice) => slice,
+            Err(thalweg_log::ReadError::Log(error)) => return Err(error),
+            Err(thalweg_log::ReadError::OutOfRange(_)) => None,
+        };
+        let Some(slice) = slice else { return Ok(Bytes::new()) };
+        let mut bytes = vec![0; slice.len];
+        let read = slice.file.read_at(&mut bytes, slice.position)?;
+        bytes.truncate(read);
+        Ok(bytes.into())
+    }
+
+    /// The newest snapshot.
+    pub fn latest_snapshot(&self) -> Option<SnapshotId> {
+        self.snapshots.keys().next_back().copied()
+    }
+
+    /// The oldest snapshot.
+    pub fn earliest_snapshot(&self) -> Option<SnapshotId> {
+        self.snapshots.keys().next().copied()
+    }
+
+    /// A piece of a snapshot and its whole size; none when there is no such snapshot.
+    pub fn read_snapshot(
+        &self,
+        id: SnapshotId,
+        position: u64,
+        max_bytes: usize,
+    ) -> std::io::Result<Option<(Bytes, u64)>> {
+        let Some(file) = self.snapshots.get(&id) else { return Ok(None) };
+        let left = usize::try_from(file.size.saturating_sub(position)).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; max_bytes.min(left)];
+        let opened = self.disk.open(&self.dir.join(id.file_name()))?;
+        let read = opened.read_at(&mut bytes, position)?;
+        bytes.truncate(read);
+        Ok(Some((bytes.into(), file.size)))
+    }
+
+    /// Where snapshots are written, and through what.
+    pub fn snapshot_place(&self) -> (Disk, PathBuf) {
+        (self.disk.clone(), self.dir.clone())
+    }
+
+    /// Takes note of a snapshot that was written, and lets go what is no longer needed: old snapshots by size and
+    /// age, and the part of the log that lies before the oldest one left.
+    pub fn add_snapshot(&mut self, id: SnapshotId, size: u64, now_ms: i64) -> Result<(), LogError> {
+        self.snapshots.insert(id, SnapshotFile { size, modified_ms: now_ms });
+        self.clean(now_ms)
+    }
+
+    fn clean(&mut self, now_ms: i64) -> Result<(), LogError> {
+        while self.snapshots.len() > 1 {
+            let Some((&oldest, &file)) = self.snapshots.first_key_value() else { break };
+            let total = self.log.size_bytes() + self.snapshots.values().map(|file| file.size).sum::<u64>();
+            let too_large = u64::try_from(self.retention_bytes).is_ok_and(|limit| total > limit);
+            let too_old = self.retention_ms >= 0 && now_ms - file.modified_ms > self.retention_ms;
+            // A snapshot that the log still reaches back before costs more than it is worth.
+            if !too_large && !too_old && self.snapshots.len() <= 2 {
+                break;
+            }
+            self.snapshots.remove(&oldest);
+            self.disk.remove(&self.dir.join(oldest.file_name()))?;
+        }
+        if let Some(oldest) = self.earliest_snapshot() {
+            let offset = Offset(oldest.end_offset.min(self.high_watermark()));
+            match self.log.delete_records(offset) {
+                Ok(_) => {}
+                Err(thalweg_log::DeleteRecordsError::Log(error)) => return Err(error),
+                Err(error) => tracing::warn!(%error, "Old metadata records cannot be let go"),
+            }
+        }
+        self.log.purge_deleted(now_ms);
+        Ok(())
+    }
+
+    /// Writes what a cluster is formatted with: the bootstrap files that `kafka-storage format` leaves.
+    pub fn format(
+        &self,
+        options: &ControllerOptions,
+        quorum: Vec<(ControlRecordType, Bytes)>,
+        records: Vec<thalweg_metadata::VersionedRecord>,
+    ) -> Result<(), StartError> {
+        let now_ms = options.clock.now_ms();
+        let bootstrap = SnapshotContent {
+            id: SnapshotId::BOOTSTRAP,
+            last_timestamp_ms: 0,
+            now_ms,
+            quorum: Vec::new(),
+            records,
+        };
+        let path = options.metadata_log_dir.join("bootstrap.checkpoint");
+        self.disk.replace(&path, &bootstrap.encode()?, Durability::PageCache)?;
+        let first = SnapshotContent {
+            id: SnapshotId::BOOTSTRAP,
+            last_timestamp_ms: now_ms,
+            now_ms,
+            quorum,
+            records: Vec::new(),
+        };
+        let path = self.dir.join(SnapshotId::BOOTSTRAP.file_name());
+        self.disk.replace(&path, &first.encode()?, Durability::PageCache)?;
+        Ok(())
+    }
+
+    /// Closes the log.
+    pub fn close(&mut self) -> Result<(), LogError> {
+        self.log.close()
+    }
+}
+
+/// Where a loader stands, when the abort of its transaction is replayed ahead of being written.
+fn loader_position(loader: &Loader, log_end: i64) -> thalweg_metadata::Provenance {
+    thalweg_metadata::Provenance { offset: log_end - 1, ..loader.image().provenance() }
+}
+
+fn find_snapshots(disk: &Disk, dir: &std::path::Path) -> std::io::Result<BTreeMap<SnapshotId, SnapshotFile>> {
+    let mut snapshots = BTreeMap::new();
+    for listed in disk.list(dir)? {
+        let path = dir.join(&listed.name);
+        if listed.name.ends_with(".checkpoint.tmp") || listed.name.ends_with(".checkpoint.part") {
+            disk.remove(&path)?;
+        } else if let Some(id) = SnapshotId::from_file_name(&listed.name)
+            && id != SnapshotId::BOOTSTRAP
+        {
+            let facts = disk.facts(&path)?;
+            snapshots.insert(id, SnapshotFile { size: facts.len, modified_ms: facts.modified_ms });
+        }
+    }
+    Ok(snapshots)
+}
+
+fn open_log(options: &ControllerOptions, dir: &std::path::Path) -> Result<PartitionLog, StartError> {
+    let config = Arc::new(LogConfig {
+        segment_bytes: options.segment_bytes,
+        segment_ms: options.segment_ms,
+        retention_bytes: -1,
+        retention_ms: -1,
+        cleanup_policy: CleanupPolicy::DELETE,
+        preallocate_bytes: PREALLOCATE_BYTES.min(options.segment_bytes),
+        ..LogConfig::default()
+    });
+    let home = Home::new(options.disk.clone(), dir.to_owned());
+    let name = TopicPartition::new(crate::state::CLUSTER_METADATA_TOPIC, 0);
+    let clock = options.clock.clone();
+    let has_segment = options.disk.list(dir)?.iter().any(|listed| listed.name.ends_with(".log"));
+    if has_segment {
+        // Everything is read anyway, so everything is checked: a torn tail is cut, whatever the last stop was.
+        let mut log = PartitionLog::open(home, name, config, clock, &OpenOptions::new(false))?;
+        log.set_high_watermark(log.log_end_offset());
+        return Ok(log);
+    }
+    let topic_id = thalweg_log::Uuid::from_bytes(Uuid::METADATA_TOPIC.0.to_be_bytes());
+    Ok(PartitionLog::create(home, name, Some(topic_id), config, clock)?)
+}

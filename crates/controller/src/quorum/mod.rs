@@ -1,0 +1,59 @@
+//! The metadata log on disk, its snapshots, and how observers are served from them.
+//!
+//! ```text
+//! <metadata.log.dir>/
+//!   bootstrap.checkpoint                         what the cluster was formatted with
+//!   __cluster_metadata-0/
+//!     00000000000000000000.log .index ...        the log: one of ours (see `thalweg_log`)
+//!     <end offset>-<epoch>.checkpoint            snapshots (see `snapshot`)
+//!     quorum-state                               the epoch and its leader (see `quorum_state`)
+//! ```
+
+mod describe;
+mod fetch;
+mod log;
+mod quorum_state;
+mod snapshot;
+
+use std::io;
+
+pub(crate) use describe::describe_quorum;
+pub(crate) use fetch::{FetchAsk, Leader, Observers, Ready, fetch_snapshot};
+pub(crate) use log::{AppendFailure, MetadataLog, Recovered, encode_batch, encode_control_batch};
+pub(crate) use quorum_state::QuorumState;
+pub use quorum_state::QuorumStateError;
+pub use snapshot::SnapshotError;
+pub(crate) use snapshot::{SnapshotContent, SnapshotId};
+
+use crate::batches::MetadataBatchError;
+
+/// The bare name of the log's directory.
+pub(crate) const LOG_DIR: &str = "__cluster_metadata-0";
+
+/// The controller cannot start.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+pub enum StartError {
+    #[error("the metadata log cannot be used: {0}")]
+    Io(#[from] io::Error),
+    #[error("the metadata log cannot be opened: {0}")]
+    Log(#[from] thalweg_log::LogError),
+    #[error("the metadata log cannot be written: {0}")]
+    Append(#[from] thalweg_log::AppendError),
+    #[error("the metadata log cannot be read: {0}")]
+    Batch(#[from] MetadataBatchError),
+    #[error("the metadata log holds a record that does not fit: {0}")]
+    Replay(#[from] thalweg_metadata::ReplayError),
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    #[error(transparent)]
+    QuorumState(#[from] QuorumStateError),
+    #[error("the metadata log begins at offset {log_start} and there is no snapshot of what came before")]
+    NoSnapshot { log_start: i64 },
+    #[error("the metadata log ends at offset {log_end}, below the {wanted} that was read")]
+    ShortRead { log_end: i64, wanted: i64 },
+    #[error("feature {feature} is finalized at level {level}, which this node does not serve")]
+    UnservedFeature { feature: String, level: i16 },
+    #[error("the task that opens the metadata log has failed")]
+    Task,
+}

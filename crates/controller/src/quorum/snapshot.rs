@@ -1,0 +1,231 @@
+//! Snapshots of the metadata log: the records that make the image at one offset.
+//!
+//! ```text
+//! <end offset, 20 digits>-<epoch, 10 digits>.checkpoint      the end offset is exclusive
+//!   control batch   SnapshotHeader, KRaftVersion, KRaftVoters
+//!   data batches    the image's records
+//!   control batch   SnapshotFooter
+//! ```
+//! Offsets count from 0 and are not those of the log. A file without its footer was not finished and is of no use.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use thalweg_log::disk::{Disk, Durability};
+use thalweg_metadata::{Image, Loader, Provenance, ReplayError, VersionedRecord};
+use thalweg_record::{ControlRecordType, DECOMPRESSED_BYTES_MAX_DEFAULT, DecompressBuffer, batches};
+use thalweg_wire::data::{SnapshotFooterRecord, SnapshotHeaderRecord};
+use thalweg_wire::{EncodeError, Message};
+
+use super::log::{encode_batch, encode_control_batch};
+use crate::batches::{self as metadata_batches, ControlRecord, MetadataBatchError};
+
+const SUFFIX: &str = ".checkpoint";
+/// The most bytes of values in one batch.
+const BATCH_BYTES_MAX: usize = 1024 * 1024;
+/// Files larger than this are not snapshots of ours, nor of any cluster that this process could hold.
+const FILE_BYTES_MAX: u64 = 2 * 1024 * 1024 * 1024;
+
+/// A snapshot cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+pub enum SnapshotError {
+    #[error("{} cannot be read or written: {error}", path.display())]
+    Io { path: PathBuf, error: io::Error },
+    #[error("{} is damaged: {error}", path.display())]
+    Batch { path: PathBuf, error: MetadataBatchError },
+    #[error("{} is damaged: {error}", path.display())]
+    Bytes { path: PathBuf, error: thalweg_record::BatchError },
+    #[error("{} does not fit together: {error}", path.display())]
+    Replay { path: PathBuf, error: ReplayError },
+    #[error("{} does not begin with a header and end with a footer", path.display())]
+    Incomplete { path: PathBuf },
+    #[error("{} has {size} bytes, more than any snapshot", path.display())]
+    TooLarge { path: PathBuf, size: u64 },
+    #[error("an image cannot be written as records: {0}")]
+    Encode(#[from] EncodeError),
+}
+
+/// Which part of the log a snapshot holds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct SnapshotId {
+    /// The first offset that is not in it.
+    pub end_offset: i64,
+    /// The epoch of the last record that is.
+    pub epoch: i32,
+}
+
+impl SnapshotId {
+    /// The one that a cluster is formatted with, which is never served.
+    pub const BOOTSTRAP: SnapshotId = SnapshotId { end_offset: 0, epoch: 0 };
+
+    /// The name of its file.
+    pub fn file_name(self) -> String {
+        format!("{:020}-{:010}{SUFFIX}", self.end_offset, self.epoch)
+    }
+
+    /// Reads the name of a file.
+    pub fn from_file_name(name: &str) -> Option<SnapshotId> {
+        let (end_offset, epoch) = name.strip_suffix(SUFFIX)?.split_once('-')?;
+        if end_offset.len() != 20 || epoch.len() != 10 {
+            return None;
+        }
+        Some(SnapshotId { end_offset: end_offset.parse().ok()?, epoch: epoch.parse().ok()? })
+    }
+}
+
+/// What a snapshot is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct SnapshotContent {
+    pub id: SnapshotId,
+    /// When the last record in it was written.
+    pub last_timestamp_ms: i64,
+    /// The time of writing.
+    pub now_ms: i64,
+    /// The quorum's own records, encoded: its version and its voters.
+    pub quorum: Vec<(ControlRecordType, Bytes)>,
+    pub records: Vec<VersionedRecord>,
+}
+
+impl SnapshotContent {
+    /// The bytes of the file.
+    pub fn encode(&self) -> Result<Vec<u8>, SnapshotError> {
+        let header =
+            SnapshotHeaderRecord { version: 0, last_contained_log_timestamp: self.last_timestamp_ms };
+        let mut head = vec![(ControlRecordType::SnapshotHeader, header.to_bytes(0)?)];
+        head.extend(self.quorum.iter().cloned());
+        let mut bytes = Vec::new();
+        let mut offset = 0i64;
+        let mut push = |batch: &[u8], records: usize| {
+            bytes.extend_from_slice(batch);
+            offset += i64::try_from(records).expect("a snapshot has a bounded number of records");
+            offset
+        };
+        let mut at = push(&encode_control_batch(0, self.id.epoch, self.now_ms, &head), head.len());
+        let mut values: Vec<Bytes> = Vec::new();
+        let mut size = 0;
+        for record in &self.records {
+            let value = record.to_value()?;
+            if size + value.len() > BATCH_BYTES_MAX && !values.is_empty() {
+                at = push(&encode_batch(at, self.id.epoch, self.now_ms, &values), values.len());
+                values.clear();
+                size = 0;
+            }
+            size += value.len();
+            values.push(value);
+        }
+        if !values.is_empty() {
+            at = push(&encode_batch(at, self.id.epoch, self.now_ms, &values), values.len());
+        }
+        let footer = SnapshotFooterRecord { version: 0 }.to_bytes(0)?;
+        let tail = [(ControlRecordType::SnapshotFooter, footer)];
+        push(&encode_control_batch(at, self.id.epoch, self.now_ms, &tail), 1);
+        Ok(bytes)
+    }
+
+    /// Writes the file under its own name, in one step.
+    pub fn write(&self, disk: &Disk, dir: &Path) -> Result<u64, SnapshotError> {
+        let path = dir.join(self.id.file_name());
+        write_file(disk, path, &self.encode()?)
+    }
+}
+
+/// Writes a snapshot's bytes; says how many they are.
+pub(super) fn write_file(disk: &Disk, path: PathBuf, bytes: &[u8]) -> Result<u64, SnapshotError> {
+    match disk.replace(&path, bytes, Durability::Synced) {
+        Ok(()) => Ok(bytes.len() as u64),
+        Err(error) => Err(SnapshotError::Io { path, error }),
+    }
+}
+
+/// What was read from a snapshot.
+#[derive(Debug)]
+pub(crate) struct LoadedSnapshot {
+    pub image: Arc<Image>,
+    pub kraft_version: i16,
+}
+
+/// Reads a snapshot from disk into an image.
+pub(crate) fn load(disk: &Disk, dir: &Path, id: SnapshotId) -> Result<LoadedSnapshot, SnapshotError> {
+    let path = dir.join(id.file_name());
+    let io = |error| SnapshotError::Io { path: path.clone(), error };
+    let size = disk.facts(&path).map_err(io)?.len;
+    if size > FILE_BYTES_MAX {
+        return Err(SnapshotError::TooLarge { path, size });
+    }
+    let bytes = disk.read(&path).map_err(io)?;
+    parse(&bytes, id, &path)
+}
+
+fn parse(bytes: &[u8], id: SnapshotId, path: &Path) -> Result<LoadedSnapshot, SnapshotError> {
+    let owned = || path.to_owned();
+    let mut loader = Loader::new(Arc::new(Image::empty()));
+    let mut buffer = DecompressBuffer::new(DECOMPRESSED_BYTES_MAX_DEFAULT);
+    let (mut last_timestamp_ms, mut kraft_version) = (None, 0);
+    let mut complete = false;
+    for batch in batches(bytes) {
+        let batch = batch.map_err(|error| SnapshotError::Bytes { path: owned(), error })?;
+        let decoded = metadata_batches::decode(&batch, &mut buffer);
+        let decoded = decoded.map_err(|error| SnapshotError::Batch { path: owned(), error })?;
+        if complete || (last_timestamp_ms.is_none() && decoded.control.is_empty()) {
+            return Err(SnapshotError::Incomplete { path: owned() });
+        }
+        for control in &decoded.control {
+            match control {
+                ControlRecord::SnapshotHeader(header) => {
+                    last_timestamp_ms = Some(header.last_contained_log_timestamp);
+                }
+                ControlRecord::KRaftVersion(version) => kraft_version = version.k_raft_version,
+                ControlRecord::SnapshotFooter => complete = true,
+                ControlRecord::Voters(_) | ControlRecord::LeaderChange(_) => {}
+            }
+        }
+        let replay = |error| SnapshotError::Replay { path: owned(), error };
+        loader.load(decoded.last, &decoded.records).map_err(replay)?;
+    }
+    let (Some(timestamp_ms), true) = (last_timestamp_ms, complete) else {
+        return Err(SnapshotError::Incomplete { path: owned() });
+    };
+    let last = Provenance { offset: id.end_offset - 1, epoch: id.epoch, timestamp_ms };
+    loader.load(last, []).expect("no record cannot fail to fit");
+    loader.publish();
+    Ok(LoadedSnapshot { image: loader.image().clone(), kraft_version })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_kafkas() {
+        let id = SnapshotId { end_offset: 100, epoch: 2 };
+        assert_eq!(id.file_name(), "00000000000000000100-0000000002.checkpoint");
+        assert_eq!(SnapshotId::from_file_name(&id.file_name()), Some(id));
+        for name in
+            ["bootstrap.checkpoint", "100-2.checkpoint", "00000000000000000100-0000000002.checkpoint.tmp"]
+        {
+            assert_eq!(SnapshotId::from_file_name(name), None);
+        }
+    }
+
+    #[test]
+    fn a_snapshot_that_lacks_an_end_is_of_no_use() {
+        let id = SnapshotId { end_offset: 9, epoch: 1 };
+        let image = Image::empty();
+        let content = SnapshotContent {
+            id,
+            last_timestamp_ms: 5,
+            now_ms: 6,
+            quorum: Vec::new(),
+            records: image.to_records(),
+        };
+        let bytes = content.encode().unwrap();
+        let path = Path::new("x");
+        assert_eq!(parse(&bytes, id, path).unwrap().image.offset(), 8);
+        for cut in 0..bytes.len() {
+            assert!(parse(&bytes[..cut], id, path).is_err(), "cut at {cut}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! AlterPartition: a leader proposes who is in sync.
+
+use std::sync::Arc;
+
+use thalweg_metadata::{
+    LeaderRecoveryState, NO_LEADER_CHANGE, PartitionRegistration, Topic, VersionedRecord,
+};
+use thalweg_wire::request::alter_partition_request::{BrokerState, PartitionData};
+use thalweg_wire::request::alter_partition_response::{
+    PartitionData as PartitionResult, TopicData as TopicResult,
+};
+use thalweg_wire::request::{AlterPartitionRequest, AlterPartitionResponse};
+use thalweg_wire::{ErrorCode, MetadataRecord};
+
+use super::partition_change::{Election, PartitionChange};
+use super::{ApiError, Outcome, State};
+
+impl State {
+    /// AlterPartition.
+    pub fn alter_partition(
+        &self,
+        request: &AlterPartitionRequest,
+        version: i16,
+    ) -> Result<Outcome<AlterPartitionResponse>, ApiError> {
+        self.check_broker_epoch(request.broker_id, request.broker_epoch)?;
+        let mut records = Vec::new();
+        let mut topics = Vec::with_capacity(request.topics.len());
+        for topic_data in &request.topics {
+            let topic = self.image.topic_by_id(topic_data.topic_id);
+            let mut partitions = Vec::with_capacity(topic_data.partitions.len());
+            for data in &topic_data.partitions {
+                let outcome = match topic {
+                    None => Err(ErrorCode::UnknownTopicId),
+                    Some(topic) => self.propose(request.broker_id, topic, data, version, &mut records),
+                };
+                partitions.push(outcome.unwrap_or_else(|code| PartitionResult {
+                    partition_index: data.partition_index,
+                    error_code: code.code(),
+                    ..Default::default()
+                }));
+            }
+            topics.push(TopicResult { topic_id: topic_data.topic_id, partitions });
+        }
+        Ok(Outcome::new(records, AlterPartitionResponse { topics, ..Default::default() }))
+    }
+
+    fn propose(
+        &self,
+        broker: i32,
+        topic: &Topic,
+        data: &PartitionData,
+        version: i16,
+        records: &mut Vec<VersionedRecord>,
+    ) -> Result<PartitionResult, ErrorCode> {
+        let index = data.partition_index;
+        let partition = topic.partition(index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+        let isr = proposed_isr(data, version);
+        self.check_proposal(broker, partition, data, &isr)?;
+        let may_lead = |id: i32| self.is_active(id);
+        let metadata_version = self.metadata_version();
+        let mut change =
+            PartitionChange::new(&self.image, metadata_version, topic.id, index, partition, &may_lead);
+        if self.unclean_election_enabled(&topic.name) {
+            change.election = Election::Unclean;
+        }
+        change.isr = isr.iter().map(|state| state.broker_id).collect();
+        if let Some(state) = LeaderRecoveryState::from_id(data.leader_recovery_state) {
+            change.recovery = state;
+        }
+        let mut changed: Arc<PartitionRegistration> = partition.clone();
+        if let Some(record) = change.build() {
+            let MetadataRecord::PartitionChange(change) = &record.record else {
+                unreachable!("a partition is changed by a PartitionChangeRecord")
+            };
+            let merged = partition.merge(change).expect("a change that was just built fits its partition");
+            changed = Arc::new(merged);
+            let new_leader = change.leader != NO_LEADER_CHANGE && change.leader != broker;
+            records.push(record);
+            if new_leader {
+                // The change completed a reassignment that takes the leadership away: both a record and an error.
+                return Err(ErrorCode::NewLeaderElected);
+            }
+        }
+        Ok(PartitionResult {
+            partition_index: index,
+            error_code: 0,
+            leader_id: changed.leader,
+            leader_epoch: changed.leader_epoch,
+            isr: changed.isr.clone(),
+            leader_recovery_state: changed.leader_recovery_state.id(),
+            partition_epoch: changed.partition_epoch.0,
+        })
+    }
+
+    fn check_proposal(
+        &self,
+        broker: i32,
+        partition: &PartitionRegistration,
+        data: &PartitionData,
+        isr: &[BrokerState],
+    ) -> Result<(), ErrorCode> {
+        if data.leader_epoch > partition.leader_epoch || data.partition_epoch > partition.partition_epoch.0 {
+            // The leader knows more than this controller: another must have taken over.
+            return Err(ErrorCode::NotController);
+        }
+        if data.leader_epoch < partition.leader_epoch {
+            return Err(ErrorCode::FencedLeaderEpoch);
+        }
+        if broker != partition.leader {
+            return Err(ErrorCode::InvalidRequest);
+        }
+        if data.partition_epoch < partition.partition_epoch.0 {
+            return Err(ErrorCode::InvalidUpdateVersion);
+        }
+        let ids: Vec<i32> = isr.iter().map(|state| state.broker_id).collect();
+        let twice = ids.iter().enumerate().any(|(index, id)| ids[..index].contains(id));
+        let foreign = ids.iter().any(|id| !partition.is_replica(*id));
+        if ids.is_empty() || twice || foreign || !ids.contains(&partition.leader) {
+            return Err(ErrorCode::InvalidRequest);
+        }
+        let recovery =
+            LeaderRecoveryState::from_id(data.leader_recovery_state).ok_or(ErrorCode::InvalidRequest)?;
+        if recovery == LeaderRecoveryState::Recovering
+            && (ids.len() > 1 || partition.leader_recovery_state == LeaderRecoveryState::Recovered)
+        {
+            return Err(ErrorCode::InvalidRequest);
+        }
+        let eligible = |state: &BrokerState| {
+            self.image.broker(state.broker_id).is_some_and(|registration| {
+                registration.is_active()
+                    && (state.broker_epoch == -1 || state.broker_epoch == registration.epoch.0)
+            })
+        };
+        if isr.iter().all(eligible) { Ok(()) } else { Err(ErrorCode::IneligibleReplica) }
+    }
+}
+
+/// Before version 3 the ISR came without the epochs of its brokers.
+fn proposed_isr(data: &PartitionData, version: i16) -> Vec<BrokerState> {
+    if version >= 3 {
+        return data.new_isr_with_epochs.clone();
+    }
+    data.new_isr.iter().map(|id| BrokerState { broker_id: *id, broker_epoch: -1 }).collect()
+}

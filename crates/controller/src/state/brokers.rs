@@ -1,0 +1,322 @@
+//! Brokers come, beat, and go (Kafka's `ClusterControlManager`).
+
+use std::collections::BTreeSet;
+
+use thalweg_metadata::{
+    BrokerEpoch, BrokerRegistration, ControllerRegistration, VersionRange, VersionedRecord, feature,
+};
+use thalweg_wire::metadata::register_broker_record::{BrokerEndpoint, BrokerFeature};
+use thalweg_wire::metadata::{BrokerRegistrationChangeRecord, RegisterBrokerRecord, UnregisterBrokerRecord};
+use thalweg_wire::request::{
+    BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest, BrokerRegistrationResponse,
+    UnregisterBrokerRequest, UnregisterBrokerResponse,
+};
+use thalweg_wire::{ErrorCode, MetadataRecord, Uuid};
+
+use super::elections::Moving;
+use super::heartbeats::{BrokerState, Wish};
+use super::{ApiError, Now, Outcome, State};
+
+impl State {
+    /// BrokerRegistration.
+    pub fn register_broker(
+        &mut self,
+        request: &BrokerRegistrationRequest,
+        now: Now,
+    ) -> Result<Outcome<BrokerRegistrationResponse>, ApiError> {
+        if request.cluster_id != self.cluster_id {
+            let message =
+                format!("Expected cluster ID {}, but got cluster ID {}", self.cluster_id, request.cluster_id);
+            return Err(ApiError::new(ErrorCode::InconsistentClusterId, message));
+        }
+        let existing = self.image.broker(request.broker_id).cloned();
+        let same_process = existing.as_ref().is_some_and(|b| b.incarnation_id == request.incarnation_id);
+        if let Some(existing) = &existing
+            && !same_process
+            && self.heartbeats.has_valid_session(existing.id, existing.epoch, now)
+        {
+            let message = "Another broker is registered with that broker id. If the broker was recently restarted \
+                           this should self-resolve once the heartbeat manager expires the broker's session.";
+            return Err(ApiError::new(ErrorCode::DuplicateBrokerRegistration, message));
+        }
+        if request.is_migrating_zk_broker {
+            let message = "Controller does not support registering ZK brokers.";
+            return Err(ApiError::new(ErrorCode::BrokerIdNotRegistered, message));
+        }
+        self.check_directories(request)?;
+        let mut records = Vec::new();
+        let mut record = self.registration_record(request)?;
+        match existing.filter(|_| same_process) {
+            Some(existing) => {
+                record.fenced = existing.fenced;
+                record.in_controlled_shutdown = existing.in_controlled_shutdown;
+                record.broker_epoch = existing.epoch.0;
+            }
+            None => {
+                // What the earlier process held is taken from it first.
+                self.leader_and_isr_updates(Moving::Leaves(request.broker_id), &mut records);
+                record.broker_epoch = self.next_offset;
+                self.heartbeats.remove(request.broker_id);
+            }
+        }
+        let broker_epoch = record.broker_epoch;
+        let version = self.metadata_version().register_broker_record();
+        records.push(VersionedRecord::new(MetadataRecord::RegisterBroker(record), version));
+        self.heartbeats.register(request.broker_id, true);
+        Ok(Outcome::new(records, BrokerRegistrationResponse { broker_epoch, ..Default::default() }))
+    }
+
+    fn check_directories(&self, request: &BrokerRegistrationRequest) -> Result<(), ApiError> {
+        if !self.metadata_version().has_directories() {
+            return Ok(());
+        }
+        let refuse = |message: String| Err(ApiError::new(ErrorCode::InvalidRegistration, message));
+        if request.log_dirs.is_empty() {
+            return refuse("No directories specified in request".to_owned());
+        }
+        if request.log_dirs.iter().any(|directory| directory.is_reserved()) {
+            return refuse("Reserved directory ID in request".to_owned());
+        }
+        let set: BTreeSet<Uuid> = request.log_dirs.iter().copied().collect();
+        if set.len() != request.log_dirs.len() {
+            return refuse("Duplicate directory ID in request".to_owned());
+        }
+        for broker in self.image.cluster().brokers.values().filter(|b| b.id != request.broker_id) {
+            if let Some(taken) = broker.directories.iter().find(|directory| set.contains(directory)) {
+                return refuse(format!("Broker {} is already registered with directory {taken}", broker.id));
+            }
+        }
+        Ok(())
+    }
+
+    fn registration_record(
+        &self,
+        request: &BrokerRegistrationRequest,
+    ) -> Result<RegisterBrokerRecord, ApiError> {
+        if request.listeners.is_empty() || request.listeners.iter().any(|listener| listener.name.is_empty()) {
+            let message = "Broker listeners must be named.";
+            return Err(ApiError::new(ErrorCode::InvalidRegistration, message));
+        }
+        for feature in &request.features {
+            let range =
+                VersionRange { min: feature.min_supported_version, max: feature.max_supported_version };
+            self.check_feature(&feature.name, range)?;
+        }
+        let listed = |name: &str| request.features.iter().any(|feature| feature.name == name);
+        if !listed(feature::METADATA_VERSION) {
+            let message = "Request features do not contain 'metadata.version'";
+            return Err(ApiError::new(ErrorCode::InvalidRegistration, message));
+        }
+        for name in self.finalized_features().keys().filter(|name| !listed(name)) {
+            self.check_feature(name, VersionRange::DISABLED)?;
+        }
+        let has_directories = self.metadata_version().has_directories();
+        Ok(RegisterBrokerRecord {
+            broker_id: request.broker_id,
+            is_migrating_zk_broker: false,
+            incarnation_id: request.incarnation_id,
+            broker_epoch: -1,
+            end_points: request
+                .listeners
+                .iter()
+                .map(|listener| BrokerEndpoint {
+                    name: listener.name.clone(),
+                    host: listener.host.clone(),
+                    port: listener.port,
+                    security_protocol: listener.security_protocol,
+                })
+                .collect(),
+            features: request
+                .features
+                .iter()
+                .map(|feature| BrokerFeature {
+                    name: feature.name.clone(),
+                    min_supported_version: feature.min_supported_version,
+                    max_supported_version: feature.max_supported_version,
+                })
+                .collect(),
+            rack: request.rack.clone(),
+            fenced: true,
+            in_controlled_shutdown: false,
+            log_dirs: if has_directories { request.log_dirs.clone() } else { Vec::new() },
+            cordoned_log_dirs: None,
+        })
+    }
+
+    /// Whether a node that supports a range of a feature can join.
+    fn check_feature(&self, name: &str, range: VersionRange) -> Result<(), ApiError> {
+        let finalized = self.finalized_features().get(name).copied().unwrap_or(0);
+        if range.contains(finalized) {
+            return Ok(());
+        }
+        let message = format!(
+            "Unable to register because the broker does not support finalized version {finalized} of {name}. The \
+             broker wants a version between {} and {}, inclusive.",
+            range.min, range.max
+        );
+        Err(ApiError::new(ErrorCode::UnsupportedVersion, message))
+    }
+
+    /// The registration of a broker, if its epoch is still the present one.
+    pub(super) fn check_broker_epoch(
+        &self,
+        broker: i32,
+        epoch: i64,
+    ) -> Result<std::sync::Arc<BrokerRegistration>, ApiError> {
+        let stale = |message| ApiError::new(ErrorCode::StaleBrokerEpoch, message);
+        match self.image.broker(broker) {
+            None => Err(stale(format!("No broker registration found for broker id {broker}"))),
+            Some(registration) if registration.epoch != BrokerEpoch(epoch) => {
+                let expected = registration.epoch;
+                Err(stale(format!("Expected broker epoch {expected}, but got broker epoch {epoch}")))
+            }
+            Some(registration) => Ok(registration.clone()),
+        }
+    }
+
+    /// BrokerHeartbeat.
+    pub fn broker_heartbeat(
+        &mut self,
+        request: &BrokerHeartbeatRequest,
+        now: Now,
+    ) -> Result<Outcome<BrokerHeartbeatResponse>, ApiError> {
+        let id = request.broker_id;
+        let registration = self.check_broker_epoch(id, request.broker_epoch)?;
+        self.heartbeats.touch(id, registration.epoch, now);
+        let registered_at = self.registered_at.get(&id).copied().unwrap_or(registration.epoch.0);
+        let wish = Wish {
+            metadata_offset: request.current_metadata_offset,
+            want_fence: request.want_fence,
+            want_shut_down: request.want_shut_down,
+        };
+        let current = self.heartbeats.current(id);
+        let next = self.heartbeats.next(id, wish, registered_at, || self.has_leaderships(id));
+        let mut records = Vec::new();
+        if next != current {
+            match next {
+                BrokerState::Fenced | BrokerState::ShutdownNow => {
+                    self.fence_records(&registration, &mut records)
+                }
+                BrokerState::Unfenced => {
+                    records.push(registration_change(&registration, 0, |change| change.fenced = -1));
+                    self.leader_and_isr_updates(Moving::Comes(id), &mut records);
+                }
+                BrokerState::ControlledShutdown => {
+                    if !registration.in_controlled_shutdown {
+                        let change = registration_change(&registration, 1, |c| c.in_controlled_shutdown = 1);
+                        records.push(change);
+                    }
+                    self.leader_and_isr_updates(Moving::Leaves(id), &mut records);
+                }
+            }
+        }
+        self.heartbeats.set_metadata_offset(id, request.current_metadata_offset);
+        self.directory_changes(&registration, request, &mut records);
+        if next == BrokerState::ControlledShutdown {
+            let count = i64::try_from(records.len()).expect("a request makes a bounded number of records");
+            self.heartbeats.begin_shutdown(id, self.next_offset + count - 1);
+        }
+        let response = BrokerHeartbeatResponse {
+            is_caught_up: request.current_metadata_offset >= registered_at,
+            is_fenced: next.is_fenced(),
+            should_shut_down: next == BrokerState::ShutdownNow,
+            ..Default::default()
+        };
+        Ok(Outcome::new(records, response))
+    }
+
+    fn fence_records(&self, registration: &BrokerRegistration, records: &mut Vec<VersionedRecord>) {
+        self.leader_and_isr_updates(Moving::Leaves(registration.id), records);
+        if !registration.fenced {
+            records.push(registration_change(registration, 0, |change| change.fenced = 1));
+        }
+    }
+
+    fn directory_changes(
+        &self,
+        registration: &BrokerRegistration,
+        request: &BrokerHeartbeatRequest,
+        records: &mut Vec<VersionedRecord>,
+    ) {
+        let version = self.metadata_version();
+        let offline = |directory: &Uuid| request.offline_log_dirs.contains(directory);
+        if version.has_directories() && registration.directories.iter().any(offline) {
+            for directory in registration.directories.iter().filter(|directory| offline(directory)) {
+                self.updates_for_directory(registration.id, *directory, records);
+            }
+            let online =
+                registration.directories.iter().copied().filter(|directory| !offline(directory)).collect();
+            records.push(registration_change(registration, 2, |change| change.log_dirs = online));
+        }
+        if version.has_cordoned_directories()
+            && let Some(cordoned) = &request.cordoned_log_dirs
+            && registration.cordoned_directories.as_ref() != Some(cordoned)
+        {
+            let cordoned = cordoned.clone();
+            records.push(registration_change(registration, 3, |change| {
+                change.cordoned_log_dirs = Some(cordoned)
+            }));
+        }
+    }
+
+    /// The records that fence one broker whose session has ended; none when all are well.
+    pub fn fence_stale_broker(&self, now: Now) -> Option<Vec<VersionedRecord>> {
+        let id = self.heartbeats.stale(now)?;
+        let registration = self.image.broker(id).expect("a broker with a session is registered").clone();
+        tracing::info!(
+            broker = id,
+            epoch = registration.epoch.0,
+            "Session of broker has ended and it is fenced"
+        );
+        let mut records = Vec::new();
+        self.fence_records(&registration, &mut records);
+        Some(records)
+    }
+
+    /// UnregisterBroker.
+    pub fn unregister_broker(
+        &self,
+        request: &UnregisterBrokerRequest,
+    ) -> Result<Outcome<UnregisterBrokerResponse>, ApiError> {
+        let id = request.broker_id;
+        let Some(registration) = self.image.broker(id) else {
+            let message = format!("Broker ID {id} is not currently registered");
+            return Err(ApiError::new(ErrorCode::BrokerIdNotRegistered, message));
+        };
+        let mut records = Vec::new();
+        self.leader_and_isr_updates(Moving::Leaves(id), &mut records);
+        let record = UnregisterBrokerRecord { broker_id: id, broker_epoch: registration.epoch.0 };
+        records.push(VersionedRecord::new(MetadataRecord::UnregisterBroker(record), 0));
+        Ok(Outcome::new(records, UnregisterBrokerResponse::default()))
+    }
+
+    /// The record by which this controller registers itself.
+    pub fn register_controller(
+        &self,
+        incarnation_id: Uuid,
+        endpoints: Vec<thalweg_metadata::Endpoint>,
+    ) -> VersionedRecord {
+        ControllerRegistration {
+            id: self.node_id,
+            incarnation_id,
+            zk_migration_ready: false,
+            endpoints,
+            features: self.supported_features.clone(),
+        }
+        .to_record()
+    }
+}
+
+fn registration_change(
+    registration: &BrokerRegistration,
+    version: i16,
+    set: impl FnOnce(&mut BrokerRegistrationChangeRecord),
+) -> VersionedRecord {
+    let mut record = BrokerRegistrationChangeRecord {
+        broker_id: registration.id,
+        broker_epoch: registration.epoch.0,
+        ..Default::default()
+    };
+    set(&mut record);
+    VersionedRecord::new(MetadataRecord::BrokerRegistrationChange(record), version)
+}

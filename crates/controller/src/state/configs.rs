@@ -1,0 +1,287 @@
+//! IncrementalAlterConfigs and AlterConfigs (Kafka's `ConfigurationControlManager`).
+
+use std::collections::{BTreeMap, HashMap};
+
+use thalweg_metadata::{ConfigMap, ConfigResource, ConfigResourceKind, VersionedRecord};
+use thalweg_wire::metadata::ConfigRecord;
+use thalweg_wire::request::alter_configs_response::AlterConfigsResourceResponse as LegacyResult;
+use thalweg_wire::request::incremental_alter_configs_response::AlterConfigsResourceResponse;
+use thalweg_wire::request::{
+    AlterConfigsRequest, AlterConfigsResponse, IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+};
+use thalweg_wire::{ErrorCode, MetadataRecord};
+
+use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State, names};
+
+/// The longest value, which is what a string in a record can hold.
+const VALUE_BYTES_MAX: usize = 32_767;
+
+/// What becomes of one setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    Set(String),
+    Delete,
+    Append(String),
+    Subtract(String),
+}
+
+impl State {
+    /// IncrementalAlterConfigs.
+    pub fn incremental_alter_configs(
+        &self,
+        request: &IncrementalAlterConfigsRequest,
+    ) -> Result<Outcome<IncrementalAlterConfigsResponse>, ApiError> {
+        let resources = request.resources.iter();
+        let named = resources.clone().map(|r| (r.resource_type, r.resource_name.as_str()));
+        let duplicates = duplicates(named);
+        let mut records = Vec::new();
+        let mut responses = Vec::new();
+        let mut told_duplicates = Vec::new();
+        for r in resources {
+            let key = (r.resource_type, r.resource_name.as_str());
+            let outcome = if duplicates.contains(&key) {
+                if told_duplicates.contains(&key) {
+                    continue;
+                }
+                told_duplicates.push(key);
+                Err(ApiError::new(ErrorCode::InvalidRequest, "Duplicate resource."))
+            } else {
+                resource(r.resource_type, &r.resource_name).and_then(|resource| {
+                    let mut operations = BTreeMap::new();
+                    for config in &r.configs {
+                        let operation =
+                            operation(config.config_operation, &config.name, config.value.clone())?;
+                        operations.insert(config.name.clone(), operation);
+                    }
+                    self.alter_resource(&resource, &operations, false)
+                })
+            };
+            let (error_code, error_message) = taken(outcome, &mut records);
+            responses.push(AlterConfigsResourceResponse {
+                error_code,
+                error_message,
+                resource_type: r.resource_type,
+                resource_name: r.resource_name.clone(),
+            });
+        }
+        let records = bounded(records, request.validate_only)?;
+        Ok(Outcome::new(records, IncrementalAlterConfigsResponse { responses, ..Default::default() }))
+    }
+
+    /// AlterConfigs: what is not named is removed.
+    pub fn alter_configs(
+        &self,
+        request: &AlterConfigsRequest,
+    ) -> Result<Outcome<AlterConfigsResponse>, ApiError> {
+        let resources = request.resources.iter();
+        let named = resources.clone().map(|r| (r.resource_type, r.resource_name.as_str()));
+        let duplicates = duplicates(named);
+        let mut records = Vec::new();
+        let mut responses = Vec::new();
+        let mut told_duplicates = Vec::new();
+        for r in resources {
+            let key = (r.resource_type, r.resource_name.as_str());
+            let outcome = if duplicates.contains(&key) {
+                if told_duplicates.contains(&key) {
+                    continue;
+                }
+                told_duplicates.push(key);
+                Err(ApiError::new(ErrorCode::InvalidRequest, "Duplicate resource."))
+            } else {
+                resource(r.resource_type, &r.resource_name).and_then(|resource| {
+                    let mut operations: BTreeMap<String, Operation> = self
+                        .config_map(&resource)
+                        .keys()
+                        .map(|name| (name.clone(), Operation::Delete))
+                        .collect();
+                    for config in &r.configs {
+                        let Some(value) = config.value.clone() else {
+                            let message = format!("Null value not supported for configs: {}", config.name);
+                            return Err(ApiError::new(ErrorCode::InvalidConfig, message));
+                        };
+                        operations.insert(config.name.clone(), Operation::Set(value));
+                    }
+                    self.alter_resource(&resource, &operations, false)
+                })
+            };
+            let (error_code, error_message) = taken(outcome, &mut records);
+            responses.push(LegacyResult {
+                error_code,
+                error_message,
+                resource_type: r.resource_type,
+                resource_name: r.resource_name.clone(),
+            });
+        }
+        let records = bounded(records, request.validate_only)?;
+        Ok(Outcome::new(records, AlterConfigsResponse { responses, ..Default::default() }))
+    }
+
+    /// The records that apply operations to a resource, if the whole is allowed afterwards.
+    pub(super) fn alter_resource(
+        &self,
+        resource: &ConfigResource,
+        operations: &BTreeMap<String, Operation>,
+        is_new: bool,
+    ) -> Result<Vec<VersionedRecord>, ApiError> {
+        let existing = if is_new { Default::default() } else { self.config_map(resource) };
+        let mut configs: ConfigMap = (*existing).clone();
+        let mut records = Vec::new();
+        for (name, operation) in operations {
+            let current = existing.get(name);
+            let value = self.operate(resource.kind, name, current, operation)?;
+            if value.as_ref().is_some_and(|value| value.len() > VALUE_BYTES_MAX) {
+                let message = format!(
+                    "The configuration value cannot be added because it exceeds the maximum value size of \
+                     {VALUE_BYTES_MAX} bytes."
+                );
+                return Err(ApiError::new(ErrorCode::InvalidConfig, message));
+            }
+            // For brokers a record is written even if nothing changes, so that they read their files anew
+            // (KAFKA-14136).
+            if value.as_ref() != current || resource.kind == ConfigResourceKind::Broker {
+                let record = ConfigRecord {
+                    resource_type: resource.kind.id(),
+                    resource_name: resource.name.clone(),
+                    name: name.clone(),
+                    value: value.clone(),
+                };
+                records.push(VersionedRecord::new(MetadataRecord::Config(record), 0));
+            }
+            match value {
+                Some(value) => configs.insert(name.clone(), value),
+                None => configs.remove(name),
+            };
+        }
+        self.check_resource(resource, is_new)?;
+        let checked = self.rules.validate(resource, &configs, &existing);
+        checked.map_err(|refusal| ApiError::new(refusal.code, refusal.message))?;
+        Ok(records)
+    }
+
+    fn operate(
+        &self,
+        kind: ConfigResourceKind,
+        name: &str,
+        current: Option<&String>,
+        operation: &Operation,
+    ) -> Result<Option<String>, ApiError> {
+        let (verb, text, append) = match operation {
+            Operation::Set(value) => return Ok(Some(value.clone())),
+            Operation::Delete => return Ok(None),
+            Operation::Append(text) => ("APPEND", text, true),
+            Operation::Subtract(text) => ("SUBTRACT", text, false),
+        };
+        if !self.rules.is_list(kind, name) {
+            let message = format!("Can't {verb} to key {name} because its type is not LIST.");
+            return Err(ApiError::new(ErrorCode::InvalidConfig, message));
+        }
+        let list = current.cloned().or_else(|| self.rules.default_value(kind, name)).unwrap_or_default();
+        let mut parts: Vec<&str> = list.split(',').filter(|part| !part.is_empty()).collect();
+        for part in text.split(',') {
+            if append && !parts.contains(&part) {
+                parts.push(part);
+            } else if !append && let Some(index) = parts.iter().position(|known| *known == part) {
+                parts.remove(index);
+            }
+        }
+        Ok(Some(parts.join(",")))
+    }
+
+    fn check_resource(&self, resource: &ConfigResource, is_new: bool) -> Result<(), ApiError> {
+        let invalid = |message: &str| Err(ApiError::new(ErrorCode::InvalidRequest, message));
+        let name = resource.name.as_str();
+        match resource.kind {
+            ConfigResourceKind::Topic => {
+                if name.is_empty() {
+                    return invalid("Default topic resources are not allowed.");
+                }
+                if let Some(message) = names::refusal(name) {
+                    return Err(ApiError::new(ErrorCode::InvalidTopicException, message));
+                }
+                if !is_new && self.image.topic(name).is_none() {
+                    let message = format!("The topic '{name}' does not exist.");
+                    return Err(ApiError::new(ErrorCode::UnknownTopicOrPartition, message));
+                }
+                Ok(())
+            }
+            ConfigResourceKind::Broker if name.is_empty() => Ok(()),
+            ConfigResourceKind::Broker => match name.parse::<i32>() {
+                Err(_) => invalid("Unable to parse broker name as a base 10 number."),
+                Ok(id) if id < 0 => invalid("Invalid negative broker ID."),
+                Ok(id) if self.image.broker(id).is_none() && id != self.node_id => {
+                    let message = format!("No node with id {id} found.");
+                    Err(ApiError::new(ErrorCode::BrokerIdNotRegistered, message))
+                }
+                Ok(_) => Ok(()),
+            },
+            ConfigResourceKind::Group if name.is_empty() => {
+                invalid("Default group resources are not allowed.")
+            }
+            ConfigResourceKind::Group | ConfigResourceKind::ClientMetrics => Ok(()),
+            ConfigResourceKind::BrokerLogger => invalid("Unexpected resource type BROKER_LOGGER."),
+            ConfigResourceKind::Unknown(_) => invalid("Unexpected resource type UNKNOWN."),
+        }
+    }
+}
+
+fn resource(kind: i8, name: &str) -> Result<ConfigResource, ApiError> {
+    match ConfigResourceKind::from_id(kind) {
+        ConfigResourceKind::Unknown(_) => {
+            let message = format!("Unknown resource type {kind}.");
+            Err(ApiError::new(ErrorCode::UnsupportedVersion, message))
+        }
+        kind => Ok(ConfigResource { kind, name: name.to_owned() }),
+    }
+}
+
+fn operation(id: i8, name: &str, value: Option<String>) -> Result<Operation, ApiError> {
+    if id == 1 {
+        return Ok(Operation::Delete);
+    }
+    let Some(value) = value else {
+        let message = format!("Null value not supported for : {name}");
+        return Err(ApiError::new(ErrorCode::InvalidConfig, message));
+    };
+    match id {
+        0 => Ok(Operation::Set(value)),
+        2 => Ok(Operation::Append(value)),
+        3 => Ok(Operation::Subtract(value)),
+        other => {
+            let message = format!("Unknown operation type {other} for {name}.");
+            Err(ApiError::new(ErrorCode::InvalidRequest, message))
+        }
+    }
+}
+
+fn duplicates<'a>(named: impl Iterator<Item = (i8, &'a str)>) -> Vec<(i8, &'a str)> {
+    let mut counts: HashMap<(i8, &str), usize> = HashMap::new();
+    for key in named {
+        *counts.entry(key).or_insert(0) += 1;
+    }
+    counts.into_iter().filter(|(_, count)| *count > 1).map(|(key, _)| key).collect()
+}
+
+/// Keeps the records of what was allowed; gives the code and message of the answer.
+fn taken(
+    outcome: Result<Vec<VersionedRecord>, ApiError>,
+    records: &mut Vec<VersionedRecord>,
+) -> (i16, Option<String>) {
+    match outcome {
+        Ok(new) => {
+            records.extend(new);
+            (0, None)
+        }
+        Err(error) => (error.code.code(), error.message),
+    }
+}
+
+fn bounded(mut records: Vec<VersionedRecord>, validate_only: bool) -> Result<Vec<VersionedRecord>, ApiError> {
+    if records.len() > RECORDS_PER_REQUEST_MAX {
+        return Err(super::too_many_records());
+    }
+    if validate_only {
+        records.clear();
+    }
+    Ok(records)
+}

@@ -1,0 +1,110 @@
+//! CreatePartitions.
+
+use std::collections::HashMap;
+
+use thalweg_metadata::VersionedRecord;
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::create_partitions_request::CreatePartitionsTopic;
+use thalweg_wire::request::create_partitions_response::CreatePartitionsTopicResult;
+use thalweg_wire::request::{CreatePartitionsRequest, CreatePartitionsResponse};
+
+use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State};
+
+impl State {
+    /// CreatePartitions.
+    pub fn create_partitions(
+        &mut self,
+        request: &CreatePartitionsRequest,
+    ) -> Result<Outcome<CreatePartitionsResponse>, ApiError> {
+        let mut seen: HashMap<&str, usize> = HashMap::new();
+        for topic in &request.topics {
+            *seen.entry(&topic.name).or_insert(0) += 1;
+        }
+        let mut records = Vec::new();
+        let mut results: Vec<CreatePartitionsTopicResult> = Vec::new();
+        for topic in &request.topics {
+            let outcome = if seen[topic.name.as_str()] > 1 {
+                if results.iter().any(|result| result.name == topic.name) {
+                    continue;
+                }
+                Err(ApiError::new(ErrorCode::InvalidRequest, "Duplicate topic name."))
+            } else {
+                self.add_partitions(topic)
+            };
+            let (error_code, error_message) = match outcome {
+                Ok(added) => {
+                    records.extend(added);
+                    (0, None)
+                }
+                Err(error) => (error.code.code(), error.message),
+            };
+            results.push(CreatePartitionsTopicResult { name: topic.name.clone(), error_code, error_message });
+        }
+        if records.len() > RECORDS_PER_REQUEST_MAX {
+            return Err(super::too_many_records());
+        }
+        if request.validate_only {
+            records.clear();
+        }
+        Ok(Outcome::new(records, CreatePartitionsResponse { results, ..Default::default() }))
+    }
+
+    fn add_partitions(&mut self, request: &CreatePartitionsTopic) -> Result<Vec<VersionedRecord>, ApiError> {
+        let topic = self.image.topic(&request.name).cloned();
+        let topic = topic.ok_or_else(|| ApiError::plain(ErrorCode::UnknownTopicOrPartition))?;
+        let present = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
+        let refuse = |message: String| Err(ApiError::new(ErrorCode::InvalidPartitions, message));
+        if request.count == present {
+            return refuse(format!("Topic already has {present} partition(s)."));
+        }
+        if request.count < present {
+            return refuse(format!(
+                "The topic {} currently has {present} partition(s); {} would not be an increase.",
+                request.name, request.count
+            ));
+        }
+        let additional = request.count - present;
+        if usize::try_from(additional).unwrap_or(usize::MAX) > RECORDS_PER_REQUEST_MAX {
+            return Err(super::too_many_records());
+        }
+        let factor = topic.partitions.values().next().map_or(1, |partition| partition.replicas.len());
+        let placed = match &request.assignments {
+            Some(assignments) => {
+                if i32::try_from(assignments.len()) != Ok(additional) {
+                    let message = format!(
+                        "Attempted to add {additional} additional partition(s), but only {} assignment(s) were \
+                         specified.",
+                        assignments.len()
+                    );
+                    return Err(ApiError::new(ErrorCode::InvalidReplicaAssignment, message));
+                }
+                for assignment in assignments {
+                    self.check_assignment(&assignment.broker_ids, Some(factor))?;
+                }
+                assignments.iter().map(|assignment| assignment.broker_ids.clone()).collect()
+            }
+            None => self.place(additional, i16::try_from(factor).unwrap_or(i16::MAX))?,
+        };
+        let version = self.metadata_version();
+        let mut records = Vec::with_capacity(placed.len());
+        for (index, replicas) in (present..).zip(placed) {
+            let Some(partition) = self.new_partition(replicas) else {
+                return Err(if request.assignments.is_some() {
+                    let message = format!(
+                        "All brokers specified in the manual partition assignment for partition {index} are fenced \
+                         or in controlled shutdown."
+                    );
+                    ApiError::new(ErrorCode::InvalidReplicaAssignment, message)
+                } else {
+                    let message = format!(
+                        "Unable to replicate the partition {factor} time(s): All brokers are currently fenced or in \
+                         controlled shutdown."
+                    );
+                    ApiError::new(ErrorCode::InvalidReplicationFactor, message)
+                });
+            };
+            records.push(partition.to_record(topic.id, index, version));
+        }
+        Ok(records)
+    }
+}

@@ -1,0 +1,126 @@
+//! DeleteTopics, by name and by id.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use thalweg_metadata::VersionedRecord;
+use thalweg_wire::metadata::RemoveTopicRecord;
+use thalweg_wire::request::delete_topics_response::DeletableTopicResult;
+use thalweg_wire::request::{DeleteTopicsRequest, DeleteTopicsResponse};
+use thalweg_wire::{ErrorCode, MetadataRecord, Uuid};
+
+use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State};
+
+/// What is asked for once, and what twice.
+#[derive(Default)]
+struct Asked<T: Ord> {
+    once: BTreeSet<T>,
+    twice: BTreeSet<T>,
+}
+
+impl<T: Ord + Clone> Asked<T> {
+    fn add(&mut self, wanted: T) {
+        if self.twice.contains(&wanted) {
+            return;
+        }
+        if !self.once.insert(wanted.clone()) {
+            self.once.remove(&wanted);
+            self.twice.insert(wanted);
+        }
+    }
+}
+
+impl State {
+    /// DeleteTopics.
+    pub fn delete_topics(
+        &self,
+        request: &DeleteTopicsRequest,
+        version: i16,
+    ) -> Result<Outcome<DeleteTopicsResponse>, ApiError> {
+        if !self.delete_topics {
+            return Err(match version {
+                ..3 => {
+                    ApiError::new(ErrorCode::InvalidRequest, "This version does not support topic deletion.")
+                }
+                _ => ApiError::plain(ErrorCode::TopicDeletionDisabled),
+            });
+        }
+        let mut responses = Vec::new();
+        let (mut names, mut ids) = (Asked::<String>::default(), Asked::<Uuid>::default());
+        request.topic_names.iter().for_each(|name| names.add(name.clone()));
+        for topic in &request.topics {
+            match (&topic.name, topic.topic_id) {
+                (None, id) if id.is_zero() => {
+                    let error = invalid("Neither topic name nor id were specified.");
+                    responses.push(result(None, id, Err(error)));
+                }
+                (None, id) => ids.add(id),
+                (Some(name), id) if id.is_zero() => names.add(name.clone()),
+                (Some(name), id) => {
+                    let error = invalid("You may not specify both topic name and topic id.");
+                    responses.push(result(Some(name), id, Err(error)));
+                }
+            }
+        }
+        for name in &names.twice {
+            responses.push(result(Some(name), Uuid::ZERO, Err(invalid("Duplicate topic name."))));
+        }
+        for id in &ids.twice {
+            responses.push(result(None, *id, Err(invalid("Duplicate topic id."))));
+        }
+        let found = self.find_topics(&names, &ids, &mut responses);
+        if found.len() > RECORDS_PER_REQUEST_MAX {
+            return Err(super::too_many_records());
+        }
+        let mut records = Vec::with_capacity(found.len());
+        for (id, name) in &found {
+            let record = RemoveTopicRecord { topic_id: *id };
+            records.push(VersionedRecord::new(MetadataRecord::RemoveTopic(record), 0));
+            responses.push(result(Some(name), *id, Ok(())));
+        }
+        Ok(Outcome::new(records, DeleteTopicsResponse { responses, ..Default::default() }))
+    }
+
+    fn find_topics(
+        &self,
+        names: &Asked<String>,
+        ids: &Asked<Uuid>,
+        responses: &mut Vec<DeletableTopicResult>,
+    ) -> BTreeMap<Uuid, String> {
+        let mut found = BTreeMap::new();
+        for id in &ids.once {
+            match self.image.topic_by_id(*id) {
+                Some(topic) => {
+                    found.insert(*id, topic.name.to_string());
+                }
+                None => {
+                    responses.push(result(None, *id, Err(ApiError::plain(ErrorCode::UnknownTopicId))));
+                }
+            }
+        }
+        for name in &names.once {
+            let Some(topic) = self.image.topic(name) else {
+                let error = ApiError::plain(ErrorCode::UnknownTopicOrPartition);
+                responses.push(result(Some(name), Uuid::ZERO, Err(error)));
+                continue;
+            };
+            if ids.twice.contains(&topic.id) || found.insert(topic.id, name.clone()).is_some() {
+                found.remove(&topic.id);
+                let error = invalid("The provided topic name maps to an ID that was already supplied.");
+                responses.push(result(Some(name), topic.id, Err(error)));
+            }
+        }
+        found
+    }
+}
+
+fn invalid(message: &str) -> ApiError {
+    ApiError::new(ErrorCode::InvalidRequest, message)
+}
+
+fn result(name: Option<&str>, topic_id: Uuid, outcome: Result<(), ApiError>) -> DeletableTopicResult {
+    let (error_code, error_message) = match outcome {
+        Ok(()) => (0, None),
+        Err(error) => (error.code.code(), error.message),
+    };
+    DeletableTopicResult { name: name.map(str::to_owned), topic_id, error_code, error_message }
+}

@@ -1,0 +1,68 @@
+//! AssignReplicasToDirs: a broker tells in which of its directories its replicas lie.
+
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::assign_replicas_to_dirs_response::{
+    DirectoryData, PartitionData, TopicData as TopicResult,
+};
+use thalweg_wire::request::{AssignReplicasToDirsRequest, AssignReplicasToDirsResponse};
+
+use super::elections::Moving;
+use super::partition_change::PartitionChange;
+use super::{ApiError, Outcome, State};
+
+impl State {
+    /// AssignReplicasToDirs.
+    pub fn assign_replicas_to_dirs(
+        &self,
+        request: &AssignReplicasToDirsRequest,
+    ) -> Result<Outcome<AssignReplicasToDirsResponse>, ApiError> {
+        if !self.metadata_version().has_directories() {
+            let message = "Directory assignment is not supported yet.";
+            return Err(ApiError::new(ErrorCode::UnsupportedVersion, message));
+        }
+        let broker = self.check_broker_epoch(request.broker_id, request.broker_epoch)?;
+        let may_lead = |id: i32| self.is_active(id);
+        let mut records = Vec::new();
+        let mut offline = Vec::new();
+        let mut directories = Vec::with_capacity(request.directories.len());
+        for directory in &request.directories {
+            let is_online = broker.has_online_directory(directory.id);
+            let mut topics = Vec::with_capacity(directory.topics.len());
+            for asked in &directory.topics {
+                let topic = self.image.topic_by_id(asked.topic_id);
+                let mut partitions = Vec::with_capacity(asked.partitions.len());
+                for partition in &asked.partitions {
+                    let index = partition.partition_index;
+                    let code = match topic.map(|topic| (topic, topic.partition(index))) {
+                        None => ErrorCode::UnknownTopicId,
+                        Some((_, None)) => ErrorCode::UnknownTopicOrPartition,
+                        Some((_, Some(registration))) if !registration.is_replica(broker.id) => {
+                            ErrorCode::NotLeaderOrFollower
+                        }
+                        Some((topic, Some(registration))) => {
+                            let mut change = PartitionChange::new(
+                                &self.image,
+                                self.metadata_version(),
+                                topic.id,
+                                index,
+                                registration,
+                                &may_lead,
+                            );
+                            change.set_directory(broker.id, directory.id);
+                            records.extend(change.build());
+                            if !is_online {
+                                offline.push((topic.clone(), index, registration.clone()));
+                            }
+                            ErrorCode::None
+                        }
+                    };
+                    partitions.push(PartitionData { partition_index: index, error_code: code.code() });
+                }
+                topics.push(TopicResult { topic_id: asked.topic_id, partitions });
+            }
+            directories.push(DirectoryData { id: directory.id, topics });
+        }
+        self.update_partitions(Moving::Leaves(broker.id), &offline, &mut records);
+        Ok(Outcome::new(records, AssignReplicasToDirsResponse { directories, ..Default::default() }))
+    }
+}

@@ -1,0 +1,170 @@
+//! Features: what a new cluster begins with, and UpdateFeatures.
+
+use thalweg_metadata::{MetadataVersion, VersionRange, VersionedRecord, feature};
+use thalweg_wire::metadata::{
+    AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord, FeatureLevelRecord,
+};
+use thalweg_wire::request::update_features_request::FeatureUpdateKey;
+use thalweg_wire::request::update_features_response::UpdatableFeatureResult;
+use thalweg_wire::request::{UpdateFeaturesRequest, UpdateFeaturesResponse};
+use thalweg_wire::{ErrorCode, MetadataRecord};
+
+use super::{ApiError, Outcome, State};
+
+const UPGRADE: i8 = 1;
+const SAFE_DOWNGRADE: i8 = 2;
+const UNSAFE_DOWNGRADE: i8 = 3;
+
+/// What goes before the reason of one feature.
+const ALL_OR_NONE: &str = "The update failed for all features since the following feature had an error: ";
+
+fn feature_level(name: &str, feature_level: i16) -> VersionedRecord {
+    let record = FeatureLevelRecord { name: name.to_owned(), feature_level };
+    VersionedRecord::new(MetadataRecord::FeatureLevel(record), 0)
+}
+
+impl State {
+    /// The feature levels of a new cluster, as `kafka-storage format` writes them.
+    pub fn bootstrap_records(&self) -> Vec<VersionedRecord> {
+        let first = feature_level(feature::METADATA_VERSION, MetadataVersion::LATEST.level());
+        let others = self.bootstrap_features.iter().map(|(name, level)| feature_level(name, *level));
+        std::iter::once(first).chain(others).collect()
+    }
+
+    /// The records with which a controller begins to lead: the features of a new cluster, in a transaction, or the
+    /// end of a transaction that an earlier controller left open.
+    pub fn activation_records(&self, open_transaction: bool) -> Vec<VersionedRecord> {
+        let mut records = Vec::new();
+        let mut push = |record| records.push(VersionedRecord::new(record, 0));
+        if open_transaction {
+            let reason = Some("Controller failover".to_owned());
+            push(MetadataRecord::AbortTransaction(AbortTransactionRecord { reason }));
+        }
+        if self.image.features().metadata_version().is_none() {
+            let name = Some("Bootstrap records".to_owned());
+            push(MetadataRecord::BeginTransaction(BeginTransactionRecord { name }));
+            records.extend(self.bootstrap_records());
+            let end = MetadataRecord::EndTransaction(EndTransactionRecord::default());
+            records.push(VersionedRecord::new(end, 0));
+        }
+        records
+    }
+
+    /// UpdateFeatures.
+    pub fn update_features(
+        &self,
+        request: &UpdateFeaturesRequest,
+        version: i16,
+    ) -> Result<Outcome<UpdateFeaturesResponse>, ApiError> {
+        let mut records = Vec::new();
+        for update in &request.feature_updates {
+            let updated = self.update_feature(update, version).map_err(|error| ApiError {
+                message: error.message.map(|why| format!("{ALL_OR_NONE}{why}")),
+                ..error
+            });
+            records.extend(updated?);
+        }
+        if request.validate_only {
+            records.clear();
+        }
+        // From version 2 on success is told once, for all.
+        let results = match version {
+            2.. => Vec::new(),
+            _ => request
+                .feature_updates
+                .iter()
+                .map(|update| UpdatableFeatureResult {
+                    feature: update.feature.clone(),
+                    ..Default::default()
+                })
+                .collect(),
+        };
+        Ok(Outcome::new(records, UpdateFeaturesResponse { results, ..Default::default() }))
+    }
+
+    fn update_feature(
+        &self,
+        update: &FeatureUpdateKey,
+        version: i16,
+    ) -> Result<Option<VersionedRecord>, ApiError> {
+        let (name, level) = (update.feature.as_str(), update.max_version_level);
+        let refuse = |why: String| {
+            let message = format!("Invalid update version {level} for feature {name}. {why}");
+            Err(ApiError::new(ErrorCode::InvalidUpdateVersion, message))
+        };
+        let kind = match version {
+            0 if update.allow_downgrade => SAFE_DOWNGRADE,
+            0 => UPGRADE,
+            _ => update.upgrade_type,
+        };
+        if !(UPGRADE..=UNSAFE_DOWNGRADE).contains(&kind) {
+            return refuse("The controller does not support the given upgrade type.".to_owned());
+        }
+        if level < 0 {
+            return refuse("A feature version cannot be less than 0.".to_owned());
+        }
+        if let Some(why) = self.reason_not_supported(name, level) {
+            return refuse(why);
+        }
+        let current = self.finalized_features().get(name).copied().unwrap_or(0);
+        if level < current && kind == UPGRADE {
+            return refuse(
+                "Can't downgrade the version of this feature without setting the upgrade type to either safe or \
+                 unsafe downgrade."
+                    .to_owned(),
+            );
+        }
+        if level > current && kind != UPGRADE {
+            return refuse("Can't downgrade to a newer version.".to_owned());
+        }
+        match name {
+            feature::METADATA_VERSION => self.update_metadata_version(level, kind).map(Some),
+            feature::KRAFT_VERSION if level == current => Ok(None),
+            // Its voters would have to be recorded with it, which only a quorum with others to tell needs.
+            feature::KRAFT_VERSION => {
+                refuse("The version of this quorum is what it was formatted with.".to_owned())
+            }
+            _ => Ok(Some(feature_level(name, level))),
+        }
+    }
+
+    fn update_metadata_version(&self, level: i16, kind: i8) -> Result<VersionedRecord, ApiError> {
+        let current = self.metadata_version();
+        let Some(new) = MetadataVersion::from_level(level) else {
+            let message = format!(
+                "Invalid metadata.version {level}. Valid versions are from {} to {}.",
+                MetadataVersion::MINIMUM.level(),
+                MetadataVersion::LATEST.level()
+            );
+            return Err(ApiError::new(ErrorCode::InvalidUpdateVersion, message));
+        };
+        if new < current && MetadataVersion::metadata_changes_between(new, current) {
+            let why = if kind == UNSAFE_DOWNGRADE {
+                "Unsafe metadata downgrade is not supported in this version."
+            } else {
+                "Refusing to perform the requested downgrade because it might delete metadata information."
+            };
+            let message = format!(
+                "Unsupported metadata.version downgrade from {} to {}. {why}",
+                current.level(),
+                new.level()
+            );
+            return Err(ApiError::new(ErrorCode::InvalidUpdateVersion, message));
+        }
+        Ok(feature_level(feature::METADATA_VERSION, level))
+    }
+
+    fn reason_not_supported(&self, name: &str, level: i16) -> Option<String> {
+        let why = |what: String, range: Option<&VersionRange>| match range {
+            Some(range) if range.contains(level) => None,
+            None if level == 0 => None,
+            None => Some(format!("{what} does not support this feature.")),
+            Some(range) => Some(format!("{what} only supports versions {}-{}", range.min, range.max)),
+        };
+        let local = why(format!("Local controller {}", self.node_id), self.supported_features.get(name));
+        let brokers = self.image.cluster().brokers.values();
+        local.or_else(|| {
+            brokers.into_iter().find_map(|b| why(format!("Broker {}", b.id), b.features.get(name)))
+        })
+    }
+}

@@ -1,0 +1,157 @@
+//! The sessions of brokers, and what a heartbeat makes of them (Kafka's `BrokerHeartbeatManager`).
+
+use std::collections::BTreeMap;
+
+use super::Now;
+use thalweg_metadata::BrokerEpoch;
+
+/// Where a broker is between fenced and gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum BrokerState {
+    Fenced,
+    Unfenced,
+    ControlledShutdown,
+    ShutdownNow,
+}
+
+impl BrokerState {
+    pub fn is_fenced(self) -> bool {
+        matches!(self, BrokerState::Fenced | BrokerState::ShutdownNow)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Tracked {
+    fenced: bool,
+    /// What the broker said last; -1 for nothing.
+    metadata_offset: i64,
+    /// The offset that all active brokers must have reached before it may go, while it is leaving.
+    shutdown_offset: Option<i64>,
+    /// When it was heard last on the monotonic clock, and under which epoch.
+    contact: Option<(BrokerEpoch, i64)>,
+}
+
+/// What a heartbeat asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    pub metadata_offset: i64,
+    pub want_fence: bool,
+    pub want_shut_down: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Heartbeats {
+    timeout_ms: i64,
+    brokers: BTreeMap<i32, Tracked>,
+}
+
+impl Heartbeats {
+    pub fn new(timeout_ms: i64) -> Heartbeats {
+        Heartbeats { timeout_ms, brokers: BTreeMap::new() }
+    }
+
+    /// Notes a broker, or that it is fenced or not. A fenced broker leaves controlled shutdown.
+    pub fn register(&mut self, broker: i32, fenced: bool) {
+        let new = Tracked { fenced, metadata_offset: -1, shutdown_offset: None, contact: None };
+        let tracked = self.brokers.entry(broker).or_insert(new);
+        tracked.fenced = fenced;
+        if fenced {
+            tracked.shutdown_offset = None;
+        }
+    }
+
+    pub fn remove(&mut self, broker: i32) {
+        self.brokers.remove(&broker);
+    }
+
+    pub fn touch(&mut self, broker: i32, epoch: BrokerEpoch, now: Now) {
+        if let Some(tracked) = self.brokers.get_mut(&broker) {
+            tracked.contact = Some((epoch, now.monotonic_ms));
+        }
+    }
+
+    pub fn set_metadata_offset(&mut self, broker: i32, offset: i64) {
+        if let Some(tracked) = self.brokers.get_mut(&broker) {
+            tracked.metadata_offset = offset;
+        }
+    }
+
+    pub fn has_valid_session(&self, broker: i32, epoch: BrokerEpoch, now: Now) -> bool {
+        match self.brokers.get(&broker).and_then(|tracked| tracked.contact) {
+            Some((known, at)) => known == epoch && now.monotonic_ms - at < self.timeout_ms,
+            None => false,
+        }
+    }
+
+    /// Remembers the offset at which a leaving broker may go, unless it is leaving already.
+    pub fn begin_shutdown(&mut self, broker: i32, offset: i64) {
+        if let Some(tracked) = self.brokers.get_mut(&broker) {
+            tracked.shutdown_offset.get_or_insert(offset);
+        }
+    }
+
+    pub fn is_shutting_down(&self, broker: i32) -> bool {
+        self.brokers.get(&broker).is_some_and(|tracked| tracked.shutdown_offset.is_some())
+    }
+
+    fn lowest_active_offset(&self) -> i64 {
+        let active = self.brokers.values().filter(|t| !t.fenced && t.shutdown_offset.is_none());
+        active.map(|tracked| tracked.metadata_offset).min().unwrap_or(i64::MAX)
+    }
+
+    pub fn current(&self, broker: i32) -> BrokerState {
+        match self.brokers.get(&broker) {
+            Some(tracked) if tracked.shutdown_offset.is_some() => BrokerState::ControlledShutdown,
+            Some(tracked) if !tracked.fenced => BrokerState::Unfenced,
+            _ => BrokerState::Fenced,
+        }
+    }
+
+    /// Where a heartbeat takes a broker.
+    pub fn next(&self, broker: i32, wish: Wish, registered_at: i64, leads: impl Fn() -> bool) -> BrokerState {
+        match self.current(broker) {
+            BrokerState::Fenced if wish.want_shut_down => BrokerState::ShutdownNow,
+            BrokerState::Fenced if !wish.want_fence && wish.metadata_offset >= registered_at => {
+                BrokerState::Unfenced
+            }
+            BrokerState::Fenced => BrokerState::Fenced,
+            BrokerState::Unfenced if wish.want_fence && wish.want_shut_down => BrokerState::ShutdownNow,
+            BrokerState::Unfenced if wish.want_fence => BrokerState::Fenced,
+            BrokerState::Unfenced if wish.want_shut_down && leads() => BrokerState::ControlledShutdown,
+            BrokerState::Unfenced if wish.want_shut_down => BrokerState::ShutdownNow,
+            BrokerState::Unfenced => BrokerState::Unfenced,
+            BrokerState::ControlledShutdown if leads() => BrokerState::ControlledShutdown,
+            BrokerState::ControlledShutdown => {
+                let until = self.brokers.get(&broker).and_then(|tracked| tracked.shutdown_offset);
+                if until.is_none_or(|until| until <= self.lowest_active_offset()) {
+                    BrokerState::ShutdownNow
+                } else {
+                    BrokerState::ControlledShutdown
+                }
+            }
+            BrokerState::ShutdownNow => BrokerState::ShutdownNow,
+        }
+    }
+
+    /// When the next session of an unfenced broker ends.
+    pub fn next_end_ms(&self) -> Option<i64> {
+        let unfenced = self.brokers.values().filter(|tracked| !tracked.fenced);
+        unfenced.filter_map(|t| t.contact.map(|(_, at)| at.saturating_add(self.timeout_ms))).min()
+    }
+
+    /// Lets sessions that have ended end anew in a while.
+    pub fn postpone(&mut self, now: Now, by_ms: i64) {
+        let earliest = now.monotonic_ms.saturating_sub(self.timeout_ms).saturating_add(by_ms);
+        for (_, at) in self.brokers.values_mut().filter_map(|tracked| tracked.contact.as_mut()) {
+            *at = (*at).max(earliest);
+        }
+    }
+
+    /// A broker that is not fenced and has not been heard for too long.
+    pub fn stale(&self, now: Now) -> Option<i32> {
+        let expired = |tracked: &Tracked| {
+            !tracked.fenced && tracked.contact.is_some_and(|(_, at)| now.monotonic_ms - at >= self.timeout_ms)
+        };
+        self.brokers.iter().find(|(_, tracked)| expired(tracked)).map(|(id, _)| *id)
+    }
+}

@@ -1,0 +1,265 @@
+//! The controller's decisions, pure: a request, the time, and the image make records and a response. No I/O, no
+//! clock, no waiting. Records are replayed into the image as soon as they are made; the response must be held back
+//! until they are committed, which is the driver's business.
+
+mod alter_partition;
+mod brokers;
+mod configs;
+mod create_partitions;
+mod create_topics;
+mod delete_topics;
+mod directories;
+mod elections;
+mod features;
+mod heartbeats;
+mod names;
+mod partition_change;
+mod placement;
+mod producer_ids;
+mod quotas;
+mod reassignments;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use thalweg_metadata::{
+    ConfigMap, ConfigResource, ConfigResourceKind, Delta, Image, MetadataVersion, Provenance, ReplayError,
+    VersionRange, VersionedRecord, feature,
+};
+use thalweg_wire::{ErrorCode, MetadataRecord};
+
+use crate::options::{ConfigRules, ControllerOptions};
+use heartbeats::Heartbeats;
+
+pub(crate) use names::CLUSTER_METADATA_TOPIC;
+
+/// The most records that one request may cause (Kafka's `MAX_RECORDS_PER_USER_OP`).
+pub(crate) const RECORDS_PER_REQUEST_MAX: usize = 10_000;
+
+/// A refusal: Kafka's code and, mostly, words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ApiError {
+    pub code: ErrorCode,
+    pub message: Option<String>,
+}
+
+impl ApiError {
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> ApiError {
+        ApiError { code, message: Some(message.into()) }
+    }
+
+    /// With the words that Kafka has for the code itself.
+    pub fn plain(code: ErrorCode) -> ApiError {
+        ApiError { code, message: Some(default_message(code).to_owned()) }
+    }
+}
+
+/// What Kafka's clients are told where a controller has no words of its own.
+fn default_message(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::UnknownTopicOrPartition => "This server does not host this topic-partition.",
+        ErrorCode::UnknownTopicId => "This server does not host this topic ID.",
+        ErrorCode::ElectionNotNeeded => "Leader election not needed for topic partition.",
+        ErrorCode::PreferredLeaderNotAvailable => "The preferred leader was not available.",
+        ErrorCode::EligibleLeadersNotAvailable => "Eligible topic partition leaders are not available.",
+        ErrorCode::NoReassignmentInProgress => "No partition reassignment is in progress.",
+        ErrorCode::TopicDeletionDisabled => "Topic deletion is disabled.",
+        other => other.name(),
+    }
+}
+
+/// The time, twice: `wall_ms` for what is written, `monotonic_ms` for what is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Now {
+    pub wall_ms: i64,
+    pub monotonic_ms: i64,
+}
+
+/// What a request makes: records to be written as one batch, and the answer once they are committed.
+#[derive(Debug)]
+pub(crate) struct Outcome<R> {
+    pub records: Vec<VersionedRecord>,
+    pub response: R,
+}
+
+impl<R> Outcome<R> {
+    pub fn new(records: Vec<VersionedRecord>, response: R) -> Outcome<R> {
+        Outcome { records, response }
+    }
+
+    pub fn answer(response: R) -> Outcome<R> {
+        Outcome { records: Vec::new(), response }
+    }
+}
+
+/// The state that decisions are made from: the image with all records so far, committed or not, and what a controller
+/// knows beyond the log.
+pub(crate) struct State {
+    pub node_id: i32,
+    pub cluster_id: String,
+    default_num_partitions: i32,
+    default_replication_factor: i16,
+    delete_topics: bool,
+    supported_features: BTreeMap<String, VersionRange>,
+    bootstrap_features: BTreeMap<String, i16>,
+    pub kraft_version: i16,
+    rules: Arc<dyn ConfigRules>,
+    image: Arc<Image>,
+    /// Where the next record will lie in the log.
+    next_offset: i64,
+    /// The offset of the record that registered each broker, which it must have seen before it is unfenced.
+    registered_at: HashMap<i32, i64>,
+    heartbeats: Heartbeats,
+    rng: SmallRng,
+}
+
+impl State {
+    /// The state of a new controller, before its log was read. `seed` scatters replicas.
+    pub fn new(options: &ControllerOptions, rules: Arc<dyn ConfigRules>, seed: u64) -> State {
+        let timeout = i64::try_from(options.broker_session_timeout.as_millis()).unwrap_or(i64::MAX);
+        State {
+            node_id: options.node_id,
+            cluster_id: options.cluster_id.clone(),
+            default_num_partitions: options.default_num_partitions,
+            default_replication_factor: options.default_replication_factor,
+            delete_topics: options.delete_topics,
+            supported_features: options.supported_features.clone(),
+            bootstrap_features: options.bootstrap_features.clone(),
+            kraft_version: 1,
+            rules,
+            image: Arc::new(Image::empty()),
+            next_offset: 0,
+            registered_at: HashMap::new(),
+            heartbeats: Heartbeats::new(timeout),
+            rng: SmallRng::seed_from_u64(seed),
+        }
+    }
+
+    /// The image with all records so far.
+    pub fn image(&self) -> &Arc<Image> {
+        &self.image
+    }
+
+    /// Where the next record will lie.
+    pub fn next_offset(&self) -> i64 {
+        self.next_offset
+    }
+
+    /// Begins to lead, after the log was read into `image` up to `next_offset`. Other brokers get a session, for they
+    /// may live; the one in this process has none, for it has not registered yet.
+    pub fn activate(
+        &mut self,
+        image: Arc<Image>,
+        next_offset: i64,
+        registered_at: HashMap<i32, i64>,
+        now: Now,
+    ) {
+        self.image = image;
+        self.next_offset = next_offset;
+        self.registered_at = registered_at;
+        for broker in self.image.cluster().brokers.values() {
+            self.heartbeats.register(broker.id, broker.fenced);
+            if !broker.fenced && broker.id != self.node_id {
+                self.heartbeats.touch(broker.id, broker.epoch, now);
+            }
+        }
+    }
+
+    /// Replays records that were just made, as they will lie in the log: one after another from `next_offset`.
+    pub fn apply(&mut self, records: &[VersionedRecord], epoch: i32, now: Now) -> Result<(), ReplayError> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let mut delta = Delta::new(self.image.clone());
+        for (offset, record) in (self.next_offset..).zip(records) {
+            match &record.record {
+                MetadataRecord::BeginTransaction(_)
+                | MetadataRecord::EndTransaction(_)
+                | MetadataRecord::AbortTransaction(_) => continue,
+                MetadataRecord::RegisterBroker(r) => {
+                    self.registered_at.insert(r.broker_id, offset);
+                }
+                MetadataRecord::UnregisterBroker(r) => {
+                    self.registered_at.remove(&r.broker_id);
+                }
+                _ => {}
+            }
+            delta.replay(&record.record)?;
+        }
+        let count = i64::try_from(records.len()).expect("a request makes a bounded number of records");
+        self.next_offset += count;
+        let brokers = delta.changes().brokers.clone();
+        self.image =
+            delta.apply(Provenance { offset: self.next_offset - 1, epoch, timestamp_ms: now.wall_ms });
+        for id in brokers {
+            match self.image.broker(id) {
+                Some(broker) => self.heartbeats.register(id, broker.fenced),
+                None => self.heartbeats.remove(id),
+            }
+        }
+        Ok(())
+    }
+
+    /// When some session will end, on the monotonic clock, if none is renewed.
+    pub fn next_session_end_ms(&self) -> Option<i64> {
+        self.heartbeats.next_end_ms()
+    }
+
+    /// Gives all sessions a little longer: their end could not be written.
+    pub fn postpone_sessions(&mut self, now: Now, by: std::time::Duration) {
+        self.heartbeats.postpone(now, i64::try_from(by.as_millis()).unwrap_or(i64::MAX));
+    }
+
+    fn metadata_version(&self) -> MetadataVersion {
+        self.image.features().metadata_version().unwrap_or(MetadataVersion::LATEST)
+    }
+
+    /// The finalized features, the quorum's own version among them.
+    pub fn finalized_features(&self) -> BTreeMap<String, i16> {
+        let mut features: BTreeMap<String, i16> =
+            self.image.features().iter().map(|(name, level)| (name.to_owned(), level)).collect();
+        if self.kraft_version > 0 {
+            features.insert(feature::KRAFT_VERSION.to_owned(), self.kraft_version);
+        }
+        features
+    }
+
+    /// What this node supports.
+    pub fn supported_features(&self) -> &BTreeMap<String, VersionRange> {
+        &self.supported_features
+    }
+
+    fn is_active(&self, broker: i32) -> bool {
+        self.image.broker(broker).is_some_and(|broker| broker.is_active())
+    }
+
+    /// A setting of a topic: set for it, for this broker, for all brokers, or by default.
+    fn topic_config(&self, topic: &str, name: &str) -> Option<String> {
+        let configs = self.image.configs();
+        let resources =
+            [ConfigResource::topic(topic), ConfigResource::broker(self.node_id), ConfigResource::brokers()];
+        for resource in &resources {
+            if let Some(value) = configs.value(resource, name) {
+                return Some(value.to_owned());
+            }
+        }
+        self.rules.default_value(ConfigResourceKind::Topic, name)
+    }
+
+    fn unclean_election_enabled(&self, topic: &str) -> bool {
+        self.topic_config(topic, "unclean.leader.election.enable").as_deref() == Some("true")
+    }
+
+    fn config_map(&self, resource: &ConfigResource) -> Arc<ConfigMap> {
+        self.image.config(resource)
+    }
+}
+
+/// A request would make more records than fit into one atomic batch.
+fn too_many_records() -> ApiError {
+    ApiError::new(ErrorCode::PolicyViolation, "Unable to perform excessively large batch operation.")
+}

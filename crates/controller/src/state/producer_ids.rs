@@ -1,0 +1,38 @@
+//! AllocateProducerIds: blocks of producer ids for brokers.
+
+use thalweg_metadata::VersionedRecord;
+use thalweg_wire::metadata::ProducerIdsRecord;
+use thalweg_wire::request::{AllocateProducerIdsRequest, AllocateProducerIdsResponse};
+use thalweg_wire::{ErrorCode, MetadataRecord};
+
+use super::{ApiError, Outcome, State};
+
+const BLOCK_SIZE: i32 = 1000;
+
+impl State {
+    /// AllocateProducerIds.
+    pub fn allocate_producer_ids(
+        &self,
+        request: &AllocateProducerIdsRequest,
+    ) -> Result<Outcome<AllocateProducerIdsResponse>, ApiError> {
+        self.check_broker_epoch(request.broker_id, request.broker_epoch)?;
+        let first = self.image.next_producer_id();
+        let Some(next_producer_id) = first.checked_add(i64::from(BLOCK_SIZE)) else {
+            let message = format!(
+                "Exhausted all producerIds as the next block's end producerId {first} has exceeded the int64 type limit"
+            );
+            return Err(ApiError::new(ErrorCode::UnknownServerError, message));
+        };
+        let record = ProducerIdsRecord {
+            broker_id: request.broker_id,
+            broker_epoch: request.broker_epoch,
+            next_producer_id,
+        };
+        let response = AllocateProducerIdsResponse {
+            producer_id_start: first,
+            producer_id_len: BLOCK_SIZE,
+            ..Default::default()
+        };
+        Ok(Outcome::new(vec![VersionedRecord::new(MetadataRecord::ProducerIds(record), 0)], response))
+    }
+}

@@ -1,0 +1,192 @@
+//! AlterPartitionReassignments and ListPartitionReassignments.
+
+use std::sync::Arc;
+
+use thalweg_metadata::{PartitionRegistration, Topic, VersionedRecord};
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::alter_partition_reassignments_request::ReassignablePartition;
+use thalweg_wire::request::alter_partition_reassignments_response::{
+    ReassignablePartitionResponse, ReassignableTopicResponse,
+};
+use thalweg_wire::request::list_partition_reassignments_response::{
+    OngoingPartitionReassignment, OngoingTopicReassignment,
+};
+use thalweg_wire::request::{
+    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse,
+};
+
+use super::partition_change::{Election, PartitionChange};
+use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State};
+
+impl State {
+    /// AlterPartitionReassignments.
+    pub fn alter_partition_reassignments(
+        &self,
+        request: &AlterPartitionReassignmentsRequest,
+    ) -> Result<Outcome<AlterPartitionReassignmentsResponse>, ApiError> {
+        let mut records = Vec::new();
+        let mut responses = Vec::with_capacity(request.topics.len());
+        for topic in &request.topics {
+            let mut partitions = Vec::with_capacity(topic.partitions.len());
+            for target in &topic.partitions {
+                let outcome = self.reassign(&topic.name, target, request.allow_replication_factor_change);
+                let (error_code, error_message) = match outcome {
+                    Ok(record) => {
+                        records.extend(record);
+                        (0, None)
+                    }
+                    Err(error) => (error.code.code(), error.message),
+                };
+                let partition_index = target.partition_index;
+                partitions.push(ReassignablePartitionResponse { partition_index, error_code, error_message });
+            }
+            responses.push(ReassignableTopicResponse { name: topic.name.clone(), partitions });
+        }
+        if records.len() > RECORDS_PER_REQUEST_MAX {
+            return Err(super::too_many_records());
+        }
+        let response = AlterPartitionReassignmentsResponse {
+            allow_replication_factor_change: request.allow_replication_factor_change,
+            responses,
+            error_message: None,
+            ..Default::default()
+        };
+        Ok(Outcome::new(records, response))
+    }
+
+    fn reassign(
+        &self,
+        name: &str,
+        target: &ReassignablePartition,
+        allow_factor_change: bool,
+    ) -> Result<Option<VersionedRecord>, ApiError> {
+        let unknown = |message| ApiError::new(ErrorCode::UnknownTopicOrPartition, message);
+        let index = target.partition_index;
+        let topic = self.image.topic(name);
+        let topic = topic.ok_or_else(|| unknown(format!("Unable to find a topic named {name}.")))?;
+        let partition = topic.partition(index);
+        let partition =
+            partition.ok_or_else(|| unknown(format!("Unable to find partition {name}:{index}.")))?;
+        match &target.replicas {
+            None => self.cancel_reassignment(topic, index, partition),
+            Some(replicas) => self.begin_reassignment(topic, index, partition, replicas, allow_factor_change),
+        }
+    }
+
+    fn cancel_reassignment(
+        &self,
+        topic: &Topic,
+        index: i32,
+        partition: &Arc<PartitionRegistration>,
+    ) -> Result<Option<VersionedRecord>, ApiError> {
+        if !partition.is_reassigning() {
+            return Err(ApiError::plain(ErrorCode::NoReassignmentInProgress));
+        }
+        let without_added = |list: &[i32]| -> Vec<i32> {
+            list.iter().copied().filter(|id| !partition.adding_replicas.contains(id)).collect()
+        };
+        let replicas = without_added(&partition.replicas);
+        let mut isr = without_added(&partition.isr);
+        let unclean = self.unclean_election_enabled(&topic.name);
+        if isr.is_empty() {
+            if !unclean {
+                let message = format!(
+                    "Unable to revert partition assignment for {}:{index} because it would require an unclean leader \
+                     election.",
+                    topic.name
+                );
+                return Err(ApiError::new(ErrorCode::InvalidReplicaAssignment, message));
+            }
+            isr = replicas.first().copied().into_iter().collect();
+        }
+        let may_lead = |id: i32| self.is_active(id);
+        let version = self.metadata_version();
+        let mut change = PartitionChange::new(&self.image, version, topic.id, index, partition, &may_lead);
+        if unclean {
+            change.election = Election::Unclean;
+        }
+        (change.isr, change.replicas) = (isr, replicas);
+        change.removing.clear();
+        change.adding.clear();
+        Ok(change.build())
+    }
+
+    fn begin_reassignment(
+        &self,
+        topic: &Topic,
+        index: i32,
+        partition: &Arc<PartitionRegistration>,
+        target: &[i32],
+        allow_factor_change: bool,
+    ) -> Result<Option<VersionedRecord>, ApiError> {
+        self.check_assignment(target, None)?;
+        if !allow_factor_change {
+            let present = partition.replicas.iter().chain(&partition.adding_replicas);
+            let present: std::collections::BTreeSet<i32> =
+                present.copied().filter(|id| !partition.removing_replicas.contains(id)).collect();
+            if present.len() != target.len() {
+                let message =
+                    format!("The replication factor is changed from {} to {}", present.len(), target.len());
+                return Err(ApiError::new(ErrorCode::InvalidReplicationFactor, message));
+            }
+        }
+        let missing_in = |from: &[i32], of: &[i32]| -> Vec<i32> {
+            let mut missing: Vec<i32> = from.iter().copied().filter(|id| !of.contains(id)).collect();
+            missing.sort_unstable();
+            missing
+        };
+        let removing = missing_in(&partition.replicas, target);
+        let adding = missing_in(target, &partition.replicas);
+        let may_lead = |id: i32| self.is_active(id);
+        let version = self.metadata_version();
+        let mut change = PartitionChange::new(&self.image, version, topic.id, index, partition, &may_lead);
+        change.replicas = target.iter().chain(&removing).copied().collect();
+        if !removing.is_empty() {
+            change.removing = removing;
+        }
+        if !adding.is_empty() {
+            change.adding = adding;
+        }
+        Ok(change.build())
+    }
+
+    /// ListPartitionReassignments.
+    pub fn list_partition_reassignments(
+        &self,
+        request: &ListPartitionReassignmentsRequest,
+    ) -> ListPartitionReassignmentsResponse {
+        let mut topics = Vec::new();
+        match &request.topics {
+            None => {
+                for topic in self.image.topics().sorted() {
+                    topics.extend(ongoing(topic, topic.partitions.keys().copied()));
+                }
+            }
+            Some(asked) => {
+                for asked in asked {
+                    if let Some(topic) = self.image.topic(&asked.name) {
+                        topics.extend(ongoing(topic, asked.partition_indexes.iter().copied()));
+                    }
+                }
+            }
+        }
+        ListPartitionReassignmentsResponse { topics, error_message: None, ..Default::default() }
+    }
+}
+
+fn ongoing(topic: &Topic, partitions: impl Iterator<Item = i32>) -> Option<OngoingTopicReassignment> {
+    let mut found = Vec::new();
+    for index in partitions {
+        if let Some(partition) = topic.partition(index).filter(|partition| partition.is_reassigning()) {
+            found.push(OngoingPartitionReassignment {
+                partition_index: index,
+                replicas: partition.replicas.clone(),
+                adding_replicas: partition.adding_replicas.clone(),
+                removing_replicas: partition.removing_replicas.clone(),
+            });
+        }
+    }
+    let name = topic.name.to_string();
+    (!found.is_empty()).then_some(OngoingTopicReassignment { name, partitions: found })
+}

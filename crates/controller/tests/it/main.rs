@@ -1,0 +1,10 @@
+//! The controller through its public interface: frames in, frames out, and files that Kafka reads.
+
+mod brokers;
+mod cluster;
+mod golden;
+mod kafka;
+mod log;
+mod recovery;
+mod support;
+mod topics;

@@ -1,0 +1,203 @@
+//! What is left after a crash at any byte.
+
+use std::sync::Arc;
+
+use thalweg_controller::{Controller, StartError};
+use thalweg_log::disk::{Disk, Faults};
+
+use crate::support::*;
+
+/// A copy of the log's directory, as a killed process leaves it.
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+async fn open(dir: &std::path::Path) -> Arc<Controller> {
+    Arc::new(Controller::start(options(dir), Arc::new(Rules)).await.unwrap())
+}
+
+#[tokio::test]
+async fn what_was_answered_survives_a_kill() {
+    let bench = Bench::new().await;
+    bench.join(1).await;
+    for index in 0..20 {
+        bench.create(&format!("t{index}"), 3, 1).await;
+    }
+    let before = bench.image().await;
+    let dir = tempfile::tempdir().unwrap();
+    copy(bench.dir.path(), dir.path());
+    let controller = open(dir.path()).await;
+    let restarted = Bench { dir, controller };
+    let after = restarted.image().await;
+    assert_eq!(after.topics(), before.topics());
+    assert_eq!(after.cluster().brokers, before.cluster().brokers);
+    assert_eq!(after.features(), before.features());
+}
+
+#[tokio::test]
+async fn a_log_that_is_cut_at_any_byte_is_opened_up_to_its_last_whole_batch() {
+    let bench = Bench::new().await;
+    bench.join(1).await;
+    for name in ["a", "b", "c"] {
+        bench.create(name, 1, 1).await;
+    }
+    let log = bench.log_dir().join("00000000000000000000.log");
+    let bytes = std::fs::read(&log).unwrap();
+    let boundaries: Vec<(usize, i64)> = thalweg_record::batches(&bytes)
+        .scan(0, |end, batch| {
+            let batch = batch.unwrap();
+            *end += batch.bytes.len();
+            Some((*end, batch.header.next_offset().0))
+        })
+        .collect();
+    let mut cuts: Vec<usize> = (0..bytes.len()).step_by(37).collect();
+    cuts.extend(boundaries.iter().map(|(end, _)| *end));
+    for cut in cuts {
+        let dir = tempfile::tempdir().unwrap();
+        copy(bench.dir.path(), dir.path());
+        let log = dir.path().join("__cluster_metadata-0/00000000000000000000.log");
+        std::fs::write(&log, &bytes[..cut]).unwrap();
+        let controller = open(dir.path()).await;
+        let restarted = Bench { dir, controller };
+        let whole =
+            boundaries.iter().filter(|(end, _)| *end <= cut).map(|(_, next)| *next).next_back().unwrap_or(0);
+        let epoch = restarted.epoch().await;
+        assert_eq!(epoch, 2, "the epoch is kept apart from the log");
+        let data = restarted.fetch(epoch, 0, 0, 0).await;
+        let change = batches_of(&data).into_iter().find(|batch| batch.last.epoch == 2).unwrap();
+        assert_eq!(change.base_offset, whole, "cut at {cut}");
+        let image = restarted.image().await;
+        assert_eq!(image.features().metadata_version().map(|v| v.level()), Some(30), "cut at {cut}");
+    }
+}
+
+#[tokio::test]
+async fn a_flipped_bit_is_never_replayed() {
+    let bench = Bench::new().await;
+    bench.join(1).await;
+    bench.create("a", 1, 1).await;
+    bench.create("b", 1, 1).await;
+    let dir = tempfile::tempdir().unwrap();
+    copy(bench.dir.path(), dir.path());
+    let log = dir.path().join("__cluster_metadata-0/00000000000000000000.log");
+    let mut bytes = std::fs::read(&log).unwrap();
+    let at = bytes.len() - 10;
+    bytes[at] ^= 0x40;
+    std::fs::write(&log, bytes).unwrap();
+    let controller = open(dir.path()).await;
+    let image = Bench { dir, controller }.image().await;
+    assert!(image.topic("a").is_some() && image.topic("b").is_none());
+}
+
+#[tokio::test]
+async fn old_records_go_when_a_snapshot_stands_for_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = |dir: &std::path::Path| {
+        let mut options = options(dir);
+        options.snapshot_bytes = 2_000;
+        options.segment_bytes = 4_000;
+        options.retention_bytes = 8_000;
+        options
+    };
+    let controller = Arc::new(Controller::start(small(dir.path()), Arc::new(Rules)).await.unwrap());
+    let bench = Bench { dir, controller };
+    bench.join(1).await;
+    for index in 0..120 {
+        bench.create(&format!("t{index}"), 1, 1).await;
+    }
+    bench.controller.shutdown().await;
+    let names: Vec<String> = std::fs::read_dir(bench.log_dir())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let snapshots = names.iter().filter(|name| name.ends_with(".checkpoint")).count();
+    assert!((2..=4).contains(&snapshots), "{names:?}");
+    assert!(!names.contains(&"00000000000000000000.log".to_owned()), "{names:?}");
+    let dir = bench.dir;
+    let controller = Arc::new(Controller::start(small(dir.path()), Arc::new(Rules)).await.unwrap());
+    let bench = Bench { dir, controller };
+    let epoch = bench.epoch().await;
+    let data = bench.fetch(epoch, 0, 0, 0).await;
+    assert!(data.snapshot_id.end_offset > 0, "the beginning is gone");
+    let again = bench.create("t7", 1, 1).await;
+    assert_eq!(again.topics[0].error_message.as_deref(), Some("Topic 't7' already exists."));
+}
+
+#[tokio::test]
+async fn a_damaged_snapshot_is_passed_over_while_the_log_reaches_back() {
+    let bench = Bench::with(|options| options.snapshot_bytes = 500).await;
+    bench.join(1).await;
+    for name in ["a", "b", "c", "d"] {
+        bench.create(name, 1, 1).await;
+    }
+    bench.controller.shutdown().await;
+    let mut damaged = 0;
+    for entry in std::fs::read_dir(bench.log_dir()).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if name.ends_with(".checkpoint") && !name.starts_with("00000000000000000000-") {
+            let mut bytes = std::fs::read(&path).unwrap();
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+            damaged += 1;
+        }
+    }
+    assert!(damaged > 0);
+    let opened = Controller::start(options(bench.dir.path()), Arc::new(Rules)).await;
+    match opened {
+        Ok(controller) => {
+            let bench = Bench { dir: bench.dir, controller: Arc::new(controller) };
+            assert_eq!(bench.image().await.topics().len(), 4);
+        }
+        // Where the log has been cut by the snapshot already, there is nothing to go back to.
+        Err(error) => assert!(matches!(error, StartError::Snapshot(_)), "{error}"),
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_and_recovers() {
+    let faults = Arc::new(Faults::default());
+    let disk = Disk::with_faults(faults.clone());
+    let bench = Bench::with(|options| options.disk = disk).await;
+    bench.join(1).await;
+    bench.create("before", 1, 1).await;
+    faults.set_free_bytes(Some(0));
+    let topics = vec![thalweg_wire::request::create_topics_request::CreatableTopic {
+        name: "during".to_owned(),
+        num_partitions: 1,
+        replication_factor: 1,
+        ..Default::default()
+    }];
+    let request = thalweg_wire::request::CreateTopicsRequest { topics, ..Default::default() };
+    assert!(bench.send_version(request, 7).await.is_err());
+    faults.set_free_bytes(None);
+    assert_eq!(bench.create("after", 1, 1).await.topics[0].error_code, 0);
+    let image = bench.image().await;
+    assert!(
+        image.topic("before").is_some() && image.topic("during").is_none() && image.topic("after").is_some()
+    );
+}
+
+#[tokio::test]
+async fn a_failed_sync_ends_the_controller_and_nothing_is_answered() {
+    let faults = Arc::new(Faults::default());
+    let disk = Disk::with_faults(faults.clone());
+    let bench = Bench::with(|options| options.disk = disk).await;
+    bench.join(1).await;
+    faults.set_failing_syncs(true);
+    let request = registration(4, thalweg_wire::Uuid::random());
+    assert!(bench.send_version(request, 4).await.is_err());
+    faults.set_failing_syncs(false);
+    let request = registration(5, thalweg_wire::Uuid::random());
+    assert!(bench.send_version(request, 4).await.is_err(), "it does not go on as if nothing had happened");
+}

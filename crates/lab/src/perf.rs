@@ -1,0 +1,28 @@
+//! Kafka's perf tools on our own client: the options and output lines of Kafka 4.3's `kafka-producer-perf-test`,
+//! `kafka-consumer-perf-test` and `kafka-e2e-latency`, at a fraction of their cost, so that the broker is what is measured.
+//!
+//! Beyond Kafka's there is `--json`, which replaces the lines on standard output by one JSON object at the end.
+
+mod consumer;
+mod date;
+mod e2e;
+mod error;
+mod output;
+mod pacer;
+mod payload;
+mod producer;
+mod settings;
+mod stats;
+
+pub use consumer::ConsumerPerformance;
+pub use e2e::EndToEndLatency;
+pub use error::PerfError;
+pub use output::Output;
+pub use producer::ProducerPerformance;
+
+/// Milliseconds since 1970.
+#[allow(clippy::disallowed_methods, reason = "the lab measures the world, whose clock this is")]
+pub(crate) fn wall_clock_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

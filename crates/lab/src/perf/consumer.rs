@@ -1,0 +1,321 @@
+//! `consumer-perf-test`: reads records as fast as they come, and tells how many and how large they were.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use thalweg_client::{Consumer, ConsumerConfig, Polled};
+use thalweg_record::DecompressBuffer;
+use tokio::time::Instant;
+
+use super::date::DateFormat;
+use super::output::Output;
+use super::{PerfError, settings, wall_clock_ms};
+
+/// How long a poll waits, as in Kafka's tool.
+const POLL: Duration = Duration::from_millis(100);
+const MB: f64 = 1024.0 * 1024.0;
+
+/// Measures how fast records can be consumed, with the options and output of Kafka's kafka-consumer-perf-test.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "\
+Examples:
+  # The first ten million records of a topic:
+  thalweg consumer-perf-test --topic t --num-records 10000000 --bootstrap-server localhost:9092
+
+  # A line every second:
+  thalweg consumer-perf-test --topic t --num-records 10000000 --bootstrap-server localhost:9092 \\
+      --show-detailed-stats --reporting-interval 1000")]
+#[command(group = clap::ArgGroup::new("what").required(true).multiple(false).args(["topic", "include"]))]
+#[command(group = clap::ArgGroup::new("count").required(true).multiple(false).args(["num_records", "messages"]))]
+pub struct ConsumerPerformance {
+    /// The brokers to connect to first [default: localhost:9092].
+    #[arg(long, value_name = "HOST:PORT,...")]
+    bootstrap_server: Option<String>,
+    /// The topic to consume from.
+    #[arg(long)]
+    topic: Option<String>,
+    /// Consume from the topics whose whole names match this regular expression.
+    #[arg(long, value_name = "REGEX")]
+    include: Option<String>,
+    /// The number of records to consume.
+    #[arg(long, value_name = "COUNT")]
+    num_records: Option<u64>,
+    /// (DEPRECATED) As --num-records.
+    #[arg(long, value_name = "COUNT")]
+    messages: Option<u64>,
+    /// The group to consume in [default: perf-consumer- and a random number].
+    #[arg(long, value_name = "ID")]
+    group: Option<String>,
+    /// The most to fetch from a partition in a request, in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 1_048_576)]
+    fetch_size: u32,
+    /// Begin at the end, where the group has no offset, instead of at the beginning.
+    #[arg(long)]
+    from_latest: bool,
+    /// Accepted for Kafka's sake; the system sizes socket buffers.
+    #[arg(long, value_name = "BYTES", default_value_t = 2_097_152)]
+    socket_buffer_size: u32,
+    /// Consumer settings, for example check.crcs=true. They stand above those of --command-config.
+    #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
+    command_property: Vec<String>,
+    /// A properties file with consumer settings.
+    #[arg(long, value_name = "FILE")]
+    command_config: Option<PathBuf>,
+    /// (DEPRECATED) As --command-config.
+    #[arg(long = "consumer.config", value_name = "FILE", conflicts_with = "command_config")]
+    consumer_config: Option<PathBuf>,
+    /// Print the consumer's counts at the end.
+    #[arg(long)]
+    print_metrics: bool,
+    /// A line per reporting interval instead of one at the end.
+    #[arg(long)]
+    show_detailed_stats: bool,
+    /// The longest time between records, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 10_000, num_args = 0..=1, default_missing_value = "10000")]
+    timeout: u64,
+    /// Milliseconds between the lines of --show-detailed-stats.
+    #[arg(long, value_name = "MS", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..))]
+    reporting_interval: u64,
+    /// How times are written, as java.text.SimpleDateFormat takes it.
+    #[arg(long, value_name = "FORMAT", default_value = "yyyy-MM-dd HH:mm:ss:SSS")]
+    date_format: DateFormat,
+    /// Leave out the line with the columns' names.
+    #[arg(long)]
+    hide_header: bool,
+    /// Print one JSON object at the end instead of lines.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was read, and the time that went into joining.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    records: u64,
+    bytes: u64,
+}
+
+struct Run<'a> {
+    options: &'a ConsumerPerformance,
+    output: &'a Output,
+    /// Of the whole run, and of what came before the interval.
+    total: Counts,
+    reported: Counts,
+    rebalance: Duration,
+    rebalance_in_interval: Duration,
+    join_start: Instant,
+    interval_start_ms: i64,
+}
+
+impl ConsumerPerformance {
+    /// Whether the result is for a program.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Runs the test.
+    pub async fn run(&self, output: &Output) -> Result<(), PerfError> {
+        if self.messages.is_some() {
+            output.progress("Warning: --messages is deprecated. Use --num-records instead.")?;
+        }
+        if self.consumer_config.is_some() {
+            output.progress("Warning: --consumer.config is deprecated. Use --command-config instead.")?;
+        }
+        let (config, bootstrap) = self.settings()?;
+        if !self.hide_header && !self.json {
+            output.result(self.header())?;
+        }
+        let mut consumer = Consumer::connect(&bootstrap, config).await?;
+        let topics = self.topics(&consumer).await?;
+        let (start, start_ms) = (Instant::now(), wall_clock_ms());
+        consumer.subscribe(topics)?;
+        let mut run = Run {
+            options: self,
+            output,
+            total: Counts::default(),
+            reported: Counts::default(),
+            rebalance: Duration::ZERO,
+            rebalance_in_interval: Duration::ZERO,
+            join_start: start,
+            interval_start_ms: start_ms,
+        };
+        run.consume(&mut consumer).await?;
+        let elapsed = start.elapsed();
+        let end_ms = wall_clock_ms();
+        consumer.close().await?;
+        if self.json {
+            output.result(&run.json(elapsed).to_string())?;
+        } else if !self.show_detailed_stats {
+            output.result(&run.total_line(start_ms, end_ms, elapsed))?;
+        }
+        if self.print_metrics && !self.json {
+            run.print_metrics()?;
+        }
+        Ok(())
+    }
+
+    fn settings(&self) -> Result<(ConsumerConfig, Vec<String>), PerfError> {
+        let file = self.command_config.as_deref().or(self.consumer_config.as_deref());
+        let mut properties =
+            settings::gather(file, &self.command_property, self.bootstrap_server.as_deref())?;
+        let group = self.group.clone().unwrap_or_else(|| {
+            let random = getrandom::u32().expect("the kernel gives random bytes");
+            format!("perf-consumer-{}", random % 100_000)
+        });
+        properties.set("group.id", &group);
+        properties.set("max.partition.fetch.bytes", &self.fetch_size.to_string());
+        properties.set("auto.offset.reset", if self.from_latest { "latest" } else { "earliest" });
+        properties.set_default("check.crcs", "false");
+        properties.set_default("client.id", "perf-consumer-client");
+        let bootstrap = properties.take_bootstrap_servers()?;
+        let config = ConsumerConfig::take(&mut properties)?;
+        settings::warn_about_rest(&properties);
+        Ok((config, bootstrap))
+    }
+
+    async fn topics(&self, consumer: &Consumer) -> Result<Vec<String>, PerfError> {
+        let Some(pattern) = &self.include else { return Ok(self.topic.iter().cloned().collect()) };
+        let regex = regex::Regex::new(&format!("^(?:{pattern})$"))
+            .map_err(|error| PerfError::Usage(format!("--include {pattern}: {error}")))?;
+        let metadata = consumer.cluster().refresh_all().await?;
+        let matching =
+            metadata.topics.values().filter(|topic| !topic.internal && regex.is_match(&topic.name));
+        let topics: Vec<String> = matching.map(|topic| topic.name.to_string()).collect();
+        if topics.is_empty() {
+            return Err(PerfError::Usage(format!("--include {pattern}: no topic has such a name")));
+        }
+        Ok(topics)
+    }
+
+    fn count(&self) -> u64 {
+        self.num_records.or(self.messages).unwrap_or(0)
+    }
+
+    fn header(&self) -> &'static str {
+        if self.show_detailed_stats {
+            "time, threadId, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
+        } else {
+            "start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
+        }
+    }
+}
+
+impl Run<'_> {
+    async fn consume(&mut self, consumer: &mut Consumer) -> Result<(), PerfError> {
+        let wanted = self.options.count();
+        let timeout = Duration::from_millis(self.options.timeout);
+        let interval = i64::try_from(self.options.reporting_interval).unwrap_or(i64::MAX);
+        let mut buffer = DecompressBuffer::default();
+        let mut last = Instant::now();
+        while self.total.records < wanted && last.elapsed() <= timeout {
+            match consumer.poll(POLL).await? {
+                Polled::Chunk(chunk) => {
+                    let total = &mut self.total;
+                    chunk.for_each(&mut buffer, |record| {
+                        total.records += 1;
+                        total.bytes +=
+                            (record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len)) as u64;
+                        if total.records == wanted {
+                            ControlFlow::Break(())
+                        } else {
+                            ControlFlow::Continue(())
+                        }
+                    })?;
+                    last = Instant::now();
+                }
+                Polled::Assigned(_) => {
+                    let took = self.join_start.elapsed();
+                    self.rebalance += took;
+                    self.rebalance_in_interval += took;
+                }
+                Polled::Revoked(_) => self.join_start = Instant::now(),
+                Polled::Nothing => {}
+            }
+            let now_ms = wall_clock_ms();
+            if now_ms - self.interval_start_ms >= interval && self.total.records > self.reported.records {
+                if self.options.show_detailed_stats {
+                    self.output.progress(&self.interval_line(now_ms))?;
+                }
+                self.interval_start_ms = now_ms;
+                self.reported = self.total;
+                self.rebalance_in_interval = Duration::ZERO;
+            }
+        }
+        if self.total.records < wanted {
+            self.output.progress(&format!(
+                "WARNING: Exiting before consuming the expected number of records: timeout ({} ms) exceeded. You can \
+                 use the --timeout option to increase the timeout.",
+                self.options.timeout
+            ))?;
+        }
+        Ok(())
+    }
+
+    fn interval_line(&self, now_ms: i64) -> String {
+        let elapsed_ms = (now_ms - self.interval_start_ms) as f64;
+        let records = (self.total.records - self.reported.records) as f64;
+        let mb = (self.total.bytes - self.reported.bytes) as f64 / MB;
+        let rebalance_ms = self.rebalance_in_interval.as_millis();
+        let fetch_ms = (elapsed_ms - rebalance_ms as f64).max(0.0);
+        let per_fetch_second = |value: f64| if fetch_ms > 0.0 { 1000.0 * value / fetch_ms } else { 0.0 };
+        format!(
+            "{}, 0, {:.4}, {:.4}, {}, {:.4}, {rebalance_ms}, {fetch_ms:.0}, {:.4}, {:.4}",
+            self.options.date_format.format(now_ms),
+            self.total.bytes as f64 / MB,
+            1000.0 * mb / elapsed_ms,
+            self.total.records,
+            1000.0 * records / elapsed_ms,
+            per_fetch_second(mb),
+            per_fetch_second(records),
+        )
+    }
+
+    fn total_line(&self, start_ms: i64, end_ms: i64, elapsed: Duration) -> String {
+        let (mb, records) = (self.total.bytes as f64 / MB, self.total.records);
+        let seconds = elapsed.as_secs_f64();
+        let fetch = elapsed.saturating_sub(self.rebalance);
+        let fetch_seconds = fetch.as_secs_f64().max(1e-6);
+        format!(
+            "{}, {}, {mb:.4}, {:.4}, {records}, {:.4}, {}, {}, {:.4}, {:.4}",
+            self.options.date_format.format(start_ms),
+            self.options.date_format.format(end_ms),
+            mb / seconds,
+            records as f64 / seconds,
+            self.rebalance.as_millis(),
+            fetch.as_millis(),
+            mb / fetch_seconds,
+            records as f64 / fetch_seconds,
+        )
+    }
+
+    fn json(&self, elapsed: Duration) -> serde_json::Value {
+        let fetch_seconds = elapsed.saturating_sub(self.rebalance).as_secs_f64().max(1e-6);
+        json!({
+            "tool": "consumer-perf-test",
+            "topic": self.options.topic,
+            "records": self.total.records,
+            "bytes": self.total.bytes,
+            "elapsed_s": elapsed.as_secs_f64(),
+            "rebalance_s": self.rebalance.as_secs_f64(),
+            "fetch_records_per_second": self.total.records as f64 / fetch_seconds,
+            "fetch_mb_per_second": self.total.bytes as f64 / MB / fetch_seconds,
+        })
+    }
+
+    fn print_metrics(&self) -> Result<(), PerfError> {
+        let rows =
+            [("records-consumed-total", self.total.records), ("bytes-consumed-total", self.total.bytes)];
+        let name = |metric: &str| {
+            format!("consumer-fetch-manager-metrics:{metric}:{{client-id=perf-consumer-client}}")
+        };
+        let width = rows.iter().map(|(metric, _)| name(metric).len()).max().unwrap_or(0);
+        self.output.result("")?;
+        self.output.result(&format!("{:<width$}   Value", "Metric Name"))?;
+        for (metric, value) in rows {
+            self.output.result(&format!("{:<width$} : {value}.000", name(metric)))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,60 @@
+//! When the next record is due.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// An open loop: record `n` is due at the start plus `n / rate`, however late those before it were. A pause is made up for
+/// by what follows it, so the rate holds on average and no delay is hidden.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pacer {
+    start: Instant,
+    /// Seconds between records; none when nothing is held back.
+    interval_s: Option<f64>,
+}
+
+impl Pacer {
+    /// Paces `rate` records a second from `start`; without a limit when the rate is not positive.
+    pub(super) fn new(rate: f64, start: Instant) -> Pacer {
+        Pacer { start, interval_s: (rate > 0.0).then(|| 1.0 / rate) }
+    }
+
+    pub(super) fn is_unlimited(&self) -> bool {
+        self.interval_s.is_none()
+    }
+
+    /// When record `n` is due.
+    pub(super) fn due(&self, n: u64) -> Instant {
+        match self.interval_s {
+            Some(interval) => self.start + Duration::from_secs_f64(interval * n as f64),
+            None => self.start,
+        }
+    }
+
+    /// Waits until record `n` is due and gives the time. Timers tick once a millisecond; the records of a millisecond go
+    /// together.
+    pub(super) async fn wait(&self, n: u64) -> Instant {
+        let due = self.due(n);
+        loop {
+            let now = Instant::now();
+            if due <= now {
+                return now;
+            }
+            tokio::time::sleep_until(due).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_due_by_the_start_and_not_by_one_another() {
+        let start = Instant::now();
+        let pacer = Pacer::new(4.0, start);
+        assert_eq!(pacer.due(0), start);
+        assert_eq!(pacer.due(10), start + Duration::from_millis(2500));
+        assert!(Pacer::new(-1.0, start).is_unlimited());
+    }
+}

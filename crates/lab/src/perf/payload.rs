@@ -1,0 +1,119 @@
+//! What the records hold.
+
+use std::path::Path;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::PerfError;
+use super::output::Output;
+
+/// Random bytes that are drawn before the run, at least. Kafka's tool draws each payload anew, which costs more than a broker
+/// takes to store it. Payloads here are cut from the pool one after another, so that none repeats within a batch.
+const POOL_BYTES_MIN: usize = 64 << 10;
+
+/// Where payloads come from.
+#[derive(Debug)]
+pub(super) enum Payloads {
+    /// Random letters from A to Z.
+    Random {
+        /// The letters.
+        pool: Vec<u8>,
+        /// Where the next payload begins.
+        at: usize,
+        /// Its size.
+        size: usize,
+    },
+    /// Lines of a file, drawn at random.
+    Lines { lines: Vec<Vec<u8>>, random: SmallRng },
+    /// 0, 1, 2 and so on, as text.
+    Monotonic { next: u64, text: String },
+}
+
+impl Payloads {
+    /// Random letters, `size` of them in a payload, without a repetition within `batch_bytes`.
+    pub(super) fn random(size: usize, batch_bytes: usize) -> Payloads {
+        let mut random = SmallRng::seed_from_u64(0);
+        let count = (2 * batch_bytes).max(POOL_BYTES_MIN).max(4 * size) / size.max(1);
+        let pool = (0..count.max(1) * size).map(|_| random.random_range(b'A'..=b'Z')).collect();
+        Payloads::Random { pool, at: 0, size }
+    }
+
+    /// The parts of a file between delimiters.
+    pub(super) fn file(path: &Path, delimiter: &str, output: &Output) -> Result<Payloads, PerfError> {
+        output.progress(&format!("Reading payloads from: {}", std::path::absolute(path)?.display()))?;
+        let text = std::fs::read(path).map_err(|source| PerfError::File { path: path.to_owned(), source })?;
+        if text.is_empty() {
+            return Err(PerfError::Usage(format!("{}: --payload-file is empty", path.display())));
+        }
+        let text = String::from_utf8_lossy(&text);
+        let mut lines: Vec<Vec<u8>> = text.split(delimiter).map(|line| line.as_bytes().to_vec()).collect();
+        // As Java's String.split does.
+        while lines.len() > 1 && lines.last().is_some_and(Vec::is_empty) {
+            lines.pop();
+        }
+        output.progress(&format!("Number of records read: {}", lines.len()))?;
+        Ok(Payloads::Lines { lines, random: SmallRng::seed_from_u64(0) })
+    }
+
+    /// Counts from 0.
+    pub(super) fn monotonic() -> Payloads {
+        Payloads::Monotonic { next: 0, text: String::new() }
+    }
+
+    /// The next payload.
+    #[inline]
+    pub(super) fn next(&mut self) -> &[u8] {
+        match self {
+            Payloads::Random { pool, at, size } => {
+                if *at == pool.len() {
+                    *at = 0;
+                }
+                let payload = &pool[*at..*at + *size];
+                *at += *size;
+                payload
+            }
+            Payloads::Lines { lines, random } => &lines[random.random_range(0..lines.len())],
+            Payloads::Monotonic { next, text } => {
+                use std::fmt::Write;
+                text.clear();
+                write!(text, "{next}").expect("writing to a string does not fail");
+                *next += 1;
+                text.as_bytes()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_payloads_are_letters_and_do_not_repeat_within_a_batch() {
+        let mut payloads = Payloads::random(100, 16 << 10);
+        let seen: Vec<Vec<u8>> = (0..160).map(|_| payloads.next().to_vec()).collect();
+        assert!(seen.iter().flatten().all(u8::is_ascii_uppercase));
+        let mut distinct = seen.clone();
+        distinct.sort();
+        distinct.dedup();
+        assert_eq!(distinct.len(), seen.len());
+    }
+
+    #[test]
+    fn a_file_is_cut_as_java_cuts_it() {
+        let directory = std::env::temp_dir().join(format!("thalweg-payload-{}", std::process::id()));
+        std::fs::write(&directory, "a\nbb\n\nccc\n\n").expect("written");
+        let read = Payloads::file(&directory, "\n", &Output::to(Vec::new()));
+        std::fs::remove_file(&directory).expect("removed");
+        let Payloads::Lines { lines, .. } = read.expect("read") else { panic!("lines") };
+        assert_eq!(lines, [b"a".to_vec(), b"bb".to_vec(), b"".to_vec(), b"ccc".to_vec()]);
+    }
+
+    #[test]
+    fn monotonic_payloads_count() {
+        let mut payloads = Payloads::monotonic();
+        assert_eq!((payloads.next(),), (&b"0"[..],));
+        assert_eq!(payloads.next(), b"1");
+    }
+}

@@ -1,0 +1,346 @@
+//! `producer-perf-test`: sends records as fast as the cluster takes them, or at a rate, and tells how long they took.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use thalweg_client::{Delivery, Producer, ProducerConfig, ProducerRecord, Taken, TopicRef};
+use tokio::time::Instant;
+
+use super::output::Output;
+use super::pacer::Pacer;
+use super::payload::Payloads;
+use super::stats::Stats;
+use super::{PerfError, settings, wall_clock_ms};
+
+/// Without a rate, the clock is read once for this many records: a microsecond of error at ten million a second.
+const RECORDS_PER_CLOCK: u64 = 16;
+
+/// Measures how fast records can be produced, with the options and output of Kafka's kafka-producer-perf-test.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "\
+Examples:
+  # As fast as the cluster takes them, with requests of 256 KB:
+  thalweg producer-perf-test --topic t --num-records 50000000 --record-size 128 --throughput -1 \\
+      --bootstrap-server localhost:9092 --command-property acks=1 batch.size=262144
+
+  # 50,000 records a second, the first 100,000 of them left out of the last line:
+  thalweg producer-perf-test --topic t --num-records 1000000 --warmup-records 100000 --record-size 128 \\
+      --throughput 50000 --bootstrap-server localhost:9092")]
+#[command(group = clap::ArgGroup::new("payload").required(true).multiple(false)
+    .args(["record_size", "payload_file", "payload_monotonic"]))]
+pub struct ProducerPerformance {
+    /// The brokers to connect to first [default: localhost:9092]. Stands above bootstrap.servers given otherwise.
+    #[arg(long, value_name = "HOST:PORT,...")]
+    bootstrap_server: Option<String>,
+    /// Produce records to this topic.
+    #[arg(long)]
+    topic: String,
+    /// Number of records to produce.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    num_records: u64,
+    /// Records a second, about; -1 for as many as possible.
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    throughput: f64,
+    /// Record size in bytes.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
+    record_size: Option<u32>,
+    /// Draw the payloads at random from this file.
+    #[arg(long, value_name = "FILE")]
+    payload_file: Option<PathBuf>,
+    /// Payloads are 0, 1, 2 and so on.
+    #[arg(long)]
+    payload_monotonic: bool,
+    /// What separates the payloads in --payload-file.
+    #[arg(long, value_name = "TEXT", default_value = "\\n")]
+    payload_delimiter: String,
+    /// Producer settings, for example linger.ms=10 batch.size=32768. They stand above those of --command-config.
+    #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
+    command_property: Vec<String>,
+    /// A properties file with producer settings.
+    #[arg(long, value_name = "FILE")]
+    command_config: Option<PathBuf>,
+    /// (DEPRECATED) As --command-property.
+    #[arg(long, value_name = "KEY=VALUE", num_args = 1.., conflicts_with = "command_property")]
+    producer_props: Vec<String>,
+    /// (DEPRECATED) As --command-config.
+    #[arg(long = "producer.config", value_name = "FILE", conflicts_with = "command_config")]
+    producer_config: Option<PathBuf>,
+    /// Print the producer's counts at the end.
+    #[arg(long)]
+    print_metrics: bool,
+    /// Not supported yet: transactions.
+    #[arg(long, value_name = "ID")]
+    transactional_id: Option<String>,
+    /// Not supported yet: transactions.
+    #[arg(long, value_name = "MS")]
+    transaction_duration_ms: Option<u64>,
+    /// The first so many records are left out of a second summary line, of the steady state.
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    warmup_records: u64,
+    /// Milliseconds between the lines that tell how it goes.
+    #[arg(long, value_name = "MS", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..))]
+    reporting_interval: u64,
+    /// Print one JSON object at the end instead of lines.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What the callback of the producer counts.
+#[derive(Debug)]
+struct Counts {
+    total: Stats,
+    steady: Option<Stats>,
+    batches: u64,
+    failed: u64,
+    first_failure: Option<String>,
+    output: Output,
+}
+
+impl ProducerPerformance {
+    /// Whether the result is for a program.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Runs the test. Sends and writes on the caller's runtime; one thread is enough for a broker or two.
+    pub async fn run(&self, output: &Output) -> Result<(), PerfError> {
+        self.check()?;
+        let (producer_config, bootstrap) = self.settings(output)?;
+        let mut payloads = self.payloads(producer_config.batch_bytes, output)?;
+        let interval = Duration::from_millis(self.reporting_interval);
+        if self.warmup_records > 0 {
+            let warmup = self.warmup_records;
+            output.progress(&format!(
+                "Warmup first {warmup} records. Steady state results will print after the complete test summary."
+            ))?;
+        }
+        let counts = Arc::new(Mutex::new(Counts {
+            total: Stats::new(Instant::now(), interval, false),
+            steady: None,
+            batches: 0,
+            failed: 0,
+            first_failure: None,
+            output: output.clone(),
+        }));
+        let reported = Arc::clone(&counts);
+        let report = move |delivery: &Delivery<'_>| lock(&reported).delivered(delivery);
+        let mut producer = Producer::connect(&bootstrap, producer_config, report).await?;
+        let topic = producer.topic(&self.topic).await?;
+        self.send_all(&mut producer, topic, &mut payloads, &counts).await?;
+        producer.close().await;
+        let counts = lock(&counts);
+        self.print(&counts, Instant::now(), output)
+    }
+
+    fn check(&self) -> Result<(), PerfError> {
+        if self.warmup_records >= self.num_records {
+            return Err(PerfError::Usage(
+                "The value for --warmup-records must be strictly fewer than the number of records in the test, \
+                 --num-records."
+                    .to_owned(),
+            ));
+        }
+        if self.transactional_id.is_some() || self.transaction_duration_ms.is_some() {
+            return Err(PerfError::Usage(
+                "--transactional-id and --transaction-duration-ms are not supported yet: this producer has no \
+                 transactions"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    fn settings(&self, output: &Output) -> Result<(ProducerConfig, Vec<String>), PerfError> {
+        for (given, option, instead) in [
+            (!self.producer_props.is_empty(), "--producer-props", "--command-property"),
+            (self.producer_config.is_some(), "--producer.config", "--command-config"),
+        ] {
+            if given {
+                output.progress(&format!(
+                    "Option {option} has been deprecated and will be removed in a future version. Use {instead} instead."
+                ))?;
+            }
+        }
+        let file = self.command_config.as_deref().or(self.producer_config.as_deref());
+        let properties: Vec<String> =
+            self.command_property.iter().chain(&self.producer_props).cloned().collect();
+        let mut properties = settings::gather(file, &properties, self.bootstrap_server.as_deref())?;
+        properties.set_default("client.id", "perf-producer-client");
+        let bootstrap = properties.take_bootstrap_servers()?;
+        let config = ProducerConfig::take(&mut properties)?;
+        settings::warn_about_rest(&properties);
+        Ok((config, bootstrap))
+    }
+
+    fn payloads(&self, batch_bytes: usize, output: &Output) -> Result<Payloads, PerfError> {
+        match (self.record_size, &self.payload_file) {
+            (Some(size), _) => Ok(Payloads::random(size as usize, batch_bytes)),
+            (None, Some(file)) => {
+                let delimiter =
+                    if self.payload_delimiter == "\\n" { "\n" } else { self.payload_delimiter.as_str() };
+                Payloads::file(file, delimiter, output)
+            }
+            (None, None) => Ok(Payloads::monotonic()),
+        }
+    }
+
+    async fn send_all(
+        &self,
+        producer: &mut Producer,
+        topic: TopicRef,
+        payloads: &mut Payloads,
+        counts: &Mutex<Counts>,
+    ) -> Result<(), PerfError> {
+        let start = Instant::now();
+        let start_ms = wall_clock_ms();
+        {
+            let mut counts = lock(counts);
+            let interval = Duration::from_millis(self.reporting_interval);
+            counts.total = Stats::new(start, interval, false);
+        }
+        let pacer = Pacer::new(self.throughput, start);
+        let (mut now, mut timestamp) = (start, start_ms);
+        for n in 0..self.num_records {
+            if !pacer.is_unlimited() {
+                now = pacer.wait(n).await;
+                timestamp = start_ms + elapsed_ms(start, now);
+            } else if n % RECORDS_PER_CLOCK == 0 {
+                now = Instant::now();
+                timestamp = start_ms + elapsed_ms(start, now);
+            }
+            if n == self.warmup_records && n > 0 {
+                now = Instant::now();
+                lock(counts).enter_steady_state(now, Duration::from_millis(self.reporting_interval))?;
+            }
+            let record = ProducerRecord {
+                topic,
+                partition: None,
+                timestamp,
+                key: None,
+                value: Some(payloads.next()),
+                headers: &[],
+                sent_at: now,
+            };
+            match producer.try_send(&record)? {
+                Taken::Joined => {}
+                // The senders share this thread: a full batch is written while it is in the cache, and none waits for a
+                // pause that does not come when the rate is more than the cluster takes.
+                Taken::Began => tokio::task::yield_now().await,
+                Taken::Full => {
+                    producer.send(&record).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn print(&self, counts: &Counts, now: Instant, output: &Output) -> Result<(), PerfError> {
+        if self.json {
+            output.result(&self.result(counts, now).to_string())?;
+        } else {
+            output.result(&counts.total.total_line(now))?;
+            if let Some(steady) = &counts.steady {
+                output.result(&steady.total_line(now))?;
+            }
+            if self.print_metrics {
+                print_metrics(counts, output)?;
+            }
+        }
+        match &counts.first_failure {
+            Some(first) => Err(PerfError::NotStored {
+                failed: counts.failed,
+                records: self.num_records,
+                first: first.clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn result(&self, counts: &Counts, now: Instant) -> serde_json::Value {
+        json!({
+            "tool": "producer-perf-test",
+            "topic": self.topic,
+            "num_records": self.num_records,
+            "record_size": self.record_size,
+            "throughput": self.throughput,
+            "settings": self.command_property.iter().chain(&self.producer_props).collect::<Vec<_>>(),
+            "failed": counts.failed,
+            "batches": counts.batches,
+            "total": counts.total.json(now),
+            "steady_state": counts.steady.as_ref().map(|steady| steady.json(now)),
+        })
+    }
+}
+
+impl Counts {
+    fn enter_steady_state(&mut self, now: Instant, interval: Duration) -> Result<(), PerfError> {
+        self.steady = Some(Stats::new(now, interval, true));
+        self.output.progress("In steady state.")?;
+        Ok(())
+    }
+
+    fn delivered(&mut self, delivery: &Delivery<'_>) {
+        if let Err(error) = delivery.result {
+            self.failed += u64::from(delivery.records);
+            self.first_failure.get_or_insert_with(|| error.to_string());
+            return;
+        }
+        self.batches += 1;
+        let now = delivery.ended_at;
+        let per_record = delivery.value_bytes / u64::from(delivery.records.max(1));
+        // Payloads of a file differ in size; what the division leaves over goes to the first run.
+        let mut rest = delivery.value_bytes - per_record * u64::from(delivery.records);
+        for run in delivery.sent {
+            let bytes = per_record * u64::from(run.records) + std::mem::take(&mut rest);
+            let latency = now.saturating_duration_since(run.at);
+            self.total.record(run.records, bytes, latency);
+            if let Some(steady) = &mut self.steady
+                && run.at >= steady.start()
+            {
+                steady.record(run.records, bytes, latency);
+            }
+        }
+        let line = match &mut self.steady {
+            Some(steady) => steady.interval_line(now),
+            None => self.total.interval_line(now),
+        };
+        if let Some(line) = line {
+            // A closed standard output ends the program elsewhere; a line lost on the way there is no loss.
+            let _ = self.output.progress(&line);
+        }
+    }
+}
+
+fn print_metrics(counts: &Counts, output: &Output) -> Result<(), PerfError> {
+    let total = counts.total.json(Instant::now());
+    let records = total["records"].as_f64().unwrap_or(0.0);
+    let bytes = total["bytes"].as_f64().unwrap_or(0.0);
+    let batches = counts.batches.max(1) as f64;
+    let rows = [
+        ("record-send-total", records),
+        ("record-error-total", counts.failed as f64),
+        ("record-size-avg", bytes / records.max(1.0)),
+        ("records-per-batch-avg", records / batches),
+        ("batch-value-bytes-avg", bytes / batches),
+    ];
+    let name = |metric: &str| format!("producer-metrics:{metric}:{{client-id=perf-producer-client}}");
+    let width = rows.iter().map(|(metric, _)| name(metric).len()).max().unwrap_or(0);
+    output.result("")?;
+    output.result(&format!("{:<width$}   Value", "Metric Name"))?;
+    for (metric, value) in rows {
+        output.result(&format!("{:<width$} : {value:.3}", name(metric)))?;
+    }
+    Ok(())
+}
+
+fn elapsed_ms(start: Instant, now: Instant) -> i64 {
+    i64::try_from(now.saturating_duration_since(start).as_millis()).unwrap_or(i64::MAX)
+}
+
+fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
+    // Counts stay true to what was counted, whoever panicked beside them.
+    counts.lock().unwrap_or_else(PoisonError::into_inner)
+}

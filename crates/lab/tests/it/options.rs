@@ -1,0 +1,64 @@
+//! Every option of Kafka's tools is one of ours. Needs Kafka's jars: skipped, with a line that says so, unless
+//! `KAFKA_CLASSPATH` names them.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use clap::Args;
+use thalweg_lab::perf::{ConsumerPerformance, EndToEndLatency, ProducerPerformance};
+
+/// The long options in a help text.
+fn options(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| c.is_whitespace() || "[](),|".contains(c));
+    let names = words.filter_map(|word| word.strip_prefix("--"));
+    // A name ends in a letter; Kafka's texts are broken within names, and sentences end behind some.
+    names
+        .map(|name| name.trim_end_matches('.').to_owned())
+        .filter(|name| name.starts_with(|c: char| c.is_ascii_lowercase()))
+        .collect()
+}
+
+fn kafkas(classpath: &str, tool: &str) -> BTreeSet<String> {
+    let output = Command::new("java")
+        .args(["-Xmx128m", "-cp", classpath, &format!("org.apache.kafka.tools.{tool}")])
+        // A lone argument is taken for a position by one of them.
+        .args(["--topic", "t", "--help"])
+        .output()
+        .expect("java runs");
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8(text).expect("text");
+    // Options stand at the beginning of their lines; elsewhere, others are spoken of.
+    let lines = text.lines().filter(|line| line.trim_start().starts_with("--"));
+    options(
+        &lines
+            .map(|line| line.split("  ").find(|part| !part.is_empty()).unwrap_or(""))
+            .collect::<Vec<_>>()
+            .join("\n"),
+    )
+}
+
+fn ours<T: Args>() -> BTreeSet<String> {
+    let command = T::augment_args(clap::Command::new("tool"));
+    command.get_arguments().filter_map(|argument| argument.get_long()).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_option_of_kafkas_tools_is_one_of_ours() {
+    let Ok(classpath) = std::env::var("KAFKA_CLASSPATH") else {
+        println!("Skipped: KAFKA_CLASSPATH is not set");
+        return;
+    };
+    for (tool, ours, least) in [
+        ("ProducerPerformance", ours::<ProducerPerformance>(), 15),
+        ("ConsumerPerformance", ours::<ConsumerPerformance>(), 15),
+        ("EndToEndLatency", ours::<EndToEndLatency>(), 10),
+    ] {
+        let mut theirs = kafkas(&classpath, tool);
+        assert!(theirs.len() >= least, "{tool}: {theirs:?}");
+        // Every command of ours has these two.
+        theirs.remove("help");
+        theirs.remove("version");
+        let missing: Vec<&String> = theirs.difference(&ours).collect();
+        assert!(missing.is_empty(), "{tool}: {missing:?}");
+    }
+}

@@ -1,0 +1,138 @@
+//! The line-based checkpoint files of Kafka.
+//!
+//! ```text
+//! <version>            always 0
+//! <number of entries>
+//! <entry>              one a line: "topic partition offset" in a log directory's offset checkpoints,
+//! ...                  "epoch startOffset" in a partition's leader-epoch-checkpoint
+//! ```
+//!
+//! Owns: the format, and reading it with suspicion. Refuses: trust. A checkpoint is a hint: a missing, short or
+//! garbled one is reported as such, and the caller rebuilds from the log what it would have said.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
+
+use thalweg_record::{LeaderEpoch, Offset};
+
+use crate::disk::{Disk, Durability};
+use crate::topic_partition::TopicPartition;
+
+/// Up to where each partition of a log directory is known to be on the medium.
+pub const RECOVERY_POINT_FILE: &str = "recovery-point-offset-checkpoint";
+/// The high watermark of each partition of a log directory.
+pub const HIGH_WATERMARK_FILE: &str = "replication-offset-checkpoint";
+/// The log start offset of those partitions where it is not the base offset of the first segment.
+pub const LOG_START_FILE: &str = "log-start-offset-checkpoint";
+/// Up to where each compacted partition of a log directory is compacted.
+pub const CLEANER_FILE: &str = "cleaner-offset-checkpoint";
+/// The first offset of each leader epoch of a partition, inside the partition's directory.
+pub const LEADER_EPOCH_FILE: &str = "leader-epoch-checkpoint";
+
+const VERSION: &str = "0";
+
+/// Why a checkpoint file is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum BadCheckpoint {
+    /// It could not be read.
+    #[error("it cannot be read: {0}")]
+    Io(#[from] io::Error),
+    /// It is not what this version of the format looks like.
+    #[error("line {line} is not as expected")]
+    Malformed {
+        /// The line, counted from 1.
+        line: usize,
+    },
+    /// It announces another number of entries than it has.
+    #[error("it announces {announced} entries and has {found}")]
+    WrongCount {
+        /// The number in its second line.
+        announced: usize,
+        /// The number of entries that follow.
+        found: usize,
+    },
+}
+
+/// Reads the entries of a checkpoint file; an empty or missing one has none.
+fn read_entries<T>(
+    disk: &Disk,
+    path: &Path,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<Vec<T>, BadCheckpoint> {
+    let Some(bytes) = disk.read_if_exists(path)? else { return Ok(Vec::new()) };
+    if bytes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let text = String::from_utf8(bytes).map_err(|_| BadCheckpoint::Malformed { line: 1 })?;
+    let mut lines = text.lines();
+    if lines.next() != Some(VERSION) {
+        return Err(BadCheckpoint::Malformed { line: 1 });
+    }
+    let announced: usize =
+        lines.next().and_then(|line| line.parse().ok()).ok_or(BadCheckpoint::Malformed { line: 2 })?;
+    let mut entries = Vec::new();
+    for (index, line) in lines.enumerate() {
+        entries.push(parse(line).ok_or(BadCheckpoint::Malformed { line: index + 3 })?);
+    }
+    if entries.len() != announced {
+        return Err(BadCheckpoint::WrongCount { announced, found: entries.len() });
+    }
+    Ok(entries)
+}
+
+fn head(entries: usize) -> String {
+    format!("{VERSION}\n{entries}\n")
+}
+
+/// Reads an offset checkpoint of a log directory.
+pub fn read_offsets(disk: &Disk, path: &Path) -> Result<BTreeMap<TopicPartition, Offset>, BadCheckpoint> {
+    let parse = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let topic = words.next()?;
+        let partition: i32 = words.next()?.parse().ok()?;
+        let offset: i64 = words.next()?.parse().ok()?;
+        let whole = words.next().is_none() && partition >= 0 && offset >= 0;
+        whole.then(|| (TopicPartition::new(topic, partition), Offset(offset)))
+    };
+    Ok(read_entries(disk, path, parse)?.into_iter().collect())
+}
+
+/// Replaces an offset checkpoint of a log directory, durably.
+pub fn write_offsets(disk: &Disk, path: &Path, offsets: &BTreeMap<TopicPartition, Offset>) -> io::Result<()> {
+    let mut text = head(offsets.len());
+    for (partition, offset) in offsets {
+        writeln!(text, "{} {} {offset}", partition.topic, partition.partition)
+            .expect("writing to a string does not fail");
+    }
+    disk.replace(path, text.as_bytes(), Durability::Synced)
+}
+
+/// Reads a partition's leader epochs, each with its first offset.
+pub fn read_epochs(disk: &Disk, path: &Path) -> Result<Vec<(LeaderEpoch, Offset)>, BadCheckpoint> {
+    read_entries(disk, path, |line| {
+        let mut words = line.split_ascii_whitespace();
+        let epoch: i32 = words.next()?.parse().ok()?;
+        let start: i64 = words.next()?.parse().ok()?;
+        let whole = words.next().is_none() && epoch >= 0 && start >= 0;
+        whole.then_some((LeaderEpoch(epoch), Offset(start)))
+    })
+}
+
+/// Replaces a partition's leader epochs.
+pub fn write_epochs(
+    disk: &Disk,
+    path: &Path,
+    epochs: &[(LeaderEpoch, Offset)],
+    durability: Durability,
+) -> io::Result<()> {
+    let mut text = head(epochs.len());
+    for (epoch, start) in epochs {
+        writeln!(text, "{epoch} {start}").expect("writing to a string does not fail");
+    }
+    match durability {
+        Durability::PageCache => disk.overwrite(path, text.as_bytes()),
+        Durability::Synced => disk.replace(path, text.as_bytes(), durability),
+    }
+}

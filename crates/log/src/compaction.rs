@@ -1,0 +1,86 @@
+//! Log compaction: of the records with one key, only the last stays (Kafka's `Cleaner`).
+//!
+//! A job is planned under the partition's lock ([`crate::PartitionLog::plan_compaction`]), runs without it on
+//! segments that do not change any more ([`CompactionJob::run`]), and its outcome is taken over under the lock
+//! ([`crate::PartitionLog::finish_compaction`]). Two passes: the first reads the dirty part and notes the last
+//! offset of each key; the second copies all segments up to there, without the records that are superseded.
+//!
+//! ```text
+//! <base>.log.cleaned   the new segment while it is written, indexes likewise; dropped at the next start
+//! <base>.log.swap      the new segment is whole; from here on it is finished, also after a crash
+//! <base>.log           the new segment in its place; the old ones have become .deleted
+//! ```
+//!
+//! Owns: which records stay, and replacing segments so that a stop at any moment leaves the old or the new.
+//! Refuses: the active segment, records above the last stable offset, and damaged batches: a segment whose CRCs
+//! do not fit is left as it is.
+//!
+//! What stays: the last record of each key; a record without a value (a tombstone) until `delete.retention.ms`
+//! after the first compaction that saw it as the last; the last batch of each producer, if need be without
+//! records, so that its sequence is not forgotten; control batches until their transaction has no record left.
+
+use std::io;
+
+use thalweg_record::Offset;
+
+use crate::disk::Listed;
+use crate::partition::split_name;
+use crate::segment::{Home, LOG_SUFFIX};
+
+mod filter;
+mod job;
+mod offset_map;
+mod transactions;
+
+pub(crate) use filter::LastRecord;
+pub(crate) use job::{Cleaned, Source};
+pub use job::{CompactionError, CompactionJob, CompactionOutcome, CompactionStats};
+
+/// The suffix of a segment that is being written.
+pub(crate) const CLEANED_SUFFIX: &str = ".cleaned";
+/// The suffix of a segment that takes its place.
+pub(crate) const SWAP_SUFFIX: &str = ".swap";
+
+/// Finishes or undoes a replacement of segments that an earlier process began; gives the names that are left.
+pub(crate) fn settle_swaps(home: &Home, listed: Vec<Listed>) -> io::Result<Vec<Listed>> {
+    let has = |suffix: &str| listed.iter().any(|listed| listed.name.ends_with(suffix));
+    if !has(CLEANED_SUFFIX) && !has(SWAP_SUFFIX) {
+        return Ok(listed);
+    }
+    // As long as one file of a new segment is still `.cleaned`, the replacement has not begun.
+    let mut cleaned_from = None;
+    for Listed { name, .. } in listed.iter().filter(|listed| listed.name.ends_with(CLEANED_SUFFIX)) {
+        if let Some((offset, _)) = split_name(name) {
+            cleaned_from = Some(cleaned_from.map_or(offset, |known: Offset| known.min(offset)));
+        }
+        home.disk.remove(&home.dir.join(name))?;
+    }
+    let mut swapped = Vec::new();
+    for Listed { name, .. } in listed.iter().filter(|listed| listed.name.ends_with(SWAP_SUFFIX)) {
+        let Some((offset, suffix)) = split_name(name) else { continue };
+        if cleaned_from.is_some_and(|from| offset >= from) {
+            home.disk.remove(&home.dir.join(name))?;
+        } else {
+            swapped.push((offset, suffix.trim_end_matches(SWAP_SUFFIX).to_owned(), name.clone()));
+        }
+    }
+    for (base, _, name) in swapped.iter().filter(|(_, suffix, _)| suffix == LOG_SUFFIX) {
+        let end = job::next_offset_of(home, *base, name)?;
+        for Listed { name, is_dir } in &listed {
+            let is_replaced = split_name(name).is_some_and(|(offset, suffix)| {
+                offset >= *base
+                    && offset < end
+                    && !suffix.ends_with(SWAP_SUFFIX)
+                    && !suffix.ends_with(CLEANED_SUFFIX)
+            });
+            if is_replaced && !is_dir {
+                home.disk.remove(&home.dir.join(name))?;
+            }
+        }
+    }
+    for (offset, suffix, name) in &swapped {
+        tracing::info!(dir = %home.dir.display(), name, "Replacement of a segment is finished");
+        home.disk.rename(&home.dir.join(name), &home.file(*offset, suffix))?;
+    }
+    home.disk.list(&home.dir)
+}

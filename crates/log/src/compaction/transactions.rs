@@ -1,0 +1,77 @@
+//! Transactions during a compaction: which batches were aborted, and which markers are still needed (Kafka's
+//! `CleanedTransactionMetadata`).
+//!
+//! Owns: following the transactions while the batches go by in order. Refuses: going back.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use thalweg_record::{BatchHeader, ControlRecordType, Offset, ProducerId};
+
+use crate::segment::transactions::AbortedTransaction;
+
+/// The transactions as far as the walk has come.
+#[derive(Debug, Default)]
+pub(super) struct Transactions {
+    /// Aborted transactions that have not begun yet, by their first offset and producer.
+    ahead: BTreeMap<(Offset, ProducerId), AbortedTransaction>,
+    /// Aborted transactions that have begun, and whether a batch of them was seen.
+    aborted: HashMap<ProducerId, (AbortedTransaction, bool)>,
+    /// Producers with batches of a transaction that is committed.
+    committed: HashSet<ProducerId>,
+}
+
+impl Transactions {
+    /// Tells of aborted transactions whose marker lies further on.
+    pub(super) fn expect(&mut self, aborted: impl IntoIterator<Item = AbortedTransaction>) {
+        for transaction in aborted {
+            self.ahead.insert((transaction.first_offset, transaction.producer_id), transaction);
+        }
+    }
+
+    fn begin_up_to(&mut self, offset: Offset) {
+        while let Some(entry) = self.ahead.first_entry()
+            && entry.key().0 <= offset
+        {
+            let transaction = entry.remove();
+            self.aborted.entry(transaction.producer_id).or_insert((transaction, false));
+        }
+    }
+
+    /// Whether a data batch was aborted, so that all its records go.
+    pub(super) fn is_aborted(&mut self, header: &BatchHeader) -> bool {
+        self.begin_up_to(header.last_offset());
+        if !header.attributes.is_transactional() {
+            return false;
+        }
+        match self.aborted.get_mut(&header.producer_id) {
+            Some((_, seen)) => {
+                *seen = true;
+                true
+            }
+            None => {
+                self.committed.insert(header.producer_id);
+                false
+            }
+        }
+    }
+
+    /// Looks at a control batch. Says whether its transaction has no batch left, so that the marker may go in
+    /// time, and gives the entry that the transaction index still needs.
+    pub(super) fn end(
+        &mut self,
+        header: &BatchHeader,
+        kind: Option<ControlRecordType>,
+    ) -> (bool, Option<AbortedTransaction>) {
+        self.begin_up_to(header.last_offset());
+        match kind {
+            Some(ControlRecordType::Abort) => match self.aborted.remove(&header.producer_id) {
+                Some((transaction, true)) => (false, Some(transaction)),
+                _ => (true, None),
+            },
+            Some(ControlRecordType::Commit) => (!self.committed.remove(&header.producer_id), None),
+            Some(_) => (false, None),
+            // A control batch that lost its record in an earlier compaction.
+            None => (true, None),
+        }
+    }
+}

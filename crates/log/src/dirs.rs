@@ -1,0 +1,290 @@
+//! The log directories of a broker (`log.dirs`).
+//!
+//! ```text
+//! <log dir>/
+//!   .lock                              held while the directory is open
+//!   meta.properties                    whose directory this is (see `dirs::meta_properties`)
+//!   .kafka_cleanshutdown               there when the last stop was clean (see `dirs::clean_shutdown`)
+//!   recovery-point-offset-checkpoint   see `checkpoint`
+//!   replication-offset-checkpoint
+//!   log-start-offset-checkpoint
+//!   <topic>-<partition>/               see `partition`
+//!   <topic>-<partition>.<hex>-delete/  a deleted partition, removed a little later
+//! ```
+//!
+//! Owns: which partitions are where, the checkpoints, and what a failing disk takes with it. Refuses: owning the
+//! partitions' logs: the broker does, each behind its lock. What the checkpoints need is published by each log
+//! in atomics ([`PublishedOffsets`]), so that writing them takes no partition's lock.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use thalweg_record::Offset;
+
+use crate::checkpoint::{HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE};
+use crate::clock::Clock;
+use crate::config::LogConfig;
+use crate::disk::{DirLock, Disk};
+use crate::partition::{PartitionLog, PublishedOffsets};
+use crate::segment::Home;
+use crate::topic_partition::TopicPartition;
+use crate::uuid::Uuid;
+
+mod clean_shutdown;
+mod error;
+mod meta_properties;
+mod open;
+mod state;
+
+pub use error::{
+    BadMetaProperties, CreateError, DirectoryLocked, DirectoryOffline, DuplicateDirectoryId,
+    DuplicatePartition, NoDirectory, OpenError, PartitionExists, WrongClusterId, WrongNodeId,
+};
+pub use open::LogDirsOptions;
+pub use state::DirState;
+
+use state::Checkpoint;
+
+/// The name of the lock file.
+pub const LOCK_FILE: &str = ".lock";
+
+/// The open log directories of a broker. Shared between threads; partitions are created, deleted and
+/// checkpointed through it.
+#[derive(Debug)]
+pub struct LogDirs {
+    cluster_id: String,
+    node_id: i32,
+    dirs: Vec<LogDir>,
+    failed: Vec<FailedDir>,
+    previous_broker_epoch: Option<i64>,
+    disk: Disk,
+    clock: Clock,
+}
+
+#[derive(Debug)]
+struct LogDir {
+    state: Arc<DirState>,
+    _lock: DirLock,
+}
+
+/// A directory that could not be opened.
+#[derive(Clone, Debug)]
+pub struct FailedDir {
+    /// Where it should be.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// What is to be told of a log directory (DescribeLogDirs).
+#[derive(Clone, Debug)]
+pub struct DirDescription {
+    /// Its id, from its `meta.properties`.
+    pub id: Uuid,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Why it is offline, when it is.
+    pub offline: Option<Arc<str>>,
+    /// Bytes of the volume, and bytes free on it; `None` when the system does not say.
+    pub space: Option<(u64, u64)>,
+    /// The partitions in it.
+    pub partitions: Vec<(TopicPartition, Arc<PublishedOffsets>)>,
+}
+
+impl LogDirs {
+    /// The cluster's id: as configured, as found in a directory, or fresh.
+    pub fn cluster_id(&self) -> &str {
+        &self.cluster_id
+    }
+
+    /// The broker's id.
+    pub fn node_id(&self) -> i32 {
+        self.node_id
+    }
+
+    /// The ids of the directories that are online.
+    pub fn online_ids(&self) -> Vec<Uuid> {
+        self.online().map(|dir| dir.state.id()).collect()
+    }
+
+    /// The directories that could not be opened at all.
+    pub fn failed(&self) -> &[FailedDir] {
+        &self.failed
+    }
+
+    /// The epoch that the broker had before, when all directories were left in order with the same one:
+    /// what it may claim when it registers again.
+    pub fn previous_broker_epoch(&self) -> Option<i64> {
+        self.previous_broker_epoch
+    }
+
+    fn online(&self) -> impl Iterator<Item = &LogDir> {
+        self.dirs.iter().filter(|dir| dir.state.offline().is_none())
+    }
+
+    /// All open directories with their partitions.
+    pub fn describe(&self) -> Vec<DirDescription> {
+        self.dirs
+            .iter()
+            .map(|LogDir { state, .. }| DirDescription {
+                id: state.id(),
+                path: state.path().to_owned(),
+                offline: state.offline(),
+                space: self.disk.space(state.path()).ok(),
+                partitions: state.partitions(),
+            })
+            .collect()
+    }
+
+    /// The id of the directory in which a partition is.
+    pub fn directory_of(&self, name: &TopicPartition) -> Option<Uuid> {
+        self.dirs.iter().find(|dir| dir.state.contains(name)).map(|dir| dir.state.id())
+    }
+
+    /// Creates a partition: in the directory with the given id, or in the one with the fewest partitions.
+    pub fn create(
+        &self,
+        name: &TopicPartition,
+        topic_id: Option<Uuid>,
+        config: Arc<LogConfig>,
+        directory: Option<Uuid>,
+    ) -> Result<PartitionLog, CreateError> {
+        if let Some(there) = self.dirs.iter().find(|dir| dir.state.contains(name)) {
+            let (name, path) = (name.clone(), there.state.path().to_owned());
+            return Err(PartitionExists { name, path }.into());
+        }
+        let dir = match directory {
+            Some(id) => self.online().find(|dir| dir.state.id() == id),
+            None => self.online().min_by_key(|dir| dir.state.partition_count()),
+        };
+        let Some(dir) = dir else { return Err(DirectoryOffline { directory }.into()) };
+        match self.create_in(&dir.state, name, topic_id, config) {
+            Ok(log) => Ok(log),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let (name, path) = (name.clone(), dir.state.path().to_owned());
+                Err(PartitionExists { name, path }.into())
+            }
+            Err(error) => {
+                if !crate::disk::is_disk_full(&error) {
+                    dir.state.fail(&format!("creating {name} has failed: {error}"));
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    fn create_in(
+        &self,
+        state: &Arc<DirState>,
+        name: &TopicPartition,
+        topic_id: Option<Uuid>,
+        config: Arc<LogConfig>,
+    ) -> io::Result<PartitionLog> {
+        // Checkpoints may still speak of an earlier partition of this name; they must not speak of this one.
+        state.forget_checkpoints(name)?;
+        let home = Home::new(self.disk.clone(), state.path().join(name.dir_name()));
+        let mut log = PartitionLog::create(home, name.clone(), topic_id, config, self.clock.clone())?;
+        log.attach(Arc::clone(state));
+        state.register(name.clone(), Arc::clone(log.published()));
+        Ok(log)
+    }
+
+    /// Deletes a partition: its directory gets a name that ends with `-delete` and is removed later by
+    /// [`LogDirs::purge_deleted`]. The log takes no more batches.
+    pub fn delete(&self, log: &mut PartitionLog) -> io::Result<()> {
+        let Some(state) = log.state().cloned() else { return Ok(()) };
+        state.unregister(log.name());
+        let renamed = state.path().join(log.name().delete_dir_name());
+        let due_ms = self.clock.now_ms().saturating_add(log.config().file_delete_delay_ms);
+        log.retire(&renamed)?;
+        state.doom(due_ms, renamed);
+        Ok(())
+    }
+
+    /// Removes the directories of deleted partitions whose time is over. May take long: call it where blocking
+    /// is welcome.
+    pub fn purge_deleted(&self, now_ms: i64) {
+        for dir in self.online() {
+            for path in dir.state.take_doomed(now_ms) {
+                match self.disk.remove_dir(&path) {
+                    Ok(()) => tracing::info!(path = %path.display(), "Deleted partition is removed"),
+                    Err(error) => {
+                        tracing::warn!(path = %path.display(), %error, "Deleted partition cannot be removed yet");
+                        dir.state.doom(now_ms.saturating_add(60_000), path);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes the high watermarks (Kafka: every 5 s).
+    pub fn checkpoint_high_watermarks(&self) {
+        self.checkpoint(HIGH_WATERMARK_FILE, Checkpoint::HighWatermark);
+    }
+
+    /// Writes the recovery points (Kafka: every 60 s).
+    pub fn checkpoint_recovery_points(&self) {
+        self.checkpoint(RECOVERY_POINT_FILE, Checkpoint::RecoveryPoint);
+    }
+
+    /// Writes the log starts (Kafka: every 60 s). After DeleteRecords, call it before answering if the records
+    /// must stay deleted through a crash.
+    pub fn checkpoint_log_starts(&self) {
+        self.checkpoint(LOG_START_FILE, Checkpoint::LogStart);
+    }
+
+    fn checkpoint(&self, file: &str, checkpoint: Checkpoint) {
+        for dir in self.online() {
+            if let Err(error) = dir.state.write_checkpoint(checkpoint) {
+                if crate::disk::is_disk_full(&error) {
+                    tracing::warn!(dir = %dir.state.path().display(), file, "Disk is full and a checkpoint is not written");
+                } else {
+                    dir.state.fail(&format!("writing {file} has failed: {error}"));
+                }
+            }
+        }
+    }
+
+    /// Ends the work with the directories. Every log must have been closed ([`PartitionLog::close`]) for its
+    /// directory to count as left in order: everything is synced, the checkpoints are written, and the marker of
+    /// a clean stop comes last.
+    pub fn close(&self, broker_epoch: i64) {
+        for dir in self.online() {
+            let path = dir.state.path();
+            match dir.state.close() {
+                Ok(true) => {
+                    if let Err(error) = clean_shutdown::write(&self.disk, path, broker_epoch) {
+                        tracing::error!(dir = %path.display(), %error, "Marker of a clean stop cannot be written");
+                    }
+                }
+                Ok(false) => {
+                    tracing::warn!(dir = %path.display(), "Log directory is left with logs that were not closed");
+                }
+                Err(error) => {
+                    tracing::error!(dir = %path.display(), %error, "Log directory cannot be left in order");
+                }
+            }
+        }
+    }
+
+    /// Takes a directory offline: its partitions take no more batches, the others go on.
+    pub fn fail_directory(&self, id: Uuid, reason: &str) {
+        if let Some(dir) = self.dirs.iter().find(|dir| dir.state.id() == id) {
+            dir.state.fail(reason);
+        }
+    }
+
+    /// The clock that the logs use.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// The path of a directory.
+    pub fn path_of(&self, id: Uuid) -> Option<&Path> {
+        self.dirs.iter().find(|dir| dir.state.id() == id).map(|dir| dir.state.path())
+    }
+}
+
+/// The recovery point of a partition that no checkpoint mentions.
+const NO_CHECKPOINT: Offset = Offset::ZERO;

@@ -1,0 +1,139 @@
+//! What opening log directories and creating partitions fail with.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::topic_partition::TopicPartition;
+use crate::uuid::Uuid;
+
+/// Why the log directories cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process has one of them open.
+    #[error(transparent)]
+    Locked(#[from] DirectoryLocked),
+    /// One belongs to another broker.
+    #[error(transparent)]
+    WrongNodeId(#[from] WrongNodeId),
+    /// One belongs to another cluster.
+    #[error(transparent)]
+    WrongClusterId(#[from] WrongClusterId),
+    /// One says of itself what makes no sense.
+    #[error(transparent)]
+    BadMetaProperties(#[from] BadMetaProperties),
+    /// Two are copies of each other.
+    #[error(transparent)]
+    DuplicateDirectoryId(#[from] DuplicateDirectoryId),
+    /// Two have the same partition.
+    #[error(transparent)]
+    DuplicatePartition(#[from] DuplicatePartition),
+    /// None can be used.
+    #[error(transparent)]
+    NoDirectory(#[from] NoDirectory),
+}
+
+/// Another process has a directory open.
+#[derive(Debug, thiserror::Error)]
+#[error("log directory {} is in use by another process, which holds its .lock", path.display())]
+pub struct DirectoryLocked {
+    /// The directory.
+    pub path: PathBuf,
+}
+
+/// A directory belongs to another broker.
+#[derive(Debug, thiserror::Error)]
+#[error("log directory {} belongs to node.id {found}, and this broker is configured as {expected}", path.display())]
+pub struct WrongNodeId {
+    /// The directory.
+    pub path: PathBuf,
+    /// The id in its `meta.properties`.
+    pub found: i32,
+    /// The id in the configuration.
+    pub expected: i32,
+}
+
+/// A directory belongs to another cluster.
+#[derive(Debug, thiserror::Error)]
+#[error("log directory {} belongs to cluster.id {found}, and this broker to {expected}", path.display())]
+pub struct WrongClusterId {
+    /// The directory.
+    pub path: PathBuf,
+    /// The id in its `meta.properties`.
+    pub found: String,
+    /// The id in the configuration, or in another directory.
+    pub expected: String,
+}
+
+/// A `meta.properties` that makes no sense.
+#[derive(Debug, thiserror::Error)]
+#[error("{} cannot be used: {reason}", path.display())]
+pub struct BadMetaProperties {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong.
+    pub reason: String,
+}
+
+/// Two directories with the same id.
+#[derive(Debug, thiserror::Error)]
+#[error("log directories {} and {} have the same directory.id {id}", first.display(), second.display())]
+pub struct DuplicateDirectoryId {
+    /// The id.
+    pub id: Uuid,
+    /// One directory.
+    pub first: PathBuf,
+    /// The other.
+    pub second: PathBuf,
+}
+
+/// Two directories with the same partition.
+#[derive(Debug, thiserror::Error)]
+#[error("partition {name} is in log directory {} and in {}", first.display(), second.display())]
+pub struct DuplicatePartition {
+    /// The partition.
+    pub name: TopicPartition,
+    /// One directory.
+    pub first: PathBuf,
+    /// The other.
+    pub second: PathBuf,
+}
+
+/// No directory can be used.
+#[derive(Debug, thiserror::Error)]
+#[error("no log directory can be used: {reasons}")]
+pub struct NoDirectory {
+    /// What is wrong with each.
+    pub reasons: String,
+}
+
+/// Why a partition cannot be created.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// It is there already.
+    #[error(transparent)]
+    Exists(#[from] PartitionExists),
+    /// The directory for it is not online.
+    #[error(transparent)]
+    Offline(#[from] DirectoryOffline),
+    /// The disk says no.
+    #[error("the partition cannot be created: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A partition that is there already.
+#[derive(Debug, thiserror::Error)]
+#[error("partition {name} is in log directory {} already", path.display())]
+pub struct PartitionExists {
+    /// The partition.
+    pub name: TopicPartition,
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+/// No directory is online, or not the one that was asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("no log directory is online for the partition; asked for: {directory:?}")]
+pub struct DirectoryOffline {
+    /// The directory that was asked for.
+    pub directory: Option<Uuid>,
+}

@@ -1,0 +1,257 @@
+//! Opening log directories and all partitions in them.
+//!
+//! Owns: the order of a start. Lock; `meta.properties`; the marker of a clean stop, removed before anything is
+//! changed; the checkpoints; then the partitions, in parallel. Refuses: starting on somebody else's directory.
+//! A directory that cannot be used is left out with a report, and the others go on.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use thalweg_record::Offset;
+
+use super::error::{
+    DirectoryLocked, DuplicateDirectoryId, DuplicatePartition, NoDirectory, OpenError, WrongClusterId,
+    WrongNodeId,
+};
+use super::meta_properties::{self, MetaProperties};
+use super::state::{Checkpoint, DirState};
+use super::{FailedDir, LOCK_FILE, LogDir, LogDirs, NO_CHECKPOINT, clean_shutdown};
+use crate::clock::Clock;
+use crate::config::LogConfig;
+use crate::disk::{DirLock, Disk};
+use crate::partition::{OpenOptions, PartitionLog};
+use crate::segment::Home;
+use crate::topic_partition::{DELETE_DIR_SUFFIX, TopicPartition};
+use crate::uuid::Uuid;
+
+/// The topic of the metadata log, which the controller keeps and nobody else opens.
+const CLUSTER_METADATA_TOPIC: &str = "__cluster_metadata";
+
+/// How to open log directories.
+#[derive(Clone, Debug)]
+pub struct LogDirsOptions {
+    /// `log.dirs`.
+    pub dirs: Vec<PathBuf>,
+    /// `node.id`.
+    pub node_id: i32,
+    /// The cluster's id, when it is known; otherwise it is read from the directories, or made up.
+    pub cluster_id: Option<String>,
+    /// Threads that open partitions (`num.recovery.threads.per.data.dir`, for all directories together).
+    pub threads: usize,
+    /// The disk.
+    pub disk: Disk,
+    /// The clock.
+    pub clock: Clock,
+}
+
+impl LogDirsOptions {
+    /// The usual options for these directories.
+    pub fn new(dirs: Vec<PathBuf>, node_id: i32) -> LogDirsOptions {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let (disk, clock) = (Disk::real(), Clock::system());
+        LogDirsOptions { dirs, node_id, cluster_id: None, threads, disk, clock }
+    }
+}
+
+/// A directory whose lock is held and whose `meta.properties` was read.
+struct Locked {
+    path: PathBuf,
+    lock: DirLock,
+    meta: Option<MetaProperties>,
+}
+
+/// A partition to open.
+struct Job {
+    state: Arc<DirState>,
+    name: TopicPartition,
+    options: OpenOptions,
+}
+
+impl LogDirs {
+    /// Opens the directories, creating those that are missing, and all partitions in them.
+    pub fn open(
+        options: LogDirsOptions,
+        config_of: impl Fn(&TopicPartition) -> Arc<LogConfig> + Sync,
+    ) -> Result<(LogDirs, Vec<PartitionLog>), OpenError> {
+        let mut failed = Vec::new();
+        let mut locked = Vec::new();
+        for path in &options.dirs {
+            match lock_dir(&options.disk, path)? {
+                Ok(dir) => locked.push(dir),
+                Err(reason) => fail(&mut failed, path, reason),
+            }
+        }
+        let cluster_id = agree_on_cluster(&options, &locked)?;
+        let mut dirs = Vec::new();
+        let mut jobs = Vec::new();
+        let mut epochs = Vec::new();
+        for Locked { path, lock, meta } in locked {
+            match open_dir(&options, &cluster_id, &path, meta) {
+                Ok((state, found, epoch)) => {
+                    jobs.extend(found);
+                    epochs.push(epoch);
+                    dirs.push(LogDir { state, _lock: lock });
+                }
+                Err(error) => fail(&mut failed, &path, error.to_string()),
+            }
+        }
+        check_duplicates(&dirs, &jobs)?;
+        if dirs.is_empty() {
+            let reasons: Vec<_> =
+                failed.iter().map(|dir| format!("{}: {}", dir.path.display(), dir.reason)).collect();
+            return Err(NoDirectory { reasons: reasons.join("; ") }.into());
+        }
+        let logs = open_partitions(&options, jobs, config_of);
+        let all_clean_with_one_epoch = failed.is_empty() && epochs.windows(2).all(|pair| pair[0] == pair[1]);
+        let previous_broker_epoch = if all_clean_with_one_epoch { epochs[0] } else { None };
+        let LogDirsOptions { node_id, disk, clock, .. } = options;
+        let dirs = LogDirs { cluster_id, node_id, dirs, failed, previous_broker_epoch, disk, clock };
+        // Recovery may have moved log ends below the recovery points on disk.
+        dirs.checkpoint_recovery_points();
+        Ok((dirs, logs))
+    }
+}
+
+fn fail(failed: &mut Vec<FailedDir>, path: &Path, reason: String) {
+    tracing::error!(dir = %path.display(), reason, "Log directory cannot be used");
+    failed.push(FailedDir { path: path.to_owned(), reason });
+}
+
+fn lock_dir(disk: &Disk, path: &Path) -> Result<Result<Locked, String>, OpenError> {
+    let taken = disk.create_dir(path).and_then(|()| disk.lock(&path.join(LOCK_FILE)));
+    let lock = match taken {
+        Ok(Some(lock)) => lock,
+        Ok(None) => return Err(DirectoryLocked { path: path.to_owned() }.into()),
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    match meta_properties::read(disk, path) {
+        Ok(meta) => Ok(Ok(Locked { path: path.to_owned(), lock, meta })),
+        Err(meta_properties::ReadError::Bad(error)) => Err(error.into()),
+        Err(meta_properties::ReadError::Io(error)) => Ok(Err(error.to_string())),
+    }
+}
+
+/// The cluster's id, after comparing what the directories and the configuration say.
+fn agree_on_cluster(options: &LogDirsOptions, locked: &[Locked]) -> Result<String, OpenError> {
+    let mut cluster_id = options.cluster_id.clone();
+    let mut ids: HashMap<Uuid, &Path> = HashMap::new();
+    for Locked { path, meta, .. } in locked {
+        let Some(meta) = meta else { continue };
+        if let Some(found) = meta.node_id
+            && found != options.node_id
+        {
+            return Err(WrongNodeId { path: path.clone(), found, expected: options.node_id }.into());
+        }
+        if let Some(found) = &meta.cluster_id {
+            let expected = cluster_id.get_or_insert_with(|| found.clone());
+            if expected != found {
+                let (found, expected) = (found.clone(), expected.clone());
+                return Err(WrongClusterId { path: path.clone(), found, expected }.into());
+            }
+        }
+        if let Some(id) = meta.directory_id
+            && let Some(first) = ids.insert(id, path)
+        {
+            return Err(DuplicateDirectoryId { id, first: first.to_owned(), second: path.clone() }.into());
+        }
+    }
+    Ok(cluster_id.unwrap_or_else(|| Uuid::random().to_string()))
+}
+
+type OpenedDir = (Arc<DirState>, Vec<Job>, Option<i64>);
+
+fn open_dir(
+    options: &LogDirsOptions,
+    cluster_id: &str,
+    path: &Path,
+    meta: Option<MetaProperties>,
+) -> std::io::Result<OpenedDir> {
+    let disk = &options.disk;
+    let meta = meta.unwrap_or_default();
+    let id = meta.directory_id.unwrap_or_else(Uuid::random);
+    if !meta.is_current || meta.directory_id.is_none() {
+        meta_properties::write(disk, path, cluster_id, options.node_id, id)?;
+    }
+    let marker = clean_shutdown::take(disk, path)?;
+    let state = Arc::new(DirState::new(id, path.to_owned(), disk.clone()));
+    let recovery_points = state.read_checkpoint(Checkpoint::RecoveryPoint);
+    let high_watermarks = state.read_checkpoint(Checkpoint::HighWatermark);
+    let log_starts = state.read_checkpoint(Checkpoint::LogStart);
+    let cleaned = state.read_checkpoint(Checkpoint::Cleaner);
+    let mut jobs = Vec::new();
+    for listed in disk.list(path)?.into_iter().filter(|listed| listed.is_dir) {
+        if listed.name.ends_with(DELETE_DIR_SUFFIX) {
+            state.doom(0, path.join(&listed.name));
+            continue;
+        }
+        let Some(name) = TopicPartition::from_dir_name(&listed.name) else {
+            tracing::info!(dir = %path.display(), name = listed.name, "Directory is not that of a partition");
+            continue;
+        };
+        if &*name.topic == CLUSTER_METADATA_TOPIC {
+            continue;
+        }
+        let of = |offsets: &std::collections::BTreeMap<TopicPartition, Offset>| {
+            offsets.get(&name).copied().unwrap_or(NO_CHECKPOINT)
+        };
+        let options = OpenOptions {
+            clean: marker.is_some(),
+            recovery_point: of(&recovery_points),
+            high_watermark: of(&high_watermarks),
+            log_start: of(&log_starts),
+            cleaned_to: of(&cleaned),
+        };
+        jobs.push(Job { state: Arc::clone(&state), name, options });
+    }
+    Ok((state, jobs, marker.flatten()))
+}
+
+fn check_duplicates(dirs: &[LogDir], jobs: &[Job]) -> Result<(), OpenError> {
+    if dirs.len() < 2 {
+        return Ok(());
+    }
+    let mut seen: HashMap<&TopicPartition, &Job> = HashMap::new();
+    for job in jobs {
+        if let Some(first) = seen.insert(&job.name, job) {
+            let (first, second) = (first.state.path().to_owned(), job.state.path().to_owned());
+            return Err(DuplicatePartition { name: job.name.clone(), first, second }.into());
+        }
+    }
+    Ok(())
+}
+
+/// Opens partitions on several threads. One that cannot be read takes its directory offline.
+fn open_partitions(
+    options: &LogDirsOptions,
+    jobs: Vec<Job>,
+    config_of: impl Fn(&TopicPartition) -> Arc<LogConfig> + Sync,
+) -> Vec<PartitionLog> {
+    let logs = Mutex::new(Vec::with_capacity(jobs.len()));
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut opened = Vec::new();
+        while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let home = Home::new(options.disk.clone(), job.state.path().join(job.name.dir_name()));
+            let (name, clock) = (job.name.clone(), options.clock.clone());
+            match PartitionLog::open(home, name, config_of(&job.name), clock, &job.options) {
+                Ok(mut log) => {
+                    log.attach(Arc::clone(&job.state));
+                    job.state.register(job.name.clone(), Arc::clone(log.published()));
+                    opened.push(log);
+                }
+                Err(error) => job.state.fail(&format!("opening {} has failed: {error}", job.name)),
+            }
+        }
+        logs.lock().append(&mut opened);
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..options.threads.clamp(1, jobs.len().max(1)) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    logs.into_inner()
+}

@@ -1,0 +1,243 @@
+//! One open log directory: its partitions and its checkpoints.
+//!
+//! Owns: the registry of the partitions in the directory, what its checkpoint files say, and whether it is
+//! offline. Refuses: healing; a directory that failed stays offline until the broker starts again.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use thalweg_record::Offset;
+
+use crate::checkpoint::{self, CLEANER_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE};
+use crate::disk::Disk;
+use crate::partition::PublishedOffsets;
+use crate::topic_partition::TopicPartition;
+use crate::uuid::Uuid;
+
+/// Which of the checkpoint files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Checkpoint {
+    RecoveryPoint,
+    HighWatermark,
+    LogStart,
+    Cleaner,
+}
+
+impl Checkpoint {
+    const ALL: [Checkpoint; 4] =
+        [Checkpoint::RecoveryPoint, Checkpoint::HighWatermark, Checkpoint::LogStart, Checkpoint::Cleaner];
+
+    fn file(self) -> &'static str {
+        match self {
+            Checkpoint::RecoveryPoint => RECOVERY_POINT_FILE,
+            Checkpoint::HighWatermark => HIGH_WATERMARK_FILE,
+            Checkpoint::LogStart => LOG_START_FILE,
+            Checkpoint::Cleaner => CLEANER_FILE,
+        }
+    }
+
+    /// What the file says of a partition; `None` when it need not mention it.
+    fn value(self, offsets: &PublishedOffsets) -> Option<Offset> {
+        match self {
+            Checkpoint::RecoveryPoint => Some(offsets.recovery_point()),
+            Checkpoint::HighWatermark => Some(offsets.high_watermark()),
+            Checkpoint::LogStart => {
+                let log_start = offsets.log_start_offset();
+                (log_start > offsets.first_segment_offset()).then_some(log_start)
+            }
+            Checkpoint::Cleaner => Some(offsets.cleaned_to()).filter(|&cleaned_to| cleaned_to > Offset::ZERO),
+        }
+    }
+}
+
+type Written = BTreeMap<TopicPartition, Offset>;
+
+#[derive(Debug)]
+struct Partition {
+    offsets: Arc<PublishedOffsets>,
+    closed: bool,
+}
+
+/// One open log directory.
+#[derive(Debug)]
+pub struct DirState {
+    id: Uuid,
+    path: PathBuf,
+    disk: Disk,
+    is_offline: AtomicBool,
+    offline_reason: Mutex<Option<Arc<str>>>,
+    partitions: Mutex<HashMap<TopicPartition, Partition>>,
+    /// What each checkpoint file says, in the order of [`Checkpoint::ALL`]. The lock is held while writing.
+    written: [Mutex<Written>; 4],
+    doomed: Mutex<Vec<(i64, PathBuf)>>,
+}
+
+impl DirState {
+    pub(super) fn new(id: Uuid, path: PathBuf, disk: Disk) -> DirState {
+        DirState {
+            id,
+            path,
+            disk,
+            is_offline: AtomicBool::new(false),
+            offline_reason: Mutex::new(None),
+            partitions: Mutex::default(),
+            written: Default::default(),
+            doomed: Mutex::default(),
+        }
+    }
+
+    /// The directory's id.
+    pub fn id(&self) -> Uuid {
+        self.id
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Why it is offline, when it is.
+    pub fn offline(&self) -> Option<Arc<str>> {
+        if !self.is_offline.load(Ordering::Acquire) {
+            return None;
+        }
+        self.offline_reason.lock().clone()
+    }
+
+    /// Takes it offline.
+    pub(crate) fn fail(&self, reason: &str) {
+        let mut known = self.offline_reason.lock();
+        if known.is_none() {
+            tracing::error!(dir = %self.path.display(), reason, "Log directory goes offline");
+            *known = Some(reason.into());
+            self.is_offline.store(true, Ordering::Release);
+        }
+    }
+
+    pub(super) fn partitions(&self) -> Vec<(TopicPartition, Arc<PublishedOffsets>)> {
+        let partitions = self.partitions.lock();
+        partitions.iter().map(|(name, partition)| (name.clone(), Arc::clone(&partition.offsets))).collect()
+    }
+
+    pub(super) fn partition_count(&self) -> usize {
+        self.partitions.lock().len()
+    }
+
+    pub(super) fn contains(&self, name: &TopicPartition) -> bool {
+        self.partitions.lock().contains_key(name)
+    }
+
+    pub(super) fn register(&self, name: TopicPartition, offsets: Arc<PublishedOffsets>) {
+        self.partitions.lock().insert(name, Partition { offsets, closed: false });
+    }
+
+    pub(super) fn unregister(&self, name: &TopicPartition) {
+        self.partitions.lock().remove(name);
+    }
+
+    /// Notes that a log has written out what it had in memory.
+    pub(crate) fn set_closed(&self, name: &TopicPartition) {
+        if let Some(partition) = self.partitions.lock().get_mut(name) {
+            partition.closed = true;
+        }
+    }
+
+    pub(super) fn doom(&self, due_ms: i64, path: PathBuf) {
+        self.doomed.lock().push((due_ms, path));
+    }
+
+    pub(super) fn take_doomed(&self, now_ms: i64) -> Vec<PathBuf> {
+        let mut doomed = self.doomed.lock();
+        let (due, later) =
+            std::mem::take(&mut *doomed).into_iter().partition(|&(due_ms, _)| due_ms <= now_ms);
+        *doomed = later;
+        let due: Vec<(i64, PathBuf)> = due;
+        due.into_iter().map(|(_, path)| path).collect()
+    }
+
+    fn written(&self, checkpoint: Checkpoint) -> &Mutex<Written> {
+        &self.written[checkpoint as usize]
+    }
+
+    /// Reads a checkpoint file; one that makes no sense counts as empty, with a warning.
+    pub(super) fn read_checkpoint(&self, checkpoint: Checkpoint) -> Written {
+        let path = self.path.join(checkpoint.file());
+        match checkpoint::read_offsets(&self.disk, &path) {
+            Ok(offsets) => {
+                self.written(checkpoint).lock().clone_from(&offsets);
+                offsets
+            }
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "Checkpoint is of no use");
+                Written::new()
+            }
+        }
+    }
+
+    /// Writes a checkpoint file, when it would say something new.
+    pub(super) fn write_checkpoint(&self, checkpoint: Checkpoint) -> io::Result<()> {
+        let mut written = self.written(checkpoint).lock();
+        let now: Written = self
+            .partitions
+            .lock()
+            .iter()
+            .filter_map(|(name, partition)| Some((name.clone(), checkpoint.value(&partition.offsets)?)))
+            .collect();
+        if *written == now {
+            return Ok(());
+        }
+        checkpoint::write_offsets(&self.disk, &self.path.join(checkpoint.file()), &now)?;
+        *written = now;
+        Ok(())
+    }
+
+    /// Writes up to where the logs are compacted.
+    pub(crate) fn write_cleaner_checkpoint(&self) -> io::Result<()> {
+        self.write_checkpoint(Checkpoint::Cleaner)
+    }
+
+    /// Removes a partition that is not there from the checkpoint files.
+    pub(super) fn forget_checkpoints(&self, name: &TopicPartition) -> io::Result<()> {
+        for checkpoint in Checkpoint::ALL {
+            let is_mentioned = self.written(checkpoint).lock().contains_key(name);
+            if is_mentioned {
+                self.write_checkpoint(checkpoint)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// After a truncation: the recovery point on disk must not stay above the log end, or a later crash would
+    /// take for synced what was appended since.
+    pub(crate) fn recovery_point_sank(
+        &self,
+        name: &TopicPartition,
+        recovery_point: Offset,
+    ) -> io::Result<()> {
+        let is_above = self
+            .written(Checkpoint::RecoveryPoint)
+            .lock()
+            .get(name)
+            .is_some_and(|&written| written > recovery_point);
+        if is_above { self.write_checkpoint(Checkpoint::RecoveryPoint) } else { Ok(()) }
+    }
+
+    /// Syncs everything and writes the checkpoints. Says whether all logs had been closed.
+    pub(super) fn close(&self) -> io::Result<bool> {
+        let partitions = self.partitions.lock();
+        let all_closed = partitions.values().all(|partition| partition.closed);
+        self.disk.sync_filesystem(&self.path)?;
+        for partition in partitions.values().filter(|partition| partition.closed) {
+            partition.offsets.set_all_recovered();
+        }
+        drop(partitions);
+        for checkpoint in Checkpoint::ALL {
+            self.write_checkpoint(checkpoint)?;
+        }
+        Ok(all_closed)
+    }
+}

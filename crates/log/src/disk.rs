@@ -1,0 +1,359 @@
+//! The disk: the only place that opens, writes, renames and deletes files.
+//!
+//! Owns: the calls to the operating system that touch files, and the faults that tests inject into them.
+//! Refuses: any knowledge of what the bytes mean. Everything above goes through [`Disk`] and [`LogFile`], so a
+//! simulated disk can take their place.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, FlockOperation};
+
+mod faults;
+
+pub use faults::Faults;
+
+/// The largest number of pieces that one gather write takes (`IOV_MAX` on Linux).
+pub const GATHER_MAX: usize = 1024;
+
+/// The largest block of the usual file systems: up to so much may be allocated for the last bytes of a file.
+const BLOCK_BYTES_MAX: u64 = 64 * 1024;
+
+/// The file system, with faults injected when a test asks for them. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Disk {
+    faults: Option<Arc<Faults>>,
+}
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The bare name, without its directory.
+    pub name: String,
+    /// Whether it is a directory.
+    pub is_dir: bool,
+}
+
+/// Size and age of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct FileFacts {
+    /// Length in bytes.
+    pub len: u64,
+    /// Time of the last change, in milliseconds since 1970.
+    pub modified_ms: i64,
+}
+
+/// Whether a write must be on the medium before it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// The page cache is enough: it survives the end of the process, not the end of the machine.
+    PageCache,
+    /// The bytes and the name are synced to the medium.
+    Synced,
+}
+
+impl Disk {
+    /// The disk of this machine.
+    pub fn real() -> Disk {
+        Disk::default()
+    }
+
+    /// The disk of this machine, with the faults that `faults` holds at each moment.
+    pub fn with_faults(faults: Arc<Faults>) -> Disk {
+        Disk { faults: Some(faults) }
+    }
+
+    /// Opens a file for reading and writing; fails when it is missing.
+    pub fn open(&self, path: &Path) -> io::Result<LogFile> {
+        self.open_with(path, false)
+    }
+
+    /// Opens a file for reading and writing, creating it when it is missing.
+    pub fn open_or_create(&self, path: &Path) -> io::Result<LogFile> {
+        if self.faults.is_some() && !path.exists() {
+            self.check_faults(path, |faults| faults.before_create())?;
+        }
+        self.open_with(path, true)
+    }
+
+    #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
+    fn open_with(&self, path: &Path, create: bool) -> io::Result<LogFile> {
+        let file = fs::OpenOptions::new().read(true).write(true).create(create).truncate(false).open(path)?;
+        let faults = self.faults.clone().filter(|faults| faults.covers(path));
+        Ok(LogFile { file, faults })
+    }
+
+    fn check_faults(&self, path: &Path, check: impl Fn(&Faults) -> io::Result<()>) -> io::Result<()> {
+        match &self.faults {
+            Some(faults) if faults.covers(path) => check(faults),
+            _ => Ok(()),
+        }
+    }
+
+    /// The whole content of a small file.
+    pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
+    }
+
+    /// The whole content of a small file, `None` when it is missing.
+    pub fn read_if_exists(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
+        match fs::read(path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Overwrites a file in place, in one write. The end of the process leaves the old content or the new, the end of
+    /// the machine anything: for files that are checked when they are read and can be made anew. Much cheaper than
+    /// [`Disk::replace`], for which file systems start writing the data out at once.
+    pub fn overwrite(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let file = self.open_or_create(path)?;
+        file.write_all_at(bytes, 0)?;
+        file.trim(bytes.len() as u64)
+    }
+
+    /// Replaces a file in one step: a reader, or a crash, sees the old content or the new, never a mixture.
+    pub fn replace(&self, path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> {
+        let mut temporary = OsString::from(path);
+        temporary.push(".tmp");
+        let temporary = PathBuf::from(temporary);
+        let file = self.open_or_create(&temporary)?;
+        file.write_all_at(bytes, 0)?;
+        file.trim(bytes.len() as u64)?;
+        if durability == Durability::Synced {
+            file.sync_data()?;
+        }
+        drop(file);
+        fs::rename(&temporary, path)?;
+        if durability == Durability::Synced
+            && let Some(parent) = path.parent()
+        {
+            self.sync_dir(parent)?;
+        }
+        Ok(())
+    }
+
+    /// Length and time of change of a file.
+    pub fn facts(&self, path: &Path) -> io::Result<FileFacts> {
+        let metadata = fs::metadata(path)?;
+        let modified_ms = metadata
+            .modified()?
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
+        Ok(FileFacts { len: metadata.len(), modified_ms })
+    }
+
+    /// Whether a file or directory of this name exists.
+    pub fn exists(&self, path: &Path) -> bool {
+        path.exists()
+    }
+
+    /// The names in a directory, in no order. Names that are not UTF-8 are none of ours and are left out.
+    pub fn list(&self, dir: &Path) -> io::Result<Vec<Listed>> {
+        let mut listed = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            let kind = entry.file_type()?;
+            let is_dir = if kind.is_symlink() { entry.path().is_dir() } else { kind.is_dir() };
+            if let Ok(name) = entry.file_name().into_string() {
+                listed.push(Listed { name, is_dir });
+            }
+        }
+        Ok(listed)
+    }
+
+    /// Creates a directory and those above it.
+    pub fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.check_faults(path, |faults| faults.before_create())?;
+        fs::create_dir_all(path)
+    }
+
+    /// Renames a file or directory.
+    pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    /// Deletes a file; a missing one is no error.
+    pub fn remove(&self, path: &Path) -> io::Result<()> {
+        ignore_missing(fs::remove_file(path))
+    }
+
+    /// Deletes a directory and all in it; a missing one is no error.
+    pub fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        ignore_missing(fs::remove_dir_all(path))
+    }
+
+    /// Makes the names in a directory durable.
+    #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
+    pub fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.check_faults(dir, |faults| faults.before_sync())?;
+        fs::File::open(dir)?.sync_all()
+    }
+
+    /// Makes everything on the file system of `path` durable: cheaper than many single syncs.
+    #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
+    pub fn sync_filesystem(&self, path: &Path) -> io::Result<()> {
+        self.check_faults(path, |faults| faults.before_sync())?;
+        Ok(rustix::fs::syncfs(fs::File::open(path)?)?)
+    }
+
+    /// Bytes of the volume of `path`, and bytes free on it.
+    pub fn space(&self, path: &Path) -> io::Result<(u64, u64)> {
+        let facts = rustix::fs::statvfs(path)?;
+        Ok((facts.f_blocks.saturating_mul(facts.f_frsize), facts.f_bavail.saturating_mul(facts.f_frsize)))
+    }
+
+    /// Takes the lock file of a log directory; `None` when another process, or another part of this one, has it.
+    ///
+    /// Two kinds of lock are taken: `flock`, which excludes within a process too, and the POSIX record lock,
+    /// which is what Apache Kafka takes.
+    pub fn lock(&self, path: &Path) -> io::Result<Option<DirLock>> {
+        let file = self.open_or_create(path)?;
+        let taken = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .and_then(|()| rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive));
+        match taken {
+            Ok(()) => Ok(Some(DirLock { _file: file })),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+/// Held while a log directory is open; released when dropped, or by the end of the process.
+#[derive(Debug)]
+pub struct DirLock {
+    _file: LogFile,
+}
+
+/// An open file, read and written at positions. Its descriptor serves `sendfile` (see [`AsFd`]).
+#[derive(Debug)]
+#[expect(clippy::disallowed_types, reason = "this is the seam that owns files")]
+pub struct LogFile {
+    file: fs::File,
+    faults: Option<Arc<Faults>>,
+}
+
+impl LogFile {
+    /// Reads up to `buffer.len()` bytes at `position`; fewer only at the end of the file.
+    pub fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.file.read_at(&mut buffer[filled..], position + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Writes all of `bytes` at `position`.
+    pub fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        self.write_gathered_at(&mut [IoSlice::new(bytes)], position)
+    }
+
+    /// Writes all pieces, one after the other, at `position`, in one system call where the kernel takes them
+    /// whole (it does, unless the disk fills up). On an error some prefix may be in the file.
+    pub fn write_gathered_at(&self, mut pieces: &mut [IoSlice<'_>], position: u64) -> io::Result<()> {
+        let mut position = position;
+        IoSlice::advance_slices(&mut pieces, 0);
+        while !pieces.is_empty() {
+            let count = pieces.len().min(GATHER_MAX);
+            let written = match self.write_some(&pieces[..count], position) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => written,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            position += written as u64;
+            IoSlice::advance_slices(&mut pieces, written);
+        }
+        Ok(())
+    }
+
+    fn write_some(&self, pieces: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
+        if let Some(faults) = &self.faults {
+            let wanted = pieces.iter().map(|piece| piece.len()).sum();
+            let allowed = faults.before_write(wanted)?;
+            if allowed < wanted {
+                // The faulty disk takes a part: write it from the front, as a filling disk does.
+                let mut left = allowed;
+                let mut at = position;
+                for piece in pieces {
+                    let part = &piece[..piece.len().min(left)];
+                    self.file.write_all_at(part, at)?;
+                    at += part.len() as u64;
+                    left -= part.len();
+                }
+                return Ok(allowed);
+            }
+        }
+        Ok(rustix::io::pwritev(&self.file, pieces, position)?)
+    }
+
+    /// Cuts or extends the file. Cutting to the present length gives preallocated space back.
+    pub fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    /// Cuts what lies beyond `len`, if anything does. Unlike [`LogFile::set_len`], it leaves a file of that length
+    /// alone: ext4 takes a file that was cut to nothing for one that must be written out when it is closed.
+    pub fn trim(&self, len: u64) -> io::Result<()> {
+        if self.len()? > len { self.set_len(len) } else { Ok(()) }
+    }
+
+    /// Gives blocks beyond the end of the file back, when it has any.
+    pub fn release_beyond_end(&self) -> io::Result<()> {
+        let metadata = self.file.metadata()?;
+        let needed = metadata.len().next_multiple_of(BLOCK_BYTES_MAX);
+        if metadata.blocks() * 512 > needed { self.set_len(metadata.len()) } else { Ok(()) }
+    }
+
+    /// The length in bytes.
+    pub fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// Whether the file has no bytes.
+    pub fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Makes the bytes, and the length needed to read them, durable.
+    pub fn sync_data(&self) -> io::Result<()> {
+        if let Some(faults) = &self.faults {
+            faults.before_sync()?;
+        }
+        self.file.sync_data()
+    }
+
+    /// Reserves blocks for `len` bytes from `position` on, without changing the length of the file.
+    pub fn preallocate(&self, position: u64, len: u64) -> io::Result<()> {
+        Ok(rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, position, len)?)
+    }
+}
+
+impl AsFd for LogFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Whether an error says that the disk, or the quota on it, is full.
+pub fn is_disk_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}

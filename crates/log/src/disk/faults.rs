@@ -1,0 +1,71 @@
+//! Faults that a test injects into a disk: full, failing to write, failing to sync.
+//!
+//! Owns: the plan of what fails next. Refuses: randomness; a test says what fails and when.
+
+use std::io;
+use std::path::Path;
+
+use parking_lot::Mutex;
+
+/// What fails on a [`super::Disk`], changed by a test while the log runs.
+#[derive(Debug, Default)]
+pub struct Faults {
+    plan: Mutex<Plan>,
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    /// Only files whose name ends so are affected; empty means all.
+    suffix: String,
+    free_bytes: Option<u64>,
+    failing_writes: bool,
+    failing_syncs: bool,
+}
+
+impl Faults {
+    /// Affects only files whose path ends with `suffix`, such as `.log`. Applies to files opened afterwards.
+    pub fn only(&self, suffix: &str) {
+        self.plan.lock().suffix = suffix.to_owned();
+    }
+
+    /// Leaves room for `free_bytes` more bytes, after which the disk is full; `None` takes the limit away.
+    pub fn set_free_bytes(&self, free_bytes: Option<u64>) {
+        self.plan.lock().free_bytes = free_bytes;
+    }
+
+    /// Makes every write fail with an input/output error, or heals them.
+    pub fn set_failing_writes(&self, failing: bool) {
+        self.plan.lock().failing_writes = failing;
+    }
+
+    /// Makes every sync fail with an input/output error, or heals them.
+    pub fn set_failing_syncs(&self, failing: bool) {
+        self.plan.lock().failing_syncs = failing;
+    }
+
+    pub(super) fn covers(&self, path: &Path) -> bool {
+        path.to_string_lossy().ends_with(&self.plan.lock().suffix)
+    }
+
+    pub(super) fn before_create(&self) -> io::Result<()> {
+        if self.plan.lock().failing_writes { Err(rustix::io::Errno::IO.into()) } else { Ok(()) }
+    }
+
+    pub(super) fn before_write(&self, wanted: usize) -> io::Result<usize> {
+        let mut plan = self.plan.lock();
+        if plan.failing_writes {
+            return Err(rustix::io::Errno::IO.into());
+        }
+        let Some(free_bytes) = plan.free_bytes else { return Ok(wanted) };
+        let allowed = wanted.min(usize::try_from(free_bytes).unwrap_or(usize::MAX));
+        if allowed == 0 && wanted > 0 {
+            return Err(rustix::io::Errno::NOSPC.into());
+        }
+        plan.free_bytes = Some(free_bytes - allowed as u64);
+        Ok(allowed)
+    }
+
+    pub(super) fn before_sync(&self) -> io::Result<()> {
+        if self.plan.lock().failing_syncs { Err(rustix::io::Errno::IO.into()) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,72 @@
+//! One partition's log on disk: segments, indexes, leader epochs, producer state, recovery, retention. Blocking; knows
+//! batches, never requests.
+//!
+//! The layout is Apache Kafka's, to the byte: its tools read what is written here, and its directories are opened here
+//! (`docs/on-disk-format.md`; each module that writes a file has its picture).
+//!
+//! # The way in
+//! ```text
+//! LogDirs::open(LogDirsOptions, config_of) -> (LogDirs, Vec<PartitionLog>)     lock, check, recover, open in parallel
+//!   .create(&TopicPartition, topic_id, config, directory) -> PartitionLog
+//!   .delete(&mut PartitionLog)   .purge_deleted(now_ms)
+//!   .checkpoint_high_watermarks() .checkpoint_recovery_points() .checkpoint_log_starts()   no partition's lock needed
+//!   .close(broker_epoch)                                                       after PartitionLog::close of each
+//!
+//! PartitionLog                                     one partition; `&mut self`, the caller holds its lock
+//!   .append_as_leader(&[u8], LeaderEpoch, AppendOptions) -> AppendInfo         assigns offsets; one gather write
+//!   .append_as_follower(&[u8], LeaderEpoch) -> AppendInfo                      keeps offsets and epochs
+//!   .read(from, max_bytes, upper_bound, min_one_message) -> Option<LogSlice>   whole batches, for sendfile
+//!   .aborted_transactions(from, slice.end_offset)
+//!   .offset_for_timestamp(ms) .max_timestamp_offset()
+//!   .high_watermark() .set_high_watermark(offset) .last_stable_offset() .log_start_offset() .log_end_offset()
+//!   .assign_leader_epoch_start(epoch) .end_offset_for_epoch(epoch) .latest_epoch()
+//!   .truncate_to(offset) .truncate_fully_and_start_at(offset, log_start)
+//!   .delete_records(offset) .delete_old_segments(now_ms) .purge_deleted(now_ms)
+//!   .needs_flush(now_ms) .flush_target() -> FlushTarget; .sync() without the lock; .complete_flush(&target, outcome)
+//!   .needs_background_flush() .background_flush_target()                       segments that were left by a roll
+//!   .plan_compaction(now_ms) -> CompactionJob; .run() without the lock; .finish_compaction(&job, outcome)
+//!   .start_verification(..) .producers() .release_idle_resources() .set_config(..)
+//! ```
+//! Every append is whole or not there. After a failed write or sync a log takes no more batches and says so; a full disk
+//! refuses appends until there is room.
+
+pub mod checkpoint;
+mod clock;
+mod compaction;
+mod config;
+mod dirs;
+pub mod disk;
+mod epochs;
+mod index;
+mod partition;
+mod producers;
+mod scan;
+mod segment;
+#[cfg(test)]
+mod testing;
+mod topic_partition;
+mod uuid;
+
+pub use clock::Clock;
+pub use compaction::{CompactionError, CompactionJob, CompactionOutcome, CompactionStats};
+pub use config::{CleanupPolicy, LogConfig};
+pub use dirs::{
+    BadMetaProperties, CreateError, DirDescription, DirectoryLocked, DirectoryOffline, DuplicateDirectoryId,
+    DuplicatePartition, FailedDir, LogDirs, LogDirsOptions, NoDirectory, OpenError, PartitionExists,
+    WrongClusterId, WrongNodeId,
+};
+pub use epochs::EpochEnd;
+pub use partition::{
+    AppendError, AppendInfo, AppendOptions, BatchTooLarge, DeleteRecordsError, FlushTarget, LogError,
+    LogSlice, OffsetOutOfRange, OffsetsOutOfOrder, OpenOptions, PartitionLog, PublishedOffsets, ReadError,
+    TimestampedOffset, UnexpectedOffset,
+};
+pub use producers::{
+    AppendOrigin, BatchMetadata, InvalidProducerEpoch, InvalidTransactionState, OutOfOrderSequence,
+    ProducerEntry, ProducerError, SequenceFault, TransactionCoordinatorFenced, VerificationGuard,
+};
+pub use scan::{BatchFault, CorruptBatch};
+pub use segment::Home;
+pub use segment::transactions::AbortedTransaction;
+pub use topic_partition::TopicPartition;
+pub use uuid::{BadUuid, Uuid};

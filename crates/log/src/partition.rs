@@ -1,0 +1,412 @@
+//! One partition on disk.
+//!
+//! Owns: the segments, the offsets that bound them (log start, high watermark, last stable, log end, recovery
+//! point), the leader epochs and the producers. Refuses: locking (its caller holds the partition's lock and every
+//! call is short), networking, and any decision about who leads.
+//!
+//! ```text
+//! <topic>-<partition>/
+//!   <base offset>.log .index .timeindex .txnindex   the segments (see `segment`)
+//!   <offset>.snapshot                               the producers as of that offset (see `producers::snapshot`)
+//!   leader-epoch-checkpoint                         the first offset of each leader epoch (see `epochs`)
+//!   partition.metadata                              the topic's id (see `partition::metadata`)
+//! ```
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use thalweg_record::{LeaderEpoch, Offset, ProducerEpoch, ProducerId};
+
+use crate::clock::Clock;
+use crate::config::LogConfig;
+use crate::dirs::DirState;
+use crate::epochs::{EpochEnd, LeaderEpochs};
+use crate::producers::{ProducerEntry, ProducerError, Producers, VerificationGuard};
+use crate::segment::{Home, Segment};
+use crate::topic_partition::TopicPartition;
+use crate::uuid::Uuid;
+
+mod append;
+mod compact;
+mod error;
+mod flush;
+mod load;
+pub mod metadata;
+mod read;
+mod recover;
+mod replay;
+mod retention;
+mod roll;
+mod timestamps;
+mod truncate;
+
+pub use append::{AppendInfo, AppendOptions};
+pub use error::{
+    AppendError, BatchTooLarge, DeleteRecordsError, LogError, OffsetOutOfRange, OffsetsOutOfOrder, ReadError,
+    UnexpectedOffset,
+};
+pub use flush::FlushTarget;
+pub use load::OpenOptions;
+pub(crate) use load::split_name;
+pub use read::LogSlice;
+pub use timestamps::TimestampedOffset;
+
+use read::ReadHints;
+
+/// The offsets of a partition that others may look at without its lock: the checkpoint writers, metrics.
+#[derive(Debug, Default)]
+pub struct PublishedOffsets {
+    log_start: AtomicI64,
+    first_segment: AtomicI64,
+    recovery_point: AtomicI64,
+    high_watermark: AtomicI64,
+    log_end: AtomicI64,
+    cleaned_to: AtomicI64,
+    size_bytes: AtomicI64,
+}
+
+impl PublishedOffsets {
+    /// The first offset that may be read.
+    pub fn log_start_offset(&self) -> Offset {
+        Offset(self.log_start.load(Ordering::Relaxed))
+    }
+
+    /// The base offset of the first segment: what the log start is when no checkpoint says otherwise.
+    pub fn first_segment_offset(&self) -> Offset {
+        Offset(self.first_segment.load(Ordering::Relaxed))
+    }
+
+    /// All batches below it are on the medium.
+    pub fn recovery_point(&self) -> Offset {
+        Offset(self.recovery_point.load(Ordering::Relaxed))
+    }
+
+    /// The offset below which consumers may read.
+    pub fn high_watermark(&self) -> Offset {
+        Offset(self.high_watermark.load(Ordering::Relaxed))
+    }
+
+    /// The offset of the next record.
+    pub fn log_end_offset(&self) -> Offset {
+        Offset(self.log_end.load(Ordering::Relaxed))
+    }
+
+    /// The log is compacted below it.
+    pub fn cleaned_to(&self) -> Offset {
+        Offset(self.cleaned_to.load(Ordering::Relaxed))
+    }
+
+    /// Says that everything was synced; the log takes no more batches.
+    pub(crate) fn set_all_recovered(&self) {
+        self.recovery_point.store(self.log_end.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// Bytes of all segments.
+    pub fn size_bytes(&self) -> u64 {
+        u64::try_from(self.size_bytes.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+}
+
+/// A file on its way out.
+#[derive(Debug)]
+struct Doomed {
+    due_ms: i64,
+    path: PathBuf,
+}
+
+/// One partition's log.
+#[derive(Debug)]
+pub struct PartitionLog {
+    name: TopicPartition,
+    topic_id: Option<Uuid>,
+    home: Home,
+    config: Arc<LogConfig>,
+    clock: Clock,
+    /// Ordered by base offset; never empty; the last is the active one.
+    segments: Vec<Segment>,
+    log_start: Offset,
+    log_end: Offset,
+    high_watermark: Offset,
+    recovery_point: Offset,
+    /// The log is compacted below it.
+    cleaned_to: Offset,
+    first_unstable: Option<Offset>,
+    epochs: LeaderEpochs,
+    producers: Producers,
+    /// Offsets of the producer snapshots on disk, rising.
+    snapshots: Vec<Offset>,
+    /// Why nothing is appended any more.
+    poison: Option<Arc<str>>,
+    hints: ReadHints,
+    /// Counts truncations, so that a flush that began before one is not taken for one after.
+    truncations: u64,
+    /// Whether names in the directory wait to be made durable.
+    dir_is_dirty: bool,
+    /// Whether the name of the directory itself does.
+    parent_is_dirty: bool,
+    last_flush_ms: i64,
+    doomed: Vec<Doomed>,
+    published: Arc<PublishedOffsets>,
+    /// The log directory, unless the log is opened by itself.
+    state: Option<Arc<DirState>>,
+}
+
+impl PartitionLog {
+    /// The topic and the partition.
+    pub fn name(&self) -> &TopicPartition {
+        &self.name
+    }
+
+    /// The topic's id, when it is known here.
+    pub fn topic_id(&self) -> Option<Uuid> {
+        self.topic_id
+    }
+
+    /// Notes the topic's id in `partition.metadata`. Says `false` when another id is there already.
+    pub fn assign_topic_id(&mut self, topic_id: Uuid) -> io::Result<bool> {
+        match self.topic_id {
+            Some(known) => Ok(known == topic_id),
+            None => {
+                metadata::write(&self.home.disk, &self.home.dir, topic_id)?;
+                self.topic_id = Some(topic_id);
+                Ok(true)
+            }
+        }
+    }
+
+    /// The partition's directory.
+    pub fn dir(&self) -> &Path {
+        &self.home.dir
+    }
+
+    /// The settings in force.
+    pub fn config(&self) -> &Arc<LogConfig> {
+        &self.config
+    }
+
+    /// Replaces the settings; they apply from the next append on.
+    pub fn set_config(&mut self, config: Arc<LogConfig>) {
+        self.config = config;
+    }
+
+    /// The offsets, for those who look without the lock.
+    pub fn published(&self) -> &Arc<PublishedOffsets> {
+        &self.published
+    }
+
+    /// The first offset that may be read.
+    pub fn log_start_offset(&self) -> Offset {
+        self.log_start
+    }
+
+    /// The offset of the next record.
+    pub fn log_end_offset(&self) -> Offset {
+        self.log_end
+    }
+
+    /// The offset below which consumers may read.
+    pub fn high_watermark(&self) -> Offset {
+        self.high_watermark
+    }
+
+    /// All batches below it are on the medium.
+    pub fn recovery_point(&self) -> Offset {
+        self.recovery_point
+    }
+
+    /// Whether there is no record to read.
+    pub fn is_empty(&self) -> bool {
+        self.log_start == self.log_end
+    }
+
+    /// Bytes of all segments.
+    pub fn size_bytes(&self) -> u64 {
+        self.segments.iter().map(Segment::size_bytes).sum()
+    }
+
+    /// The base offsets of the segments, rising.
+    pub fn segment_offsets(&self) -> Vec<Offset> {
+        self.segments.iter().map(|segment| segment.base_offset).collect()
+    }
+
+    /// Sets the high watermark, within the log start and the log end, and says what it is now. It may move back:
+    /// whether that is right is for the caller to know (followers do, leaders do not).
+    pub fn set_high_watermark(&mut self, offset: Offset) -> Offset {
+        self.high_watermark = offset.min(self.log_end).max(self.log_start);
+        self.producers.on_high_watermark(self.high_watermark.0);
+        self.update_first_unstable();
+        self.published.high_watermark.store(self.high_watermark.0, Ordering::Relaxed);
+        self.high_watermark
+    }
+
+    /// The offset below which consumers that want committed transactions only may read.
+    pub fn last_stable_offset(&self) -> Offset {
+        match self.first_unstable {
+            Some(first) if first < self.high_watermark => first,
+            _ => self.high_watermark,
+        }
+    }
+
+    fn update_first_unstable(&mut self) {
+        let log_start = self.log_start;
+        self.first_unstable =
+            self.producers.first_unstable_offset().map(|offset| Offset(offset).max(log_start));
+    }
+
+    /// The latest leader epoch.
+    pub fn latest_epoch(&self) -> Option<LeaderEpoch> {
+        self.epochs.latest()
+    }
+
+    /// The leader epochs with their first offsets, oldest first.
+    pub fn leader_epochs(&self) -> &[(LeaderEpoch, Offset)] {
+        self.epochs.entries()
+    }
+
+    /// The leader epoch of the record at `offset`.
+    pub fn epoch_at(&self, offset: Offset) -> Option<LeaderEpoch> {
+        self.epochs.at(offset)
+    }
+
+    /// Where a leader epoch ends; `None` when this log cannot say.
+    pub fn end_offset_for_epoch(&self, epoch: LeaderEpoch) -> Option<EpochEnd> {
+        self.epochs.end_of(epoch, self.log_end)
+    }
+
+    /// Notes that a leader begins its epoch at the log end. Costs no write until the epoch has its first batch.
+    pub fn assign_leader_epoch_start(&mut self, epoch: LeaderEpoch) {
+        self.epochs.assign(epoch, self.log_end);
+    }
+
+    /// What is remembered of a producer.
+    pub fn producer(&self, producer_id: ProducerId) -> Option<&ProducerEntry> {
+        self.producers.get(producer_id)
+    }
+
+    /// The producers that are remembered, in no order.
+    pub fn producers(&self) -> impl Iterator<Item = (ProducerId, &ProducerEntry)> {
+        self.producers.iter()
+    }
+
+    /// Whether the producer has a transaction open here.
+    pub fn has_ongoing_transaction(&self, producer_id: ProducerId, epoch: ProducerEpoch) -> bool {
+        self.producers.has_ongoing_transaction(producer_id, epoch)
+    }
+
+    /// Whether some transaction has been open for longer than `transaction_timeout_ms` and five minutes more.
+    pub fn has_late_transaction(&self, now_ms: i64, transaction_timeout_ms: i64) -> bool {
+        const GRACE_MS: i64 = 5 * 60 * 1000;
+        self.producers
+            .oldest_transaction_timestamp()
+            .is_some_and(|since_ms| since_ms > 0 && now_ms - since_ms > transaction_timeout_ms + GRACE_MS)
+    }
+
+    /// Before the first batch of a transaction: the guard with which the batch is appended once the coordinator
+    /// has confirmed the partition. `NONE` when the transaction is known here already.
+    pub fn start_verification(
+        &mut self,
+        producer_id: ProducerId,
+        sequence: i32,
+        epoch: ProducerEpoch,
+        supports_epoch_bump: bool,
+    ) -> Result<VerificationGuard, ProducerError> {
+        if let Some(entry) = self.producers.get(producer_id) {
+            if epoch < entry.epoch {
+                let (current, offset) = (entry.epoch, self.log_end);
+                let error = crate::producers::InvalidProducerEpoch { producer_id, epoch, current, offset };
+                return Err(error.into());
+            }
+            if entry.transaction_start.is_some() && entry.epoch == epoch {
+                return Ok(VerificationGuard::NONE);
+            }
+        }
+        let now_ms = self.clock.now_ms();
+        Ok(self.producers.verifications.start(producer_id, sequence, epoch, supports_epoch_bump, now_ms))
+    }
+
+    /// Forgets producers that have been silent for `expiration_ms`.
+    pub fn remove_expired_producers(&mut self, now_ms: i64, expiration_ms: i64) {
+        self.producers.remove_expired(now_ms, expiration_ms);
+    }
+
+    /// Why the log takes no more batches, when it does not.
+    pub fn poison(&self) -> Option<&str> {
+        self.poison.as_deref()
+    }
+
+    /// Refuses all further appends; what is in the log is still served.
+    fn set_poison(&mut self, reason: String) {
+        if self.poison.is_none() {
+            tracing::error!(partition = %self.name, dir = %self.home.dir.display(), reason, "Log takes no more batches");
+            if let Some(state) = &self.state {
+                state.fail(&reason);
+            }
+            self.poison = Some(reason.into());
+        }
+    }
+
+    /// Says to which log directory the log belongs.
+    pub(crate) fn attach(&mut self, state: Arc<DirState>) {
+        self.state = Some(state);
+    }
+
+    /// The log directory.
+    pub(crate) fn state(&self) -> Option<&Arc<DirState>> {
+        self.state.as_ref()
+    }
+
+    /// Moves the directory to a name under which it will be removed; nothing is appended any more.
+    pub(crate) fn retire(&mut self, renamed: &Path) -> io::Result<()> {
+        self.poison = Some("the partition is deleted".into());
+        self.home.disk.rename(&self.home.dir, renamed)?;
+        self.home.dir = renamed.to_owned();
+        self.doomed.clear();
+        Ok(())
+    }
+
+    fn active(&mut self) -> &mut Segment {
+        self.segments.last_mut().expect("a log always has a segment")
+    }
+
+    /// The index of the last segment whose base offset is not above `offset`.
+    fn floor_index(&self, offset: Offset) -> Option<usize> {
+        self.segments.partition_point(|segment| segment.base_offset <= offset).checked_sub(1)
+    }
+
+    fn publish(&self) {
+        let published = &self.published;
+        published.log_start.store(self.log_start.0, Ordering::Relaxed);
+        published.first_segment.store(self.segments[0].base_offset.0, Ordering::Relaxed);
+        published.recovery_point.store(self.recovery_point.0, Ordering::Relaxed);
+        published.high_watermark.store(self.high_watermark.0, Ordering::Relaxed);
+        published.log_end.store(self.log_end.0, Ordering::Relaxed);
+        published.cleaned_to.store(self.cleaned_to.0, Ordering::Relaxed);
+        published.size_bytes.store(i64::try_from(self.size_bytes()).unwrap_or(i64::MAX), Ordering::Relaxed);
+    }
+
+    /// Gives back what an idle partition need not hold: open files, reserved space, cached places. Everything
+    /// comes back at the next append or read.
+    pub fn release_idle_resources(&mut self) -> io::Result<()> {
+        for segment in &mut self.segments {
+            segment.release(&self.home)?;
+        }
+        self.hints = ReadHints::default();
+        Ok(())
+    }
+
+    /// Deletes the files whose time under the `.deleted` name is over.
+    pub fn purge_deleted(&mut self, now_ms: i64) {
+        let disk = &self.home.disk;
+        self.doomed.retain(|doomed| {
+            if doomed.due_ms > now_ms {
+                return true;
+            }
+            if let Err(error) = disk.remove(&doomed.path) {
+                tracing::warn!(path = %doomed.path.display(), %error, "Deleted segment file cannot be removed");
+            }
+            false
+        });
+    }
+}

@@ -1,0 +1,362 @@
+//! Appending batches: as the leader, which gives them their offsets, and as a follower, which keeps them.
+//!
+//! Owns: the order of things in an append. Judge all batches; roll; note the epoch; write everything in one
+//! gather write; then, and only then, change what is in memory. Refuses: any batch once a write has failed in a
+//! way that leaves doubt.
+
+use thalweg_record::{
+    Batch, BatchHeader, LeaderEpoch, NO_TIMESTAMP, Offset, STAMPED_HEAD_LEN, TimestampType, batches,
+    stamped_head, stamped_header, verify,
+};
+
+use super::error::{AppendError, BatchTooLarge, LogError, OffsetsOutOfOrder, UnexpectedOffset};
+use super::{PartitionLog, replay};
+use crate::disk::{self, Durability};
+use crate::producers::{
+    AppendOrigin, BatchMetadata, CompletedTransaction, PreparedAppend, VerificationGuard,
+};
+use crate::segment::transactions::AbortedTransaction;
+use crate::segment::{Piece, WriteError};
+
+/// How an append as the leader is judged.
+#[derive(Clone, Copy, Debug)]
+pub struct AppendOptions {
+    /// Who wrote the batches: a client, or a coordinator of the cluster.
+    pub origin: AppendOrigin,
+    /// The guard of a transactional batch, where transactions are verified; `None` where they are not.
+    pub guard: Option<VerificationGuard>,
+    /// The transaction version of the request that carries a marker.
+    pub transaction_version: i16,
+}
+
+impl Default for AppendOptions {
+    fn default() -> AppendOptions {
+        AppendOptions { origin: AppendOrigin::Client, guard: None, transaction_version: 0 }
+    }
+}
+
+/// What an append has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AppendInfo {
+    /// Offset of the first record; of the original one when this was a duplicate.
+    pub first_offset: Offset,
+    /// Offset of the last record.
+    pub last_offset: Offset,
+    /// The time that the broker gave to the records, -1 where producers do. For a duplicate, the timestamp of the
+    /// original.
+    pub log_append_time: i64,
+    /// The log start offset.
+    pub log_start_offset: Offset,
+    /// Whether the batches were in the log before, and nothing was appended.
+    pub duplicate: bool,
+    /// Bytes that were appended.
+    pub appended_bytes: u64,
+    /// Whether a segment was left, and waits for its flush in the background.
+    pub rolled: bool,
+    /// Whether `flush.messages` asks for a flush.
+    pub flush_due: bool,
+}
+
+/// A batch as it will be stored: a patched head and the rest as it came.
+struct Stored<'a> {
+    header: BatchHeader,
+    head: Head,
+    bytes: &'a [u8],
+}
+
+enum Head {
+    /// As it came.
+    Same,
+    /// Base offset and leader epoch are new.
+    Stamped([u8; STAMPED_HEAD_LEN]),
+    /// The timestamp is new too, and with it the CRC.
+    Restamped([u8; BatchHeader::LEN]),
+}
+
+impl Stored<'_> {
+    fn pieces(&self) -> [&[u8]; 2] {
+        match &self.head {
+            Head::Same => [self.bytes, &[]],
+            Head::Stamped(head) => [head, &self.bytes[head.len()..]],
+            Head::Restamped(head) => [head, &self.bytes[head.len()..]],
+        }
+    }
+}
+
+enum Judged {
+    New(PreparedAppend),
+    Duplicate(BatchMetadata),
+}
+
+impl PartitionLog {
+    /// Appends the batches in `records`, which were checked before, at the log end. All of them, or none.
+    pub fn append_as_leader(
+        &mut self,
+        records: &[u8],
+        leader_epoch: LeaderEpoch,
+        options: AppendOptions,
+    ) -> Result<AppendInfo, AppendError> {
+        self.check_writable()?;
+        let now_ms = match self.config.message_timestamp_type {
+            TimestampType::CreateTime => None,
+            TimestampType::LogAppendTime => Some(self.clock.now_ms()),
+        };
+        let stored = self.assign_offsets(records, leader_epoch, now_ms)?;
+        let size_bytes = records.len() as u64;
+        if size_bytes > u64::from(self.config.segment_bytes) {
+            return Err(BatchTooLarge { size_bytes, segment_bytes: self.config.segment_bytes }.into());
+        }
+        match self.judge(&stored, options)? {
+            Judged::New(prepared) => {
+                let mut info = self.append_stored(&stored, prepared)?;
+                info.log_append_time = now_ms.unwrap_or(NO_TIMESTAMP);
+                Ok(info)
+            }
+            Judged::Duplicate(original) => Ok(AppendInfo {
+                first_offset: Offset(original.first_offset()),
+                last_offset: Offset(original.last_offset),
+                log_append_time: original.timestamp,
+                duplicate: true,
+                ..self.nothing_appended()
+            }),
+        }
+    }
+
+    /// Appends batches as the leader sent them. What comes after the last whole batch is left out, and so is
+    /// everything from the first batch of an epoch above `leader_epoch` on (KAFKA-18723).
+    pub fn append_as_follower(
+        &mut self,
+        records: &[u8],
+        leader_epoch: LeaderEpoch,
+    ) -> Result<AppendInfo, AppendError> {
+        self.check_writable()?;
+        let mut stored = Vec::new();
+        let mut expected = self.log_end;
+        for batch in batches(records) {
+            let Batch { header, bytes } = match batch {
+                Ok(batch) => batch,
+                Err(thalweg_record::BatchError::Truncated(_)) => break,
+                Err(error) => return Err(error.into()),
+            };
+            verify(bytes)?;
+            if header.leader_epoch > leader_epoch {
+                break;
+            }
+            let (first, last) = (header.base_offset, header.last_offset());
+            if stored.is_empty() && first < self.log_end {
+                return Err(UnexpectedOffset { first, log_end: self.log_end }.into());
+            }
+            if first < expected || header.last_offset_delta < 0 || last.0 == i64::MAX {
+                return Err(OffsetsOutOfOrder { first, last, expected }.into());
+            }
+            expected = header.next_offset();
+            stored.push(Stored { header, head: Head::Same, bytes });
+        }
+        self.append_replicated(&stored)
+    }
+
+    /// Appends what a follower got, in as many writes as it takes segments.
+    fn append_replicated(&mut self, stored: &[Stored<'_>]) -> Result<AppendInfo, AppendError> {
+        let mut info = self.nothing_appended();
+        let mut rest = stored;
+        while let Some(first) = rest.first() {
+            let segment_bytes = usize::try_from(self.config.segment_bytes).unwrap_or(usize::MAX);
+            let (mut count, mut group_bytes) = (1, first.bytes.len());
+            while let Some(next) = rest.get(count)
+                && group_bytes + next.bytes.len() <= segment_bytes
+            {
+                group_bytes += next.bytes.len();
+                count += 1;
+            }
+            let (group, later) = rest.split_at(count);
+            let options = AppendOptions { origin: AppendOrigin::Replication, ..AppendOptions::default() };
+            let Judged::New(prepared) = self.judge(group, options)? else {
+                unreachable!("duplicates are looked for in what clients send");
+            };
+            let part = self.append_stored(group, prepared)?;
+            if info.appended_bytes == 0 {
+                info.first_offset = part.first_offset;
+            }
+            info.last_offset = part.last_offset;
+            info.appended_bytes += part.appended_bytes;
+            info.rolled |= part.rolled;
+            info.flush_due |= part.flush_due;
+            rest = later;
+        }
+        Ok(info)
+    }
+
+    fn nothing_appended(&self) -> AppendInfo {
+        AppendInfo {
+            first_offset: self.log_end,
+            last_offset: self.log_end - 1,
+            log_append_time: NO_TIMESTAMP,
+            log_start_offset: self.log_start,
+            duplicate: false,
+            appended_bytes: 0,
+            rolled: false,
+            flush_due: false,
+        }
+    }
+
+    fn check_writable(&self) -> Result<(), AppendError> {
+        let offline = || self.state.as_ref().and_then(|state| state.offline());
+        match self.poison.clone().or_else(offline) {
+            Some(reason) => Err(AppendError::Poisoned { reason }),
+            None => Ok(()),
+        }
+    }
+
+    fn assign_offsets<'a>(
+        &self,
+        records: &'a [u8],
+        leader_epoch: LeaderEpoch,
+        now_ms: Option<i64>,
+    ) -> Result<Vec<Stored<'a>>, AppendError> {
+        let mut stored = Vec::with_capacity(1);
+        let mut next = self.log_end;
+        for batch in batches(records) {
+            let batch = batch?;
+            let mut header = BatchHeader { base_offset: next, leader_epoch, ..batch.header };
+            let last = header.last_offset();
+            if header.last_offset_delta < 0 || last.0 == i64::MAX {
+                return Err(OffsetsOutOfOrder { first: next, last, expected: next }.into());
+            }
+            let head = match now_ms {
+                None => Head::Stamped(stamped_head(&header, next, leader_epoch)),
+                Some(now_ms) => {
+                    header.attributes = header.attributes.with_timestamp_type(TimestampType::LogAppendTime);
+                    header.max_timestamp = now_ms;
+                    Head::Restamped(stamped_header(&batch, next, leader_epoch, Some(now_ms)))
+                }
+            };
+            next = header.next_offset();
+            stored.push(Stored { header, head, bytes: batch.bytes });
+        }
+        Ok(stored)
+    }
+
+    /// Compares the batches with what is remembered of their producers.
+    fn judge(&mut self, stored: &[Stored<'_>], options: AppendOptions) -> Result<Judged, AppendError> {
+        let mut prepared = PreparedAppend::default();
+        for Stored { header, bytes, .. } in stored {
+            if !header.producer_id.is_some() {
+                continue;
+            }
+            if options.origin == AppendOrigin::Client
+                && let Some(original) = self.producers.duplicate_of(header)
+            {
+                return Ok(Judged::Duplicate(original));
+            }
+            if options.origin != AppendOrigin::Replication {
+                self.producers.check_transaction(header, options.guard)?;
+            }
+            let marker = replay::end_marker(header, bytes);
+            self.producers.prepare(
+                &mut prepared,
+                header,
+                marker,
+                options.origin,
+                options.transaction_version,
+            )?;
+        }
+        Ok(Judged::New(prepared))
+    }
+
+    /// Writes judged batches and applies what they change.
+    fn append_stored(
+        &mut self,
+        stored: &[Stored<'_>],
+        prepared: PreparedAppend,
+    ) -> Result<AppendInfo, AppendError> {
+        let (Some(first), Some(last)) = (stored.first(), stored.last()) else {
+            return Ok(self.nothing_appended());
+        };
+        let appended_bytes: u64 = stored.iter().map(|batch| batch.bytes.len() as u64).sum();
+        let rolled = self.roll_if_needed(stored.iter().map(|batch| &batch.header), appended_bytes)?;
+        for batch in stored {
+            self.epochs.assign(batch.header.leader_epoch, batch.header.base_offset);
+        }
+        if self.epochs.is_stale() {
+            self.write_epochs()?;
+        }
+        self.write(stored)?;
+        let (first_offset, last_offset) = (first.header.base_offset, last.header.last_offset());
+        self.log_end = last_offset + 1;
+        self.producers.apply(prepared.producers);
+        self.complete_transactions(&prepared.completed)?;
+        self.producers.set_map_end(self.log_end.0);
+        self.update_first_unstable();
+        self.publish_append(appended_bytes);
+        let unflushed = self.log_end - self.recovery_point;
+        Ok(AppendInfo {
+            first_offset,
+            last_offset,
+            appended_bytes,
+            rolled,
+            flush_due: unflushed >= self.config.flush_messages,
+            ..self.nothing_appended()
+        })
+    }
+
+    fn write_epochs(&mut self) -> Result<(), AppendError> {
+        match self.epochs.write(&self.home.disk, &self.home.dir, Durability::PageCache) {
+            Ok(()) => Ok(()),
+            Err(error) if disk::is_disk_full(&error) => Err(AppendError::DiskFull(error)),
+            Err(error) => Err(LogError::Io(error).into()),
+        }
+    }
+
+    fn write(&mut self, stored: &[Stored<'_>]) -> Result<(), AppendError> {
+        let segment = self.segments.last_mut().expect("a log always has a segment");
+        let headers = stored.iter().map(|batch| &batch.header);
+        let result = if let [only] = stored {
+            let mut pieces = only.pieces().map(Piece::new);
+            segment.append(&self.home, &self.config, &mut pieces, headers)
+        } else {
+            let mut pieces: Vec<_> = stored.iter().flat_map(|batch| batch.pieces()).map(Piece::new).collect();
+            segment.append(&self.home, &self.config, &mut pieces, headers)
+        };
+        match result {
+            Ok(()) => Ok(()),
+            Err(WriteError::DiskFull(error)) => {
+                tracing::warn!(partition = %self.name, "Disk is full and the append is refused");
+                Err(AppendError::DiskFull(error))
+            }
+            Err(WriteError::Failed(error)) => {
+                self.set_poison(format!("a write to {} has failed: {error}", self.home.dir.display()));
+                Err(LogError::Io(error).into())
+            }
+        }
+    }
+
+    /// Ends transactions. A transaction index that cannot be written would make consumers see aborted records
+    /// after a restart, so the log takes no more batches then.
+    fn complete_transactions(&mut self, completed: &[CompletedTransaction]) -> Result<(), AppendError> {
+        for transaction in completed {
+            let last_stable_offset = Offset(self.producers.last_stable_offset(transaction));
+            if transaction.aborted {
+                let aborted = AbortedTransaction {
+                    producer_id: transaction.producer_id,
+                    first_offset: Offset(transaction.first_offset),
+                    last_offset: Offset(transaction.last_offset),
+                    last_stable_offset,
+                };
+                let segment = self.segments.last_mut().expect("a log always has a segment");
+                if let Err(error) = segment.add_aborted(&self.home, &aborted) {
+                    self.set_poison(format!("the transaction index cannot be written: {error}"));
+                    return Err(LogError::Io(error).into());
+                }
+            }
+            self.producers.complete(transaction);
+        }
+        Ok(())
+    }
+
+    fn publish_append(&self, appended_bytes: u64) {
+        use std::sync::atomic::Ordering::Relaxed;
+        self.published.log_end.store(self.log_end.0, Relaxed);
+        let appended = i64::try_from(appended_bytes).unwrap_or(i64::MAX);
+        self.published.size_bytes.fetch_add(appended, Relaxed);
+    }
+}

@@ -1,0 +1,140 @@
+//! What the operations of a partition fail with.
+
+use std::io;
+use std::sync::Arc;
+
+use thalweg_record::{BatchError, Offset};
+
+use crate::producers::ProducerError;
+use crate::scan::{CorruptBatch, ScanError};
+
+/// Why nothing was appended.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// The bytes are no batches (CORRUPT_MESSAGE).
+    #[error(transparent)]
+    Malformed(#[from] BatchError),
+    /// The producer's sequence, epoch or transaction forbids it.
+    #[error(transparent)]
+    Producer(#[from] ProducerError),
+    /// The batches do not fit into a segment (RECORD_LIST_TOO_LARGE).
+    #[error(transparent)]
+    TooLarge(#[from] BatchTooLarge),
+    /// Replicated batches whose offsets do not rise.
+    #[error(transparent)]
+    OffsetsOutOfOrder(#[from] OffsetsOutOfOrder),
+    /// Replicated batches that begin below the log end.
+    #[error(transparent)]
+    UnexpectedOffset(#[from] UnexpectedOffset),
+    /// The disk is full: nothing was stored, and a later append may succeed (KAFKA_STORAGE_ERROR).
+    #[error("the disk is full: {0}")]
+    DiskFull(io::Error),
+    /// A write or a sync has failed before, in this log or another of its directory, and the log takes no more
+    /// batches (KAFKA_STORAGE_ERROR).
+    #[error("the log takes no more batches: {reason}")]
+    Poisoned {
+        /// What failed.
+        reason: Arc<str>,
+    },
+    /// The log could not be read or written (KAFKA_STORAGE_ERROR).
+    #[error(transparent)]
+    Log(#[from] LogError),
+}
+
+/// A log that cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The operating system says so.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// A stored batch is damaged.
+    #[error("the segment {segment} is damaged: {fault}")]
+    Corrupt {
+        /// Base offset of the segment.
+        segment: Offset,
+        /// Where, and how.
+        fault: CorruptBatch,
+    },
+    /// A write or a sync has failed before: what is in the log cannot be made durable any more.
+    #[error("the log has failed: {reason}")]
+    Poisoned {
+        /// What failed.
+        reason: Arc<str>,
+    },
+}
+
+impl LogError {
+    /// Adds to a failed walk which segment it was in.
+    pub(super) fn in_segment(segment: Offset) -> impl Fn(ScanError) -> LogError {
+        move |error| match error {
+            ScanError::Io(error) => LogError::Io(error),
+            ScanError::Corrupt(fault) => LogError::Corrupt { segment, fault },
+        }
+    }
+}
+
+/// Why nothing was read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The offset is not in the log (OFFSET_OUT_OF_RANGE).
+    #[error(transparent)]
+    OutOfRange(#[from] OffsetOutOfRange),
+    /// The log could not be read (KAFKA_STORAGE_ERROR).
+    #[error(transparent)]
+    Log(#[from] LogError),
+}
+
+/// Why no records were deleted.
+#[derive(Debug, thiserror::Error)]
+pub enum DeleteRecordsError {
+    /// The offset is above the high watermark (OFFSET_OUT_OF_RANGE).
+    #[error(transparent)]
+    OutOfRange(#[from] OffsetOutOfRange),
+    /// The log could not be changed (KAFKA_STORAGE_ERROR).
+    #[error(transparent)]
+    Log(#[from] LogError),
+}
+
+/// An offset that is not in the log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("offset {offset} is not within {first} and {last}")]
+pub struct OffsetOutOfRange {
+    /// The offset that was asked for.
+    pub offset: Offset,
+    /// The smallest that would do.
+    pub first: Offset,
+    /// The largest that would do.
+    pub last: Offset,
+}
+
+/// Batches that are larger than a segment.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{size_bytes} bytes do not fit into a segment of {segment_bytes}")]
+pub struct BatchTooLarge {
+    /// Bytes of the batches.
+    pub size_bytes: u64,
+    /// `segment.bytes`.
+    pub segment_bytes: u32,
+}
+
+/// Batches whose offsets do not rise.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the batch with offsets {first} to {last} comes after one that ends before {expected}")]
+pub struct OffsetsOutOfOrder {
+    /// Base offset of the batch.
+    pub first: Offset,
+    /// Its last offset.
+    pub last: Offset,
+    /// The smallest base offset that would do.
+    pub expected: Offset,
+}
+
+/// Replicated batches that begin below the log end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the batch begins at {first}, below the log end {log_end}")]
+pub struct UnexpectedOffset {
+    /// Base offset of the first batch.
+    pub first: Offset,
+    /// The log end.
+    pub log_end: Offset,
+}

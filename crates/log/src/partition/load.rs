@@ -1,0 +1,376 @@
+//! Opening a partition that is on disk, and creating one.
+//!
+//! Owns: what is believed after a clean stop and what is rebuilt after another. Refuses: believing a checkpoint
+//! or an index that does not fit the batches.
+//!
+//! After a clean stop the log end is found from the last index entry and a few headers; nothing else is read of
+//! the log, and no file stays open. After any other stop every batch from the recovery point on is read and
+//! checked; the first that is not whole and valid ends the log. The indexes of these segments, the transaction
+//! indexes, the leader epochs and the producers are made anew from the batches.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use thalweg_record::Offset;
+
+use super::error::LogError;
+use super::replay::{replay_epoch, replay_segments};
+use super::{PartitionLog, PublishedOffsets, ReadHints, metadata};
+use crate::clock::Clock;
+use crate::config::LogConfig;
+use crate::disk::{self, Durability, Listed};
+use crate::epochs::LeaderEpochs;
+use crate::producers::{Producers, snapshot};
+use crate::scan::{HeaderScan, ScanError};
+use crate::segment::{
+    DELETED_SUFFIX, FoundFiles, Home, INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment, TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+};
+use crate::topic_partition::TopicPartition;
+use crate::uuid::Uuid;
+
+/// What is known about a partition before it is opened.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Whether the process that had it open before stopped in order.
+    pub clean: bool,
+    /// From the recovery point checkpoint: all below is on the medium.
+    pub recovery_point: Offset,
+    /// From the high watermark checkpoint.
+    pub high_watermark: Offset,
+    /// From the log start checkpoint.
+    pub log_start: Offset,
+    /// From the cleaner checkpoint.
+    pub cleaned_to: Offset,
+}
+
+impl OpenOptions {
+    /// For a partition without checkpoints.
+    pub fn new(clean: bool) -> OpenOptions {
+        let zero = Offset::ZERO;
+        OpenOptions { clean, recovery_point: zero, high_watermark: zero, log_start: zero, cleaned_to: zero }
+    }
+}
+
+/// The files of a partition's directory, sorted out.
+#[derive(Debug, Default)]
+struct Found {
+    segments: BTreeMap<Offset, FoundFiles>,
+    snapshots: Vec<Offset>,
+}
+
+impl PartitionLog {
+    /// Creates the directory and first segment of a partition that is not on disk; fails when segments are there.
+    pub fn create(
+        home: Home,
+        name: TopicPartition,
+        topic_id: Option<Uuid>,
+        config: Arc<LogConfig>,
+        clock: Clock,
+    ) -> io::Result<PartitionLog> {
+        home.disk.create_dir(&home.dir)?;
+        if home.disk.list(&home.dir)?.iter().any(|listed| listed.name.ends_with(LOG_SUFFIX)) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        if let Some(topic_id) = topic_id {
+            metadata::write(&home.disk, &home.dir, topic_id)?;
+        }
+        let segment = Segment::create(&home, Offset::ZERO, clock.now_ms())?;
+        let loading = Loading {
+            home,
+            segments: vec![segment],
+            epochs: LeaderEpochs::empty(),
+            producers: Producers::default(),
+            snapshots: Vec::new(),
+            log_end: Offset::ZERO,
+        };
+        let mut log = loading.into_log(name, topic_id, config, clock, Offset::ZERO);
+        log.dir_is_dirty = true;
+        log.parent_is_dirty = true;
+        log.publish();
+        Ok(log)
+    }
+
+    /// Opens a partition that is on disk.
+    pub fn open(
+        home: Home,
+        name: TopicPartition,
+        config: Arc<LogConfig>,
+        clock: Clock,
+        options: &OpenOptions,
+    ) -> Result<PartitionLog, LogError> {
+        let topic_id = metadata::read(&home.disk, &home.dir)?;
+        let found = sort_out(&home)?;
+        let now_ms = clock.now_ms();
+        let mut segments = Vec::with_capacity(found.segments.len().max(1));
+        for (&base, &files) in &found.segments {
+            segments.push(Segment::found(&home, base, files, now_ms)?);
+        }
+        if segments.is_empty() {
+            segments.push(Segment::create(&home, options.log_start, now_ms)?);
+        }
+        let mut loading = Loading {
+            epochs: LeaderEpochs::empty(),
+            producers: Producers::starting_at(segments[0].base_offset.0),
+            snapshots: found.snapshots,
+            log_end: Offset::ZERO,
+            segments,
+            home,
+        };
+        loading.load(&name, &config, options, now_ms)?;
+        let log_start = options.log_start.max(loading.segments[0].base_offset).min(loading.log_end);
+        let mut log = loading.into_log(name, topic_id, config, clock, log_start);
+        log.recovery_point =
+            if options.clean { log.log_end } else { options.recovery_point.min(log.log_end) };
+        log.cleaned_to = options.cleaned_to.min(log.log_end);
+        log.epochs.truncate_from_start(log_start);
+        log.producers.on_log_start(log_start.0);
+        log.set_high_watermark(options.high_watermark);
+        log.publish();
+        Ok(log)
+    }
+}
+
+/// A partition while it is being opened.
+pub(super) struct Loading {
+    pub(super) home: Home,
+    pub(super) segments: Vec<Segment>,
+    pub(super) epochs: LeaderEpochs,
+    pub(super) producers: Producers,
+    pub(super) snapshots: Vec<Offset>,
+    pub(super) log_end: Offset,
+}
+
+impl Loading {
+    fn into_log(
+        self,
+        name: TopicPartition,
+        topic_id: Option<Uuid>,
+        config: Arc<LogConfig>,
+        clock: Clock,
+        log_start: Offset,
+    ) -> PartitionLog {
+        let last_flush_ms = clock.now_ms();
+        PartitionLog {
+            name,
+            topic_id,
+            home: self.home,
+            config,
+            clock,
+            segments: self.segments,
+            log_start,
+            log_end: self.log_end,
+            high_watermark: log_start,
+            recovery_point: self.log_end,
+            cleaned_to: Offset::ZERO,
+            first_unstable: None,
+            epochs: self.epochs,
+            producers: self.producers,
+            snapshots: self.snapshots,
+            poison: None,
+            hints: ReadHints::default(),
+            truncations: 0,
+            dir_is_dirty: false,
+            parent_is_dirty: false,
+            last_flush_ms,
+            doomed: Vec::new(),
+            published: Arc::new(PublishedOffsets::default()),
+            state: None,
+        }
+    }
+
+    fn load(
+        &mut self,
+        name: &TopicPartition,
+        config: &LogConfig,
+        options: &OpenOptions,
+        now_ms: i64,
+    ) -> Result<(), LogError> {
+        let epochs = LeaderEpochs::load(&self.home.disk, &self.home.dir);
+        let epochs_are_known = epochs.is_some();
+        self.epochs = epochs.unwrap_or_else(LeaderEpochs::empty);
+        let clean_end = if options.clean { self.clean_end(name)? } else { None };
+        match clean_end {
+            Some(log_end) => {
+                self.log_end = log_end;
+                self.load_producers(config, log_end, now_ms)?;
+                replay_segments(&self.home, &mut self.segments, &mut self.producers, log_end)?;
+            }
+            None => self.recover(name, config, options.recovery_point, now_ms)?,
+        }
+        if self.log_end < options.log_start {
+            self.restart_at(name, options.log_start, now_ms)?;
+        }
+        self.epochs.truncate_from_end(self.log_end);
+        let log_start = options.log_start.max(self.segments[0].base_offset);
+        if !epochs_are_known || self.epochs_are_short(log_start) {
+            self.rebuild_epochs(name, log_start)?;
+        }
+        // What the checks opened is closed again: most partitions are idle.
+        for segment in &mut self.segments {
+            unless_full(segment.release(&self.home))?;
+        }
+        Ok(())
+    }
+
+    /// The log end after a clean stop; `None` when the end of the log is not what a clean stop leaves.
+    fn clean_end(&mut self, name: &TopicPartition) -> Result<Option<Offset>, LogError> {
+        let active = self.segments.last_mut().expect("a log always has a segment");
+        match active.read_next_offset(&self.home) {
+            Ok(next) => Ok(Some(next.max(active.base_offset))),
+            Err(ScanError::Io(error)) => Err(error.into()),
+            Err(ScanError::Corrupt(fault)) => {
+                tracing::error!(partition = %name, %fault, "Log is damaged although it was closed in order");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Loads the newest snapshot that is whole and not above `end`; deletes those above it, which describe what
+    /// is not there any more.
+    pub(super) fn load_producers(
+        &mut self,
+        config: &LogConfig,
+        end: Offset,
+        now_ms: i64,
+    ) -> Result<(), LogError> {
+        self.snapshots.sort_unstable();
+        while let Some(&offset) = self.snapshots.last() {
+            let path = self.home.file(offset, SNAPSHOT_SUFFIX);
+            if offset <= end {
+                let mut producers = Producers::starting_at(offset.0);
+                match snapshot::load(
+                    &self.home.disk,
+                    &path,
+                    &mut producers,
+                    now_ms,
+                    config.producer_id_expiration_ms,
+                ) {
+                    Ok(()) => {
+                        self.producers = producers;
+                        return Ok(());
+                    }
+                    Err(error) => {
+                        tracing::warn!(path = %path.display(), %error, "Producer snapshot is of no use");
+                    }
+                }
+            }
+            self.home.disk.remove(&path)?;
+            self.snapshots.pop();
+        }
+        self.producers = Producers::starting_at(self.segments[0].base_offset.0);
+        Ok(())
+    }
+
+    /// All of the log lies below the log start: it begins anew there.
+    fn restart_at(&mut self, name: &TopicPartition, log_start: Offset, now_ms: i64) -> Result<(), LogError> {
+        tracing::warn!(
+            partition = %name, log_end = self.log_end.0, log_start = log_start.0,
+            "Log ends below its start and begins anew there"
+        );
+        for mut segment in std::mem::take(&mut self.segments) {
+            for path in segment.mark_deleted(&self.home, true)? {
+                self.home.disk.remove(&path)?;
+            }
+        }
+        self.segments.push(Segment::create(&self.home, log_start, now_ms)?);
+        self.epochs.clear();
+        self.producers = Producers::starting_at(log_start.0);
+        self.log_end = log_start;
+        Ok(())
+    }
+
+    /// Whether the first batches that may be read belong to no known epoch.
+    fn epochs_are_short(&mut self, log_start: Offset) -> bool {
+        if self.epochs.earliest().is_some_and(|(_, start)| start <= log_start) {
+            return false;
+        }
+        let Some(first) = self.segments.iter_mut().find(|segment| !segment.is_empty()) else { return false };
+        let batch = first.batch_at(&self.home, 0);
+        matches!(batch, Ok(Some(batch)) if batch.header.leader_epoch.0 >= 0)
+    }
+
+    /// Makes the leader epochs anew from all batches. The first epoch is taken to begin with the log: its first
+    /// batches may have been compacted away.
+    fn rebuild_epochs(&mut self, name: &TopicPartition, log_start: Offset) -> Result<(), LogError> {
+        tracing::warn!(partition = %name, "Leader epochs are made anew from the batches");
+        self.epochs.clear();
+        for segment in &mut self.segments {
+            let file = segment.file(&self.home)?;
+            let mut scan = HeaderScan::new(&file, 0, segment.size_bytes());
+            loop {
+                match scan.next() {
+                    Ok(Some(batch)) => replay_epoch(&mut self.epochs, &batch.header, log_start),
+                    Ok(None) => break,
+                    Err(ScanError::Io(error)) => return Err(error.into()),
+                    Err(ScanError::Corrupt(fault)) => {
+                        tracing::error!(partition = %name, segment = segment.base_offset.0, %fault, "Segment is damaged");
+                        break;
+                    }
+                }
+            }
+            unless_full(segment.release(&self.home))?;
+        }
+        unless_full(self.epochs.write(&self.home.disk, &self.home.dir, Durability::PageCache))?;
+        Ok(())
+    }
+}
+
+/// Lets a full disk be when only hints could not be written: a log on it can still be read.
+pub(super) fn unless_full(written: io::Result<()>) -> io::Result<()> {
+    match written {
+        Err(error) if disk::is_disk_full(&error) => {
+            tracing::warn!(%error, "Disk is full and hints about a log are not written");
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+/// Sorts out the files of a partition's directory, finishing or undoing what an earlier process began.
+fn sort_out(home: &Home) -> io::Result<Found> {
+    let mut found = Found::default();
+    let listed = crate::compaction::settle_swaps(home, home.disk.list(&home.dir)?)?;
+    for Listed { name, is_dir } in listed {
+        if is_dir {
+            continue;
+        }
+        if name.ends_with(DELETED_SUFFIX) {
+            home.disk.remove(&home.dir.join(&name))?;
+            continue;
+        }
+        let Some((offset, suffix)) = split_name(&name) else { continue };
+        match suffix {
+            LOG_SUFFIX => found.segments.entry(offset).or_default().log = true,
+            INDEX_SUFFIX => found.segments.entry(offset).or_default().index = true,
+            TIME_INDEX_SUFFIX => found.segments.entry(offset).or_default().time_index = true,
+            TXN_INDEX_SUFFIX => found.segments.entry(offset).or_default().txn_index = true,
+            SNAPSHOT_SUFFIX => found.snapshots.push(offset),
+            _ => {}
+        }
+    }
+    for (&offset, files) in found.segments.iter().filter(|(_, files)| !files.log) {
+        tracing::warn!(dir = %home.dir.display(), offset = offset.0, "Index without a log is deleted");
+        for (there, suffix) in [
+            (files.index, INDEX_SUFFIX),
+            (files.time_index, TIME_INDEX_SUFFIX),
+            (files.txn_index, TXN_INDEX_SUFFIX),
+        ] {
+            if there {
+                home.disk.remove(&home.file(offset, suffix))?;
+            }
+        }
+    }
+    found.segments.retain(|_, files| files.log);
+    Ok(found)
+}
+
+/// Splits the name of a partition's file into its offset and its suffix.
+pub(crate) fn split_name(name: &str) -> Option<(Offset, &str)> {
+    let (digits, suffix) = name.split_at_checked(20)?;
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some((Offset(digits.parse().ok()?), suffix))
+}

@@ -1,0 +1,43 @@
+//! `partition.metadata`: the id of the topic that a partition's directory belongs to.
+//!
+//! ```text
+//! version: 0
+//! topic_id: <22 characters>
+//! ```
+//! Owns: the format. Refuses: repairing; a file that makes no sense counts as missing, with a warning, and the
+//! broker writes the id again once the cluster tells it.
+
+use std::io;
+use std::path::Path;
+
+use crate::disk::{Disk, Durability};
+use crate::uuid::Uuid;
+
+/// The name of the file in the partition's directory.
+pub const FILE: &str = "partition.metadata";
+
+/// Writes the file.
+pub fn write(disk: &Disk, dir: &Path, topic_id: Uuid) -> io::Result<()> {
+    let text = format!("version: 0\ntopic_id: {topic_id}");
+    disk.replace(&dir.join(FILE), text.as_bytes(), Durability::PageCache)
+}
+
+/// Reads the file; `None` when it is missing or of no use.
+pub fn read(disk: &Disk, dir: &Path) -> io::Result<Option<Uuid>> {
+    let path = dir.join(FILE);
+    let Some(bytes) = disk.read_if_exists(&path)? else { return Ok(None) };
+    let topic_id = std::str::from_utf8(&bytes).ok().and_then(parse);
+    if topic_id.is_none() {
+        tracing::warn!(path = %path.display(), "Partition metadata is of no use");
+    }
+    Ok(topic_id)
+}
+
+fn parse(text: &str) -> Option<Uuid> {
+    let mut lines = text.lines();
+    if lines.next()?.trim() != "version: 0" {
+        return None;
+    }
+    let topic_id: Uuid = lines.next()?.strip_prefix("topic_id:")?.trim().parse().ok()?;
+    (topic_id != Uuid::ZERO).then_some(topic_id)
+}

@@ -1,0 +1,215 @@
+//! Reading: which bytes of which file answer a fetch.
+//!
+//! Owns: finding whole batches between an offset and a bound. Refuses: reading the records; the caller sends the
+//! slice from the file to the socket.
+
+use std::sync::Arc;
+
+use thalweg_record::Offset;
+
+use super::PartitionLog;
+use super::error::{LogError, OffsetOutOfRange, ReadError};
+use crate::disk::LogFile;
+use crate::scan::ScanError;
+use crate::segment::transactions::AbortedTransaction;
+
+/// Positions that are remembered: where the last reads ended, which is where the next ones begin.
+const HINTS_MAX: usize = 8;
+
+/// Segments besides the active one whose files reads keep open.
+const OPEN_FOR_READ_MAX: usize = 8;
+
+/// Whole batches in a file, ready to be sent.
+///
+/// The file may be truncated or deleted meanwhile: the descriptor stays valid, but bytes at the end may be gone,
+/// so a sender must be ready for fewer bytes than `len`.
+#[derive(Clone, Debug)]
+pub struct LogSlice {
+    /// The segment's file; serves `sendfile` and positioned reads.
+    pub file: Arc<LogFile>,
+    /// Position of the first byte.
+    pub position: u64,
+    /// Number of bytes; never 0.
+    pub len: usize,
+    /// All records in the slice have offsets below this one.
+    pub end_offset: Offset,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hint {
+    segment: Offset,
+    offset: Offset,
+    position: u64,
+}
+
+/// Where batches begin, as earlier reads found out.
+#[derive(Debug, Default)]
+pub(super) struct ReadHints {
+    hints: Vec<Hint>,
+    next: usize,
+    /// Where the upper bound of the last read was.
+    bound: Option<Hint>,
+}
+
+impl ReadHints {
+    fn find(&self, segment: Offset, offset: Offset) -> Option<u64> {
+        self.hints
+            .iter()
+            .find(|hint| hint.segment == segment && hint.offset == offset)
+            .map(|hint| hint.position)
+    }
+
+    fn note(&mut self, segment: Offset, offset: Offset, position: u64) {
+        if self.find(segment, offset).is_some() {
+            return;
+        }
+        let hint = Hint { segment, offset, position };
+        if self.hints.len() < HINTS_MAX {
+            self.hints.push(hint);
+        } else {
+            self.hints[self.next] = hint;
+            self.next = (self.next + 1) % HINTS_MAX;
+        }
+    }
+}
+
+impl PartitionLog {
+    /// Finds whole batches that begin with the one containing `from`, lie below `upper_bound` (the high
+    /// watermark, the last stable offset, or the log end for a follower) and make no more than `max_bytes`. When
+    /// the first batch is larger than that, it comes alone if `min_one_message` asks for it. `None` when there is
+    /// nothing to send.
+    pub fn read(
+        &mut self,
+        from: Offset,
+        max_bytes: usize,
+        upper_bound: Offset,
+        min_one_message: bool,
+    ) -> Result<Option<LogSlice>, ReadError> {
+        if from < self.log_start || from > self.log_end {
+            let (first, last) = (self.log_start, self.log_end);
+            return Err(OffsetOutOfRange { offset: from, first, last }.into());
+        }
+        let upper_bound = upper_bound.min(self.log_end);
+        if from >= upper_bound {
+            return Ok(None);
+        }
+        let mut index = self.floor_index(from).unwrap_or(0);
+        while index < self.segments.len() && self.segments[index].base_offset < upper_bound {
+            let base = self.segments[index].base_offset;
+            if let Some(start) = self.position_of(index, from)? {
+                let slice = self.slice(index, start, max_bytes, upper_bound, min_one_message);
+                return Ok(slice.map_err(LogError::in_segment(base))?);
+            }
+            index += 1;
+        }
+        Ok(None)
+    }
+
+    /// Where the first batch begins whose last offset is not below `offset`, in one segment.
+    fn position_of(&mut self, index: usize, offset: Offset) -> Result<Option<u64>, LogError> {
+        let base = self.segments[index].base_offset;
+        if offset <= base {
+            return Ok((!self.segments[index].is_empty()).then_some(0));
+        }
+        if let Some(position) = self.hints.find(base, offset) {
+            return Ok(Some(position));
+        }
+        self.limit_files_open_for_read(index);
+        let found = self.segments[index].locate(&self.home, offset).map_err(LogError::in_segment(base))?;
+        Ok(found.map(|boundary| boundary.position))
+    }
+
+    fn slice(
+        &mut self,
+        index: usize,
+        start: u64,
+        max_bytes: usize,
+        upper_bound: Offset,
+        min_one_message: bool,
+    ) -> Result<Option<LogSlice>, ScanError> {
+        let base = self.segments[index].base_offset;
+        let segment_end = self.segments.get(index + 1).map_or(self.log_end, |next| next.base_offset);
+        let size_bytes = self.segments[index].size_bytes();
+        // The bound as a position: the end of the segment, or where the batch begins that is not wholly below it.
+        let (bound, bound_offset) = if upper_bound >= segment_end {
+            (size_bytes, segment_end)
+        } else {
+            (self.position_of_bound(index, upper_bound)?, upper_bound)
+        };
+        if start >= bound {
+            return Ok(None);
+        }
+        let (end, end_offset) = if bound - start <= max_bytes as u64 {
+            (bound, bound_offset)
+        } else {
+            let limit = start + max_bytes as u64;
+            let boundary = self.segments[index].boundary_before(&self.home, start, limit)?;
+            let boundary_offset = base + i64::from(boundary.relative_base);
+            if boundary.position > start {
+                self.hints.note(base, boundary_offset, boundary.position);
+                (boundary.position, boundary_offset)
+            } else if min_one_message {
+                match self.segments[index].batch_at(&self.home, start)? {
+                    Some(first) => (first.end(), first.header.next_offset()),
+                    None => return Ok(None),
+                }
+            } else {
+                return Ok(None);
+            }
+        };
+        let file = self.segments[index].file(&self.home)?;
+        let len = usize::try_from(end - start).expect("a segment is smaller than 4 GiB");
+        Ok(Some(LogSlice { file, position: start, len, end_offset }))
+    }
+
+    /// Where the batch begins that is not wholly below `upper_bound`, or the segment ends.
+    fn position_of_bound(&mut self, index: usize, upper_bound: Offset) -> Result<u64, ScanError> {
+        let segment = &mut self.segments[index];
+        let base = segment.base_offset;
+        if let Some(hint) = self.hints.bound
+            && hint.segment == base
+            && hint.offset == upper_bound
+        {
+            return Ok(hint.position);
+        }
+        let found = segment.locate(&self.home, upper_bound)?;
+        let position = found.map_or(segment.size_bytes(), |boundary| boundary.position);
+        self.hints.bound = Some(Hint { segment: base, offset: upper_bound, position });
+        Ok(position)
+    }
+
+    fn limit_files_open_for_read(&mut self, wanted: usize) {
+        let active = self.segments.len() - 1;
+        if wanted == active || self.segments[wanted].is_open() {
+            return;
+        }
+        let open = self.segments[..active].iter().filter(|segment| segment.is_open()).count();
+        if open >= OPEN_FOR_READ_MAX
+            && let Some(oldest) = self.segments[..active].iter_mut().find(|segment| segment.is_open())
+            && let Err(error) = oldest.release(&self.home)
+        {
+            tracing::warn!(partition = %self.name, %error, "Segment cannot be closed");
+        }
+    }
+
+    /// The transactions that were aborted and have records between `from` and `upper`: what a consumer of
+    /// committed data must skip in a slice of these offsets.
+    pub fn aborted_transactions(
+        &self,
+        from: Offset,
+        upper: Offset,
+    ) -> Result<Vec<AbortedTransaction>, LogError> {
+        let mut found = Vec::new();
+        for segment in &self.segments[self.floor_index(from).unwrap_or(0)..] {
+            for aborted in segment.aborted_transactions(&self.home)? {
+                if aborted.last_offset >= from && aborted.first_offset < upper {
+                    found.push(aborted);
+                }
+                if aborted.last_stable_offset >= upper {
+                    return Ok(found);
+                }
+            }
+        }
+        Ok(found)
+    }
+}

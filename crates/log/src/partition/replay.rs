@@ -1,0 +1,139 @@
+//! Bringing producers and epochs up to date from batches that are in the log.
+//!
+//! Owns: what a stored batch tells about producers, transactions and epochs. Refuses: judging; what was stored
+//! was accepted once.
+
+use thalweg_record::{Batch, BatchHeader, ControlRecordType, DecompressBuffer, Offset};
+
+use super::error::LogError;
+use crate::epochs::LeaderEpochs;
+use crate::producers::{AppendOrigin, CompletedTransaction, EndMarker, PreparedAppend, Producers};
+use crate::scan::{HeaderScan, Placed, ScanError};
+use crate::segment::transactions::AbortedTransaction;
+use crate::segment::{Home, Segment};
+
+/// A control record is a few bytes; it is never compressed, but a hostile header may say so.
+const CONTROL_BATCH_BYTES_MAX: usize = 64 * 1024;
+
+/// The marker in a control batch, when it ends a transaction.
+pub(super) fn end_marker(header: &BatchHeader, bytes: &[u8]) -> Option<EndMarker> {
+    if !header.attributes.is_control() {
+        return None;
+    }
+    let mut buffer = DecompressBuffer::new(CONTROL_BATCH_BYTES_MAX);
+    let batch = Batch { header: *header, bytes };
+    let record = batch.records(&mut buffer).ok()?.next()?.ok()?;
+    let aborts = match ControlRecordType::parse_key(record.key?).ok()?? {
+        ControlRecordType::Abort => true,
+        ControlRecordType::Commit => false,
+        _ => return None,
+    };
+    // The value: version i16, coordinator epoch i32; later versions may add to it.
+    let coordinator_epoch = i32::from_be_bytes(*record.value?.get(2..)?.first_chunk()?);
+    Some(EndMarker { aborts, coordinator_epoch, timestamp: record.timestamp })
+}
+
+/// Brings `producers` up to date with one stored batch; says which transaction it ended.
+pub(super) fn replay_producers(
+    producers: &mut Producers,
+    header: &BatchHeader,
+    bytes: &[u8],
+) -> Option<CompletedTransaction> {
+    let mut prepared = PreparedAppend::default();
+    let marker = end_marker(header, bytes);
+    if let Err(error) = producers.prepare(&mut prepared, header, marker, AppendOrigin::Replication, 0) {
+        tracing::warn!(offset = header.base_offset.0, %error, "A stored batch does not fit its producer's state");
+        return None;
+    }
+    producers.apply(prepared.producers);
+    producers.set_map_end(header.next_offset().0);
+    prepared.completed.pop()
+}
+
+/// Ends a replayed transaction; gives the entry for the transaction index when it was aborted.
+pub(super) fn replay_completion(
+    producers: &mut Producers,
+    completed: &CompletedTransaction,
+) -> Option<AbortedTransaction> {
+    let last_stable_offset = Offset(producers.last_stable_offset(completed));
+    producers.complete(completed);
+    completed.aborted.then_some(AbortedTransaction {
+        producer_id: completed.producer_id,
+        first_offset: Offset(completed.first_offset),
+        last_offset: Offset(completed.last_offset),
+        last_stable_offset,
+    })
+}
+
+/// Notes the epoch of a stored batch. The first epoch begins at `first_start`, or with the batch if that is lower.
+pub(super) fn replay_epoch(epochs: &mut LeaderEpochs, header: &BatchHeader, first_start: Offset) {
+    match epochs.latest() {
+        None => epochs.assign(header.leader_epoch, header.base_offset.min(first_start)),
+        Some(latest) => {
+            header.leader_epoch > latest && epochs.assign(header.leader_epoch, header.base_offset)
+        }
+    };
+}
+
+/// Brings `producers` up to date with the batches of `segments` from its own end to `end`. Only headers are
+/// read, and the few control batches.
+pub(super) fn replay_segments(
+    home: &Home,
+    segments: &mut [Segment],
+    producers: &mut Producers,
+    end: Offset,
+) -> Result<(), LogError> {
+    let start = Offset(producers.map_end());
+    if start >= end {
+        return Ok(());
+    }
+    let first = segments.partition_point(|segment| segment.base_offset <= start).saturating_sub(1);
+    for segment in segments[first..].iter_mut().take_while(|segment| segment.base_offset < end) {
+        match replay_segment(home, segment, producers, start, end) {
+            Ok(()) => {}
+            Err(ScanError::Io(error)) => return Err(error.into()),
+            // What cannot be read tells nothing of producers, and is no reason not to serve the rest.
+            Err(ScanError::Corrupt(fault)) => {
+                let (dir, segment) = (home.dir.display(), segment.base_offset.0);
+                tracing::error!(%dir, segment, %fault, "Segment is damaged");
+            }
+        }
+    }
+    producers.set_map_end(end.0);
+    Ok(())
+}
+
+fn replay_segment(
+    home: &Home,
+    segment: &mut Segment,
+    producers: &mut Producers,
+    start: Offset,
+    end: Offset,
+) -> Result<(), ScanError> {
+    let from = if start <= segment.base_offset {
+        Some(0)
+    } else {
+        segment.locate(home, start)?.map(|at| at.position)
+    };
+    let Some(from) = from else { return Ok(()) };
+    let file = segment.file(home)?;
+    let mut scan = HeaderScan::new(&file, from, segment.size_bytes());
+    while let Some(Placed { position, header }) = scan.next()? {
+        if header.base_offset >= end {
+            break;
+        }
+        if !header.producer_id.is_some() {
+            continue;
+        }
+        let mut bytes = Vec::new();
+        if header.attributes.is_control() && header.size_bytes() <= CONTROL_BATCH_BYTES_MAX {
+            bytes.resize(header.size_bytes(), 0);
+            file.read_at(&mut bytes, position)?;
+        }
+        if let Some(completed) = replay_producers(producers, &header, &bytes) {
+            // The transaction index of the segment has the entry already.
+            replay_completion(producers, &completed);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! Letting old records go: by age, by size, or because a client deleted them.
+//!
+//! Owns: which segments go and in which order things change: first the log start rises, then files get their
+//! `.deleted` names, later they are removed. Refuses: deleting a segment with records that are not replicated.
+
+use thalweg_record::Offset;
+
+use super::PartitionLog;
+use super::error::{DeleteRecordsError, LogError, OffsetOutOfRange};
+
+impl PartitionLog {
+    /// Raises the log start to `offset` (DeleteRecords, or the log start of the leader) and deletes the segments
+    /// that lie wholly below it. Says what the log start is now. The new log start is durable once
+    /// [`crate::LogDirs::checkpoint_log_starts`] has written it.
+    pub fn delete_records(&mut self, offset: Offset) -> Result<Offset, DeleteRecordsError> {
+        if offset > self.high_watermark {
+            let (first, last) = (self.log_start, self.high_watermark);
+            return Err(OffsetOutOfRange { offset, first, last }.into());
+        }
+        if offset > self.log_start {
+            self.raise_log_start(offset);
+            self.delete_below_log_start()?;
+        }
+        Ok(self.log_start)
+    }
+
+    fn raise_log_start(&mut self, offset: Offset) {
+        if offset <= self.log_start {
+            return;
+        }
+        self.log_start = offset;
+        self.high_watermark = self.high_watermark.max(offset);
+        self.recovery_point = self.recovery_point.max(offset);
+        self.epochs.truncate_from_start(offset);
+        self.producers.on_log_start(offset.0);
+        self.update_first_unstable();
+        self.publish();
+    }
+
+    /// Deletes the segments that the policies allow to go. Says how many went. A log that is only compacted
+    /// loses only what lies below the log start.
+    pub fn delete_old_segments(&mut self, now_ms: i64) -> Result<usize, LogError> {
+        let mut deleted = self.delete_below_log_start()?;
+        if self.config.cleanup_policy.delete {
+            deleted += self.delete_by_size()?;
+            deleted += self.delete_by_age(now_ms)?;
+        }
+        Ok(deleted)
+    }
+
+    fn delete_below_log_start(&mut self) -> Result<usize, LogError> {
+        let mut count = 0;
+        while let Some(next) = self.segments.get(count + 1)
+            && next.base_offset <= self.log_start
+        {
+            count += 1;
+        }
+        self.delete_first(count)
+    }
+
+    fn delete_by_size(&mut self) -> Result<usize, LogError> {
+        let Ok(retention_bytes) = u64::try_from(self.config.retention_bytes) else { return Ok(0) };
+        let mut excess = self.size_bytes().saturating_sub(retention_bytes);
+        let mut count = 0;
+        while let Some(segment) = self.segments.get(count)
+            && self.is_replicated(count)
+            && segment.size_bytes() <= excess
+            && excess > 0
+        {
+            excess -= segment.size_bytes();
+            count += 1;
+        }
+        self.delete_first(count)
+    }
+
+    fn delete_by_age(&mut self, now_ms: i64) -> Result<usize, LogError> {
+        let retention_ms = self.config.retention_ms;
+        if retention_ms < 0 {
+            return Ok(0);
+        }
+        let mut count = 0;
+        while count < self.segments.len() && self.is_replicated(count) {
+            let newest_ms = self.newest_record_ms(count)?;
+            if now_ms.saturating_sub(newest_ms) <= retention_ms {
+                break;
+            }
+            count += 1;
+        }
+        self.delete_first(count)
+    }
+
+    /// The newest timestamp of a segment, or the time of its last change when its records have none.
+    pub(super) fn newest_record_ms(&mut self, index: usize) -> Result<i64, LogError> {
+        let segment = &mut self.segments[index];
+        let base = segment.base_offset;
+        let was_open = segment.is_open();
+        let (timestamp, _) = segment.max_timestamp(&self.home).map_err(LogError::in_segment(base))?;
+        segment.close_indexes();
+        let newest_ms = if timestamp >= 0 { timestamp } else { segment.modified_ms(&self.home)? };
+        if !was_open {
+            segment.release(&self.home)?;
+        }
+        Ok(newest_ms)
+    }
+
+    /// Whether all records of a segment are below the high watermark. An empty active segment never goes.
+    fn is_replicated(&self, index: usize) -> bool {
+        match self.segments.get(index + 1) {
+            Some(next) => self.high_watermark >= next.base_offset,
+            None => self.high_watermark >= self.log_end && !self.segments[index].is_empty(),
+        }
+    }
+
+    fn delete_first(&mut self, count: usize) -> Result<usize, LogError> {
+        if count == 0 {
+            return Ok(0);
+        }
+        if count == self.segments.len() {
+            self.roll(self.log_end)?;
+        }
+        self.raise_log_start(self.segments[count].base_offset);
+        let removed: Vec<_> = self.segments.drain(..count).collect();
+        self.dir_is_dirty = true;
+        let mut failed = None;
+        for mut segment in removed {
+            tracing::info!(
+                partition = %self.name, segment = segment.base_offset.0, size_bytes = segment.size_bytes(),
+                log_start = self.log_start.0, "Segment is deleted"
+            );
+            // The snapshot at the segment's base goes with it, unless it is the newest.
+            match segment.mark_deleted(&self.home, true) {
+                Ok(renamed) => self.doom(renamed),
+                Err(error) => failed = Some(error),
+            }
+            let base = segment.base_offset;
+            self.snapshots.retain(|&offset| offset != base);
+        }
+        self.remove_old_snapshots();
+        self.publish();
+        match failed {
+            Some(error) => Err(error.into()),
+            None => Ok(count),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Leaving a segment for the next one.
+//!
+//! Owns: when (size, age, full indexes, offsets that cannot be expressed) and how. Refuses: syncing on the spot;
+//! the segment that was left is flushed in the background (see `flush`).
+
+use thalweg_record::{BatchHeader, NO_TIMESTAMP, Offset};
+
+use super::error::LogError;
+use super::{AppendError, PartitionLog};
+use crate::disk::{self, Durability};
+use crate::producers::snapshot;
+use crate::segment::{SNAPSHOT_SUFFIX, Segment};
+
+/// Segments before the active one whose files stay open.
+const OPEN_SEGMENTS_MAX: usize = 4;
+
+impl PartitionLog {
+    /// Rolls when the batches that are about to be appended ask for it. Says whether it did.
+    pub(super) fn roll_if_needed<'h>(
+        &mut self,
+        headers: impl Iterator<Item = &'h BatchHeader>,
+        incoming_bytes: u64,
+    ) -> Result<bool, AppendError> {
+        let (mut first_offset, mut last_offset, mut max_timestamp) = (None, self.log_end, NO_TIMESTAMP);
+        for header in headers {
+            first_offset.get_or_insert(header.base_offset);
+            last_offset = header.last_offset();
+            max_timestamp = max_timestamp.max(header.max_timestamp);
+        }
+        let active = self.segments.last_mut().expect("a log always has a segment");
+        let base = active.base_offset;
+        active.prepare_append(&self.home).map_err(LogError::in_segment(base))?;
+        let too_large = active.size_bytes() + incoming_bytes > u64::from(self.config.segment_bytes);
+        let full = active.indexes_full(self.config.segment_index_bytes);
+        let out_of_reach = !active.can_hold(last_offset);
+        let due =
+            (too_large && !active.is_empty()) || full || out_of_reach || self.active_is_old(max_timestamp)?;
+        if !due {
+            return Ok(false);
+        }
+        self.roll(first_offset.unwrap_or(self.log_end)).map_err(|error| match error {
+            LogError::Io(error) if disk::is_disk_full(&error) => AppendError::DiskFull(error),
+            other => other.into(),
+        })?;
+        Ok(true)
+    }
+
+    /// Whether the records of the active segment span more than `segment.ms`.
+    fn active_is_old(&mut self, incoming_timestamp: i64) -> Result<bool, LogError> {
+        let now_ms = self.clock.now_ms();
+        let active = self.segments.last_mut().expect("a log always has a segment");
+        if active.is_empty() {
+            return Ok(false);
+        }
+        let base = active.base_offset;
+        let first = active.first_timestamp(&self.home).map_err(LogError::in_segment(base))?;
+        let waited_ms = match first {
+            Some(first) if first >= 0 => incoming_timestamp.saturating_sub(first),
+            _ => now_ms.saturating_sub(active.created_ms),
+        };
+        Ok(waited_ms > self.config.segment_ms.saturating_sub(self.jitter_ms(base)))
+    }
+
+    /// What is taken off `segment.ms` for this segment: spread by the base offset and the partition, so that
+    /// partitions that began together do not all roll together.
+    fn jitter_ms(&self, base: Offset) -> i64 {
+        let jitter = self.config.segment_jitter_ms.min(self.config.segment_ms);
+        if jitter <= 0 {
+            return 0;
+        }
+        let mut mixed = base.0 as u64 ^ 0x9e37_79b9_7f4a_7c15;
+        for byte in self.name.topic.bytes().chain(self.name.partition.to_be_bytes()) {
+            mixed = (mixed ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        i64::try_from(mixed % jitter.unsigned_abs()).unwrap_or(0)
+    }
+
+    /// Leaves the active segment and begins one at `first_offset`, or at the log end if that is higher.
+    pub(super) fn roll(&mut self, first_offset: Offset) -> Result<(), LogError> {
+        let base = first_offset.max(self.log_end);
+        let now_ms = self.clock.now_ms();
+        let active = self.segments.last_mut().expect("a log always has a segment");
+        if active.is_empty() {
+            if active.base_offset == base {
+                return Ok(());
+            }
+            // An empty segment that cannot hold the next offset makes room for one that can.
+            let next = Segment::create(&self.home, base, now_ms)?;
+            let mut empty = std::mem::replace(active, next);
+            let renamed = empty.mark_deleted(&self.home, true)?;
+            self.doom(renamed);
+        } else {
+            // The new files come first: when the disk is full, the segment in use stays as it is.
+            let next = Segment::create(&self.home, base, now_ms)?;
+            active.finish(&self.home)?;
+            self.segments.push(next);
+        }
+        self.dir_is_dirty = true;
+        self.producers.set_map_end(base.0);
+        self.take_snapshot(Durability::PageCache)?;
+        self.limit_open_files();
+        self.publish();
+        Ok(())
+    }
+
+    /// Writes the producers to a snapshot at the log end, when something was appended since the last.
+    pub(super) fn take_snapshot(&mut self, durability: Durability) -> Result<(), LogError> {
+        let offset = Offset(self.producers.map_end());
+        if offset.0 <= self.producers.snapshot_offset() {
+            return Ok(());
+        }
+        let path = self.home.file(offset, SNAPSHOT_SUFFIX);
+        snapshot::write(&self.home.disk, &path, &self.producers, durability)?;
+        self.producers.set_snapshot_offset(offset.0);
+        if let Err(index) = self.snapshots.binary_search(&offset) {
+            self.snapshots.insert(index, offset);
+        }
+        Ok(())
+    }
+
+    /// Closes the files of all but the newest segments.
+    fn limit_open_files(&mut self) {
+        let closable = self.segments.len().saturating_sub(OPEN_SEGMENTS_MAX + 1);
+        for segment in self.segments[..closable].iter_mut().filter(|segment| segment.is_open()) {
+            if let Err(error) = segment.release(&self.home) {
+                tracing::warn!(partition = %self.name, %error, "Segment cannot be closed");
+            }
+        }
+    }
+
+    /// Deletes the snapshots that belong to no segment any more: all below the first segment, apart from the
+    /// newest of all.
+    pub(super) fn remove_old_snapshots(&mut self) {
+        let first = self.segments[0].base_offset;
+        let newest = self.snapshots.last().copied();
+        let home = &self.home;
+        self.snapshots.retain(|&offset| {
+            if offset >= first || Some(offset) == newest {
+                return true;
+            }
+            if let Err(error) = home.disk.remove(&home.file(offset, SNAPSHOT_SUFFIX)) {
+                tracing::warn!(offset = offset.0, %error, "Producer snapshot cannot be removed");
+            }
+            false
+        });
+    }
+
+    /// Remembers files under their `.deleted` names until their time is over.
+    pub(super) fn doom(&mut self, paths: Vec<std::path::PathBuf>) {
+        let due_ms = self.clock.now_ms().saturating_add(self.config.file_delete_delay_ms);
+        self.doomed.extend(paths.into_iter().map(|path| super::Doomed { due_ms, path }));
+    }
+}

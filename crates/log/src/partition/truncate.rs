@@ -1,0 +1,130 @@
+//! Cutting the end of the log: what a follower does when its log has parted from the leader's.
+//!
+//! Owns: keeping segments, epochs, producers and offsets consistent. Refuses: deciding how far to go back.
+
+use thalweg_record::Offset;
+
+use super::error::LogError;
+use super::replay::replay_segments;
+use super::{PartitionLog, ReadHints};
+use crate::disk::Durability;
+use crate::producers::{Producers, snapshot};
+use crate::segment::{SNAPSHOT_SUFFIX, Segment};
+
+impl PartitionLog {
+    /// Drops all records at and above `offset`. Says whether any went. Epochs that begin at or above the log end
+    /// are dropped in any case. The batch that contains `offset` goes whole; the log end is `offset` all the same.
+    pub fn truncate_to(&mut self, offset: Offset) -> Result<bool, LogError> {
+        if offset >= self.log_end {
+            self.epochs.truncate_from_end(self.log_end);
+            return Ok(false);
+        }
+        if offset < self.high_watermark {
+            tracing::warn!(
+                partition = %self.name, offset = offset.0, high_watermark = self.high_watermark.0,
+                "Log is truncated below its high watermark"
+            );
+        }
+        if offset < self.segments[0].base_offset {
+            self.truncate_fully_and_start_at(offset, None)?;
+            return Ok(true);
+        }
+        let kept = self.segments.partition_point(|segment| segment.base_offset <= offset);
+        for mut segment in self.segments.split_off(kept) {
+            let renamed = segment.mark_deleted(&self.home, true)?;
+            self.doom(renamed);
+        }
+        let active = self.segments.last_mut().expect("the segment with the offset was kept");
+        let base = active.base_offset;
+        active.truncate(&self.home, offset).map_err(LogError::in_segment(base))?;
+        self.log_end = offset;
+        self.log_start = self.log_start.min(offset);
+        self.epochs.truncate_from_end(offset);
+        self.reload_producers()?;
+        self.after_truncation();
+        Ok(true)
+    }
+
+    /// Drops everything and begins anew at `offset`; the log start is `log_start`, or `offset`.
+    pub fn truncate_fully_and_start_at(
+        &mut self,
+        offset: Offset,
+        log_start: Option<Offset>,
+    ) -> Result<(), LogError> {
+        for mut segment in std::mem::take(&mut self.segments) {
+            match segment.mark_deleted(&self.home, true) {
+                Ok(renamed) => self.doom(renamed),
+                Err(error) => {
+                    // A log without a segment is none: what cannot be renamed is left behind and the log stops.
+                    self.segments.push(segment);
+                    self.set_poison(format!("a segment cannot be renamed: {error}"));
+                    return Err(error.into());
+                }
+            }
+        }
+        // Deleting under one name and creating under the same is safe: the old file has its new name already.
+        self.segments.push(Segment::create(&self.home, offset, self.clock.now_ms())?);
+        for snapshot in std::mem::take(&mut self.snapshots) {
+            self.home.disk.remove(&self.home.file(snapshot, SNAPSHOT_SUFFIX))?;
+        }
+        self.epochs.clear();
+        self.producers = Producers::starting_at(offset.0);
+        self.log_end = offset;
+        self.log_start = log_start.unwrap_or(offset).min(offset);
+        self.after_truncation();
+        Ok(())
+    }
+
+    /// The recovery point sinks with the log end, and no flush that is under way may raise it again.
+    fn after_truncation(&mut self) {
+        self.truncations += 1;
+        self.hints = ReadHints::default();
+        self.dir_is_dirty = true;
+        self.recovery_point = self.recovery_point.min(self.log_end);
+        self.cleaned_to = self.cleaned_to.min(self.log_end);
+        self.set_high_watermark(self.high_watermark);
+        if let Err(error) = self.epochs.write(&self.home.disk, &self.home.dir, Durability::PageCache) {
+            tracing::warn!(partition = %self.name, %error, "Leader epochs cannot be written yet");
+        }
+        self.publish();
+        if let Some(state) = &self.state
+            && let Err(error) = state.recovery_point_sank(&self.name, self.recovery_point)
+        {
+            self.set_poison(format!("the recovery point cannot be lowered: {error}"));
+        }
+    }
+
+    /// Takes the producers from the newest snapshot at or below the log end and replays the batches after it.
+    fn reload_producers(&mut self) -> Result<(), LogError> {
+        let verifications = std::mem::take(&mut self.producers.verifications);
+        self.producers = Producers::starting_at(self.segments[0].base_offset.0);
+        while let Some(&offset) = self.snapshots.last() {
+            let path = self.home.file(offset, SNAPSHOT_SUFFIX);
+            if offset <= self.log_end {
+                let mut producers = Producers::starting_at(offset.0);
+                let now_ms = self.clock.now_ms();
+                match snapshot::load(
+                    &self.home.disk,
+                    &path,
+                    &mut producers,
+                    now_ms,
+                    self.config.producer_id_expiration_ms,
+                ) {
+                    Ok(()) => {
+                        self.producers = producers;
+                        break;
+                    }
+                    Err(error) => {
+                        tracing::warn!(path = %path.display(), %error, "Producer snapshot is of no use");
+                    }
+                }
+            }
+            self.home.disk.remove(&path)?;
+            self.snapshots.pop();
+        }
+        replay_segments(&self.home, &mut self.segments, &mut self.producers, self.log_end)?;
+        self.producers.set_map_end(self.log_end.0);
+        self.producers.verifications = verifications;
+        Ok(())
+    }
+}

@@ -1,0 +1,329 @@
+//! Judging the batches of one append against what is remembered of their producers (Kafka's
+//! `ProducerAppendInfo` and `UnifiedLog.analyzeAndValidateProducerState`).
+//!
+//! Owns: the rules for epochs, sequences, duplicates and transactions. Refuses: changing anything before the
+//! batches are written; what it prepares is applied afterwards.
+
+use std::collections::HashMap;
+
+use thalweg_record::{BatchHeader, NO_SEQUENCE, Offset, ProducerEpoch, ProducerId};
+
+use super::error::{
+    InvalidProducerEpoch, InvalidTransactionState, OutOfOrderSequence, ProducerError, SequenceFault,
+    TransactionCoordinatorFenced,
+};
+use super::verification::VerificationGuard;
+use super::{BatchMetadata, ProducerEntry, Producers};
+
+/// Where the batches of an append come from, which decides how strictly they are judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppendOrigin {
+    /// A producer: everything is checked.
+    Client,
+    /// A group or transaction coordinator of this cluster: epochs are checked, sequences are not.
+    Coordinator,
+    /// The leader of this partition, or this log itself during recovery: what was accepted once is accepted.
+    Replication,
+}
+
+/// The record in the control batch that ends a transaction (Kafka's `EndTransactionMarker`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndMarker {
+    /// Whether the transaction is aborted rather than committed.
+    pub aborts: bool,
+    /// The epoch of the coordinator that wrote the marker.
+    pub coordinator_epoch: i32,
+    /// The marker's timestamp.
+    pub timestamp: i64,
+}
+
+/// A transaction that a marker has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompletedTransaction {
+    /// The producer.
+    pub producer_id: ProducerId,
+    /// Offset of the first record.
+    pub first_offset: i64,
+    /// Offset of the marker.
+    pub last_offset: i64,
+    /// Whether it was aborted.
+    pub aborted: bool,
+}
+
+/// The next state of one producer, to be applied when its batches are in the log.
+#[derive(Debug)]
+pub struct PreparedProducer {
+    /// The producer.
+    pub producer_id: ProducerId,
+    pub(super) updated: ProducerEntry,
+    /// First offsets of the transactions that begin.
+    pub(super) started: Vec<i64>,
+    /// Whether the log knew the producer before.
+    current_epoch: ProducerEpoch,
+    current_last_sequence: i32,
+    current_is_empty: bool,
+}
+
+/// What an append will change.
+#[derive(Debug, Default)]
+pub struct PreparedAppend {
+    /// The producers with their next states.
+    pub producers: Vec<PreparedProducer>,
+    /// The transactions that end.
+    pub completed: Vec<CompletedTransaction>,
+    /// Where each producer stands in the list, once there are many.
+    index: HashMap<ProducerId, usize>,
+}
+
+/// Up to so many producers are found by looking at each.
+const SEARCHED_PRODUCERS_MAX: usize = 8;
+
+impl PreparedAppend {
+    fn find(&self, producer_id: ProducerId) -> Option<usize> {
+        if self.producers.len() > SEARCHED_PRODUCERS_MAX {
+            return self.index.get(&producer_id).copied();
+        }
+        self.producers.iter().rposition(|known| known.producer_id == producer_id)
+    }
+
+    fn add(&mut self, producer: PreparedProducer) -> usize {
+        let added = self.producers.len();
+        self.producers.push(producer);
+        if self.producers.len() == SEARCHED_PRODUCERS_MAX + 1 {
+            self.index =
+                self.producers.iter().enumerate().map(|(at, known)| (known.producer_id, at)).collect();
+        } else if self.producers.len() > SEARCHED_PRODUCERS_MAX {
+            self.index.insert(self.producers[added].producer_id, added);
+        }
+        added
+    }
+}
+
+impl Producers {
+    /// The batch of a producer that was appended before, if this is a retry of it.
+    pub fn duplicate_of(&self, header: &BatchHeader) -> Option<BatchMetadata> {
+        if !header.producer_id.is_some() {
+            return None;
+        }
+        self.get(header.producer_id).and_then(|entry| entry.find_duplicate(header))
+    }
+
+    /// Whether a transactional batch needs the coordinator's word, and `guard` does not prove that it was given.
+    pub fn check_transaction(
+        &self,
+        header: &BatchHeader,
+        guard: Option<VerificationGuard>,
+    ) -> Result<(), ProducerError> {
+        let (producer_id, epoch) = (header.producer_id, header.producer_epoch);
+        if !header.attributes.is_transactional() || self.has_ongoing_transaction(producer_id, epoch) {
+            return Ok(());
+        }
+        if let Some(entry) = self.get(producer_id)
+            && epoch < entry.epoch
+        {
+            let offset = header.base_offset;
+            return Err(InvalidProducerEpoch { producer_id, epoch, current: entry.epoch, offset }.into());
+        }
+        match guard {
+            Some(guard)
+                if !header.attributes.is_control() && !self.verifications.holds(producer_id, guard) =>
+            {
+                Err(InvalidTransactionState::NotVerified { producer_id }.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Judges one batch with its offsets assigned, and adds what it will change to `prepared`. `marker` is the
+    /// content of a control batch that ends a transaction.
+    pub fn prepare(
+        &mut self,
+        prepared: &mut PreparedAppend,
+        header: &BatchHeader,
+        marker: Option<EndMarker>,
+        origin: AppendOrigin,
+        transaction_version: i16,
+    ) -> Result<(), ProducerError> {
+        let producer_id = header.producer_id;
+        if !producer_id.is_some() {
+            return Ok(());
+        }
+        let index = self.prepared_index(prepared, producer_id);
+        let producer = &mut prepared.producers[index];
+        if header.attributes.is_control() {
+            if let Some(marker) = marker {
+                let completed = producer.append_marker(header, marker, origin, transaction_version)?;
+                prepared.completed.extend(completed);
+            }
+        } else {
+            self.check_sequences(producer, header, origin)?;
+            producer.append_data(header)?;
+        }
+        if header.attributes.is_transactional() {
+            let next_has_begun = self.verifications.get(producer_id).is_some_and(|verification| {
+                verification.supports_epoch_bump
+                    && header.attributes.is_control()
+                    && header.producer_epoch == verification.epoch
+            });
+            if !next_has_begun {
+                self.verifications.clear(producer_id);
+            }
+        }
+        Ok(())
+    }
+
+    fn prepared_index(&self, prepared: &mut PreparedAppend, producer_id: ProducerId) -> usize {
+        if let Some(index) = prepared.find(producer_id) {
+            return index;
+        }
+        let current = self.get(producer_id);
+        let mut updated = ProducerEntry::new();
+        if let Some(current) = current {
+            updated.epoch = current.epoch;
+            updated.coordinator_epoch = current.coordinator_epoch;
+            updated.last_timestamp = current.last_timestamp;
+            updated.transaction_start = current.transaction_start;
+        }
+        prepared.add(PreparedProducer {
+            producer_id,
+            current_epoch: updated.epoch,
+            current_last_sequence: current.map_or(NO_SEQUENCE, ProducerEntry::last_sequence),
+            current_is_empty: current.is_none_or(|entry| entry.batches.is_empty()),
+            updated,
+            started: Vec::new(),
+        })
+    }
+
+    fn check_sequences(
+        &self,
+        producer: &PreparedProducer,
+        header: &BatchHeader,
+        origin: AppendOrigin,
+    ) -> Result<(), ProducerError> {
+        producer.check_epoch(header.producer_epoch, header.base_offset, origin, 0)?;
+        if origin != AppendOrigin::Client {
+            return Ok(());
+        }
+        let sequence = header.base_sequence;
+        let refuse = |fault| {
+            let (producer_id, offset) = (header.producer_id, header.base_offset);
+            Err(OutOfOrderSequence { producer_id, sequence, offset, fault }.into())
+        };
+        if let Some(verification) = self.verifications.get(header.producer_id) {
+            if verification.supports_epoch_bump && sequence != 0 && producer.current_is_empty {
+                return refuse(SequenceFault::NoStateNotZero);
+            }
+            if sequence > verification.lowest_sequence {
+                let lowest_sequence = verification.lowest_sequence;
+                return refuse(SequenceFault::OvertakesVerification { lowest_sequence });
+            }
+        }
+        let (epoch, current) = (header.producer_epoch, producer.updated.epoch);
+        if epoch != current {
+            if sequence != 0 && current != ProducerEpoch::NONE {
+                return refuse(SequenceFault::NewEpochNotZero { epoch, current });
+            }
+            return Ok(());
+        }
+        let last_sequence = if !producer.updated.batches.is_empty() {
+            producer.updated.last_sequence()
+        } else if epoch == producer.current_epoch {
+            producer.current_last_sequence
+        } else {
+            NO_SEQUENCE
+        };
+        let unknown_before = producer.current_epoch == ProducerEpoch::NONE;
+        if unknown_before || follows(last_sequence, sequence) {
+            Ok(())
+        } else {
+            refuse(SequenceFault::NotNext { last_sequence })
+        }
+    }
+}
+
+fn follows(last_sequence: i32, sequence: i32) -> bool {
+    i64::from(sequence) == i64::from(last_sequence) + 1 || (sequence == 0 && last_sequence == i32::MAX)
+}
+
+impl PreparedProducer {
+    fn check_epoch(
+        &self,
+        epoch: ProducerEpoch,
+        offset: Offset,
+        origin: AppendOrigin,
+        transaction_version: i16,
+    ) -> Result<(), ProducerError> {
+        let current = self.updated.epoch;
+        let stale = if transaction_version >= 2 { epoch <= current } else { epoch < current };
+        if !stale {
+            return Ok(());
+        }
+        let marker_again = transaction_version >= 2
+            && epoch == current
+            && (self.updated.transaction_start.is_none() || epoch.0 == i16::MAX);
+        if marker_again {
+            return Ok(());
+        }
+        let error = InvalidProducerEpoch { producer_id: self.producer_id, epoch, current, offset };
+        if origin == AppendOrigin::Replication {
+            tracing::warn!(%error, "A replicated batch has a stale producer epoch");
+            return Ok(());
+        }
+        Err(error.into())
+    }
+
+    fn append_data(&mut self, header: &BatchHeader) -> Result<(), ProducerError> {
+        let (first_offset, last_offset) = (header.base_offset.0, header.last_offset().0);
+        let batch = BatchMetadata {
+            last_sequence: header.last_sequence(),
+            last_offset,
+            offset_delta: header.last_offset_delta,
+            timestamp: header.max_timestamp,
+        };
+        self.updated.add_batch(header.producer_epoch, batch);
+        let transactional = header.attributes.is_transactional();
+        match self.updated.transaction_start {
+            Some(_) if !transactional => {
+                let (producer_id, offset) = (self.producer_id, header.base_offset);
+                return Err(InvalidTransactionState::NotTransactional { producer_id, offset }.into());
+            }
+            None if transactional => {
+                self.updated.transaction_start = Some(first_offset);
+                self.started.push(first_offset);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn append_marker(
+        &mut self,
+        header: &BatchHeader,
+        marker: EndMarker,
+        origin: AppendOrigin,
+        transaction_version: i16,
+    ) -> Result<Option<CompletedTransaction>, ProducerError> {
+        self.check_epoch(header.producer_epoch, header.base_offset, origin, transaction_version)?;
+        if self.updated.coordinator_epoch > marker.coordinator_epoch {
+            let error = TransactionCoordinatorFenced {
+                producer_id: self.producer_id,
+                coordinator_epoch: marker.coordinator_epoch,
+                current: self.updated.coordinator_epoch,
+            };
+            if origin != AppendOrigin::Replication {
+                return Err(error.into());
+            }
+            tracing::info!(%error, "A replicated marker has a stale coordinator epoch");
+        }
+        let completed = self.updated.transaction_start.take().map(|first_offset| CompletedTransaction {
+            producer_id: self.producer_id,
+            first_offset,
+            last_offset: header.base_offset.0,
+            aborted: marker.aborts,
+        });
+        self.updated.set_epoch(header.producer_epoch);
+        self.updated.coordinator_epoch = marker.coordinator_epoch;
+        self.updated.last_timestamp = marker.timestamp;
+        Ok(completed)
+    }
+}

@@ -1,0 +1,192 @@
+//! Walks over the batches of a segment file.
+//!
+//! Owns: reading headers without their records, in few and small reads, and reading whole batches with their
+//! CRC checked. Refuses: repairing; what is wrong is reported with its position.
+
+use std::io;
+
+use thalweg_record::{BatchError, BatchHeader};
+
+use crate::disk::LogFile;
+
+/// Bytes read at a time when only headers are wanted: an index interval, so that one read is the usual case.
+const HEADER_CHUNK: usize = 4096;
+/// Bytes read at a time when everything is wanted.
+const BATCH_CHUNK: usize = 1024 * 1024;
+
+/// Bytes at a position that are no batch.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no valid batch at position {position}: {reason}")]
+pub struct CorruptBatch {
+    /// Position in the segment file.
+    pub position: u64,
+    /// What is wrong there.
+    pub reason: BatchFault,
+}
+
+/// What is wrong with a stored batch.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BatchFault {
+    /// The bytes themselves are wrong.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    /// The file ends within the batch.
+    #[error("the batch needs {needed} bytes and the segment has {available} left")]
+    Torn {
+        /// Bytes of the batch, or of a header when not even that is there.
+        needed: u64,
+        /// Bytes left in the file.
+        available: u64,
+    },
+    /// The records inside cannot be read.
+    #[error("its records cannot be read: {0}")]
+    Records(String),
+    /// Offsets do not rise, or do not belong to the segment.
+    #[error("offsets {base_offset} to {last_offset} do not follow {expected}")]
+    OffsetsOutOfOrder {
+        /// Base offset of the batch.
+        base_offset: i64,
+        /// Last offset of the batch.
+        last_offset: i64,
+        /// The smallest base offset that would do.
+        expected: i64,
+    },
+}
+
+/// Why a walk ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum ScanError {
+    /// The file could not be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The bytes are no batch.
+    #[error(transparent)]
+    Corrupt(#[from] CorruptBatch),
+}
+
+/// A batch's place in a segment file.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed {
+    /// Position of its first byte.
+    pub position: u64,
+    /// Its header.
+    pub header: BatchHeader,
+}
+
+impl Placed {
+    /// Position after its last byte.
+    pub fn end(&self) -> u64 {
+        self.position + self.header.size_bytes() as u64
+    }
+}
+
+/// The headers of a segment file between two positions. Checks lengths and magic, no CRC.
+pub struct HeaderScan<'a> {
+    file: &'a LogFile,
+    position: u64,
+    end: u64,
+    chunk: Box<[u8; HEADER_CHUNK]>,
+    chunk_start: u64,
+    chunk_len: usize,
+}
+
+impl<'a> HeaderScan<'a> {
+    /// A walk from `position`, which is where a batch begins, to `end`.
+    pub fn new(file: &'a LogFile, position: u64, end: u64) -> HeaderScan<'a> {
+        HeaderScan { file, position, end, chunk: Box::new([0; HEADER_CHUNK]), chunk_start: 0, chunk_len: 0 }
+    }
+
+    /// The next batch; `None` at the end.
+    pub fn next(&mut self) -> Result<Option<Placed>, ScanError> {
+        let position = self.position;
+        if position >= self.end {
+            return Ok(None);
+        }
+        let available = self.end - position;
+        let corrupt = |reason| ScanError::Corrupt(CorruptBatch { position, reason });
+        if available < BatchHeader::LEN as u64 {
+            return Err(corrupt(BatchFault::Torn { needed: BatchHeader::LEN as u64, available }));
+        }
+        let in_chunk = position >= self.chunk_start
+            && position + BatchHeader::LEN as u64 <= self.chunk_start + self.chunk_len as u64;
+        if !in_chunk {
+            let wanted = usize::try_from(available).map_or(HEADER_CHUNK, |bytes| bytes.min(HEADER_CHUNK));
+            self.chunk_len = self.file.read_at(&mut self.chunk[..wanted], position)?;
+            self.chunk_start = position;
+        }
+        let from = usize::try_from(position - self.chunk_start).expect("the position is inside the chunk");
+        let header = BatchHeader::parse(&self.chunk[from..self.chunk_len])
+            .map_err(|error| corrupt(BatchFault::Batch(error)))?;
+        let needed = header.size_bytes() as u64;
+        if needed > available {
+            return Err(corrupt(BatchFault::Torn { needed, available }));
+        }
+        self.position += needed;
+        Ok(Some(Placed { position, header }))
+    }
+}
+
+/// The whole batches of a segment file from a position on, each with its CRC checked.
+pub struct BatchScan<'a> {
+    file: &'a LogFile,
+    position: u64,
+    end: u64,
+    buffer: Vec<u8>,
+    buffer_start: u64,
+}
+
+impl<'a> BatchScan<'a> {
+    /// A walk from `position`, which is where a batch begins, to `end`.
+    pub fn new(file: &'a LogFile, position: u64, end: u64) -> BatchScan<'a> {
+        BatchScan { file, position, end, buffer: Vec::new(), buffer_start: position }
+    }
+
+    /// The next batch and its bytes; `None` at the end.
+    pub fn next(&mut self) -> Result<Option<(Placed, &[u8])>, ScanError> {
+        let position = self.position;
+        if position >= self.end {
+            return Ok(None);
+        }
+        let available = self.end - position;
+        let corrupt = |reason| ScanError::Corrupt(CorruptBatch { position, reason });
+        if available < BatchHeader::LEN as u64 {
+            return Err(corrupt(BatchFault::Torn { needed: BatchHeader::LEN as u64, available }));
+        }
+        let from = self.fill(BatchHeader::LEN)?;
+        let header =
+            BatchHeader::parse(&self.buffer[from..]).map_err(|error| corrupt(BatchFault::Batch(error)))?;
+        let size = header.size_bytes();
+        if size as u64 > available {
+            return Err(corrupt(BatchFault::Torn { needed: size as u64, available }));
+        }
+        let from = self.fill(size)?;
+        let Some(bytes) = self.buffer.get(from..from + size) else {
+            // The file shrank below the length that it had when the walk began.
+            return Err(corrupt(BatchFault::Torn { needed: size as u64, available: 0 }));
+        };
+        thalweg_record::verify(bytes).map_err(|error| corrupt(BatchFault::Batch(error)))?;
+        self.position += size as u64;
+        Ok(Some((Placed { position, header }, bytes)))
+    }
+
+    /// Brings `len` bytes at the present position into the buffer, as far as the file has them; says where in
+    /// the buffer they begin. `len` was checked against the bytes that the file has.
+    fn fill(&mut self, len: usize) -> io::Result<usize> {
+        let from = usize::try_from(self.position - self.buffer_start).expect("a buffer fits into memory");
+        if from + len <= self.buffer.len() {
+            return Ok(from);
+        }
+        let kept = from.min(self.buffer.len());
+        self.buffer.drain(..kept);
+        self.buffer_start = self.position;
+        let held = self.buffer.len();
+        let left = usize::try_from(self.end - self.position).unwrap_or(usize::MAX);
+        let wanted = len.max(BATCH_CHUNK).min(left);
+        if wanted > held {
+            self.buffer.resize(wanted, 0);
+            let read = self.file.read_at(&mut self.buffer[held..], self.position + held as u64)?;
+            self.buffer.truncate(held + read);
+        }
+        Ok(0)
+    }
+}

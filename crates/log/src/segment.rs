@@ -1,0 +1,570 @@
+//! One segment: a `.log` file of batches and the indexes beside it.
+//!
+//! ```text
+//! 00000000000000000000.log         batches as they were sent, one after another; the name is the base offset
+//! 00000000000000000000.index       offset to position, sparse (see `index`)
+//! 00000000000000000000.timeindex   timestamp to offset, sparse
+//! 00000000000000000000.txnindex    aborted transactions, when there are any (see `segment::transactions`)
+//! ```
+//!
+//! Owns: the bytes of the segment and finding batches in them. Refuses: offsets out of order, and serving what
+//! an index says without checking it against the batch that it points to: a wrong index is rebuilt.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use thalweg_record::{BatchHeader, NO_TIMESTAMP, Offset};
+
+use crate::disk::{Disk, LogFile};
+use crate::index::{Index, OffsetEntry, TimeEntry};
+use crate::scan::{CorruptBatch, HeaderScan, Placed, ScanError};
+
+mod recent;
+pub mod transactions;
+mod write;
+
+pub use recent::{Boundary, RecentBatches};
+pub use write::{Piece, WriteError};
+
+/// The suffix of a segment's batches.
+pub const LOG_SUFFIX: &str = ".log";
+/// The suffix of the offset index.
+pub const INDEX_SUFFIX: &str = ".index";
+/// The suffix of the time index.
+pub const TIME_INDEX_SUFFIX: &str = ".timeindex";
+/// The suffix of the transaction index.
+pub const TXN_INDEX_SUFFIX: &str = ".txnindex";
+/// The suffix of a producer snapshot.
+pub const SNAPSHOT_SUFFIX: &str = ".snapshot";
+/// What is put behind the name of a file that will be deleted.
+pub const DELETED_SUFFIX: &str = ".deleted";
+
+/// Where the files of a partition are.
+#[derive(Clone, Debug)]
+pub struct Home {
+    /// The disk.
+    pub disk: Disk,
+    /// The partition's directory.
+    pub dir: PathBuf,
+    /// What stands behind every file name while segments are made anew.
+    name_suffix: &'static str,
+}
+
+impl Home {
+    /// A directory on a disk.
+    pub fn new(disk: Disk, dir: PathBuf) -> Home {
+        Home { disk, dir, name_suffix: "" }
+    }
+
+    /// The same directory, with file names that end so.
+    pub(crate) fn with_suffix(&self, name_suffix: &'static str) -> Home {
+        Home { name_suffix, ..self.clone() }
+    }
+
+    /// The path of the file that belongs to `offset`.
+    pub fn file(&self, offset: Offset, suffix: &str) -> PathBuf {
+        self.dir.join(format!("{:020}{suffix}{}", offset.0, self.name_suffix))
+    }
+}
+
+/// A segment of a partition.
+#[derive(Debug)]
+pub struct Segment {
+    /// The offset that names the files; the first batch begins at or after it.
+    pub base_offset: Offset,
+    size_bytes: u64,
+    file: Option<Arc<LogFile>>,
+    offsets: Index<OffsetEntry>,
+    times: Index<TimeEntry>,
+    /// Whether the index files were compared with the log since they were opened.
+    indexes: IndexTrust,
+    /// Whether the indexes were made anew by this process, so that doing it again brings nothing.
+    indexes_are_new: bool,
+    /// Whether there is a transaction index.
+    has_txn_index: bool,
+    /// The largest timestamp and the offset that brought it; `None` until it was looked up.
+    max_timestamp: Option<TimeEntry>,
+    /// Timestamp of the last entry of the time index; `None` until it was looked up.
+    last_time: Option<i64>,
+    /// Max timestamp of the first batch; `None` until it was looked up.
+    first_timestamp: Option<i64>,
+    /// When the segment was created, or opened.
+    pub created_ms: i64,
+    bytes_since_index_entry: u64,
+    recent: RecentBatches,
+    preallocation: write::Preallocation,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IndexTrust {
+    /// They have been written by this process, or checked.
+    Checked,
+    /// They were found on disk.
+    Unchecked,
+    /// They are missing or wrong.
+    Rebuild,
+}
+
+/// Walking past more than this many batches, in more than so many bytes, to find one says that the index is short.
+const SPARSE_BATCHES_MAX: usize = 1000;
+const SPARSE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The entry of a segment without batches, and of one whose batches have no timestamps.
+const NO_TIME: TimeEntry = TimeEntry { timestamp: NO_TIMESTAMP, relative_offset: 0 };
+
+/// What was found on disk of a segment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FoundFiles {
+    /// Whether `.log` was there.
+    pub log: bool,
+    /// Whether `.index` was there.
+    pub index: bool,
+    /// Whether `.timeindex` was there.
+    pub time_index: bool,
+    /// Whether `.txnindex` was there.
+    pub txn_index: bool,
+}
+
+impl Segment {
+    /// Creates an empty segment and its files.
+    pub fn create(home: &Home, base_offset: Offset, now_ms: i64) -> io::Result<Segment> {
+        let file = home.disk.open_or_create(&home.file(base_offset, LOG_SUFFIX))?;
+        file.trim(0)?;
+        for suffix in [INDEX_SUFFIX, TIME_INDEX_SUFFIX] {
+            home.disk.open_or_create(&home.file(base_offset, suffix))?.trim(0)?;
+        }
+        home.disk.remove(&home.file(base_offset, TXN_INDEX_SUFFIX))?;
+        Ok(Segment {
+            base_offset,
+            size_bytes: 0,
+            file: Some(Arc::new(file)),
+            offsets: Index::new_empty(),
+            times: Index::new_empty(),
+            indexes: IndexTrust::Checked,
+            indexes_are_new: true,
+            has_txn_index: false,
+            max_timestamp: Some(NO_TIME),
+            last_time: Some(NO_TIMESTAMP),
+            first_timestamp: None,
+            created_ms: now_ms,
+            bytes_since_index_entry: 0,
+            recent: RecentBatches::after(None),
+            preallocation: write::Preallocation::default(),
+        })
+    }
+
+    /// A segment that was found on disk. Only its length is looked up.
+    pub fn found(home: &Home, base_offset: Offset, found: FoundFiles, now_ms: i64) -> io::Result<Segment> {
+        let size_bytes = home.disk.facts(&home.file(base_offset, LOG_SUFFIX))?.len;
+        let complete = found.index && found.time_index;
+        Ok(Segment {
+            base_offset,
+            size_bytes,
+            file: None,
+            offsets: Index::unopened(),
+            times: Index::unopened(),
+            indexes: if complete { IndexTrust::Unchecked } else { IndexTrust::Rebuild },
+            indexes_are_new: false,
+            has_txn_index: found.txn_index,
+            max_timestamp: None,
+            last_time: None,
+            first_timestamp: None,
+            created_ms: now_ms,
+            bytes_since_index_entry: 0,
+            recent: RecentBatches::after(Some(u32::MAX)),
+            preallocation: write::Preallocation::default(),
+        })
+    }
+
+    /// Bytes of all batches.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Whether there is no batch.
+    pub fn is_empty(&self) -> bool {
+        self.size_bytes == 0
+    }
+
+    /// The `.log` file, opened when it is not.
+    pub fn file(&mut self, home: &Home) -> io::Result<Arc<LogFile>> {
+        if let Some(file) = &self.file {
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(home.disk.open(&home.file(self.base_offset, LOG_SUFFIX))?);
+        self.file = Some(Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// Closes the files and gives preallocated space and cached places back. Slices that are being sent keep
+    /// the file open for themselves.
+    pub fn release(&mut self, home: &Home) -> io::Result<()> {
+        self.offsets.write_pending(&home.disk, &home.file(self.base_offset, INDEX_SUFFIX))?;
+        self.times.write_pending(&home.disk, &home.file(self.base_offset, TIME_INDEX_SUFFIX))?;
+        self.offsets.close();
+        self.times.close();
+        if let Some(file) = self.file.take() {
+            self.preallocation.release(&file, self.size_bytes)?;
+        }
+        self.recent.forget();
+        Ok(())
+    }
+
+    /// Closes the index files, which a burst of reads may have opened.
+    pub fn close_indexes(&mut self) {
+        self.offsets.close();
+        self.times.close();
+    }
+
+    /// Whether any of the files is open.
+    pub fn is_open(&self) -> bool {
+        self.file.is_some()
+    }
+
+    fn relative(&self, offset: Offset) -> u32 {
+        u32::try_from((offset - self.base_offset).max(0)).unwrap_or(u32::MAX)
+    }
+
+    /// The position of the first batch whose last offset is not below `offset`; `None` when all are below it.
+    pub fn locate(&mut self, home: &Home, offset: Offset) -> Result<Option<Boundary>, ScanError> {
+        let target = self.relative(offset);
+        if let Some(found) = self.recent.find(target) {
+            return Ok(found);
+        }
+        let from = self.lookup(home, |entry| entry.relative_offset <= target)?;
+        let file = self.file(home)?;
+        let mut scan = HeaderScan::new(&file, from, self.size_bytes);
+        let mut passed = 0;
+        let mut found = None;
+        while let Some(batch) = scan.next()? {
+            if batch.header.last_offset() >= offset {
+                found = Some(batch);
+                break;
+            }
+            passed += 1;
+        }
+        let end = found.map_or(self.size_bytes, |batch| batch.position);
+        if passed > SPARSE_BATCHES_MAX && end - from > SPARSE_BYTES_MAX && !self.indexes_are_new {
+            self.rebuild_indexes(home)?;
+        }
+        Ok(found.map(|batch| self.boundary(&batch)))
+    }
+
+    /// The last batch boundary at or before `limit`, which lies inside the segment and not before `from`, itself
+    /// a boundary.
+    pub fn boundary_before(&mut self, home: &Home, from: u64, limit: u64) -> Result<Boundary, ScanError> {
+        if let Some(found) = self.recent.last_at_or_before(limit) {
+            return Ok(found);
+        }
+        let known = self.lookup(home, |entry| u64::from(entry.position) <= limit)?.max(from);
+        let file = self.file(home)?;
+        let mut scan = HeaderScan::new(&file, known, self.size_bytes);
+        let mut boundary = Boundary { position: known, relative_base: 0 };
+        while let Some(batch) = scan.next()? {
+            if batch.position > limit {
+                break;
+            }
+            boundary = self.boundary(&batch);
+            if batch.end() > limit {
+                break;
+            }
+        }
+        Ok(boundary)
+    }
+
+    fn boundary(&self, batch: &Placed) -> Boundary {
+        Boundary { position: batch.position, relative_base: self.relative(batch.header.base_offset) }
+    }
+
+    /// The batch that begins at `position`.
+    pub fn batch_at(&mut self, home: &Home, position: u64) -> Result<Option<Placed>, ScanError> {
+        let file = self.file(home)?;
+        HeaderScan::new(&file, position, self.size_bytes).next()
+    }
+
+    /// The position that the last index entry satisfying `holds` points to, 0 without one. An entry that does
+    /// not fit the log has the indexes rebuilt.
+    fn lookup(&mut self, home: &Home, holds: impl Fn(&OffsetEntry) -> bool) -> Result<u64, ScanError> {
+        self.check_indexes(home)?;
+        let path = home.file(self.base_offset, INDEX_SUFFIX);
+        let Some(entry) = self.offsets.last_where(&home.disk, &path, &holds)? else { return Ok(0) };
+        if self.fits(home, &entry)? {
+            return Ok(u64::from(entry.position));
+        }
+        self.rebuild_indexes(home)?;
+        let entry = self.offsets.last_where(&home.disk, &path, &holds)?;
+        Ok(entry.map_or(0, |entry| u64::from(entry.position)))
+    }
+
+    /// Whether the batch that an entry points to is the one that it describes.
+    fn fits(&mut self, home: &Home, entry: &OffsetEntry) -> io::Result<bool> {
+        let file = self.file(home)?;
+        match HeaderScan::new(&file, u64::from(entry.position), self.size_bytes).next() {
+            Ok(Some(batch)) => {
+                let expected = self.base_offset.0 + i64::from(entry.relative_offset);
+                Ok(batch.header.last_offset().0 == expected && batch.header.base_offset >= self.base_offset)
+            }
+            Ok(None) | Err(ScanError::Corrupt(_)) => Ok(false),
+            Err(ScanError::Io(error)) => Err(error),
+        }
+    }
+
+    /// Looks at the indexes before their first use: their length, and whether their last entries fit the log.
+    fn check_indexes(&mut self, home: &Home) -> Result<(), ScanError> {
+        if self.indexes == IndexTrust::Checked {
+            return Ok(());
+        }
+        if self.indexes == IndexTrust::Unchecked && self.indexes_look_right(home)? {
+            self.indexes = IndexTrust::Checked;
+            return Ok(());
+        }
+        self.rebuild_indexes(home)
+    }
+
+    fn indexes_look_right(&mut self, home: &Home) -> io::Result<bool> {
+        let (disk, base) = (&home.disk, self.base_offset);
+        let (offsets_path, times_path) = (home.file(base, INDEX_SUFFIX), home.file(base, TIME_INDEX_SUFFIX));
+        let whole = self.offsets.has_whole_entries(disk, &offsets_path)?
+            && self.times.has_whole_entries(disk, &times_path)?;
+        if !whole {
+            return Ok(false);
+        }
+        if let Some(last) = self.offsets.last(disk, &offsets_path)?
+            && !self.fits(home, &last)?
+        {
+            return Ok(false);
+        }
+        match self.times.last(disk, &times_path)? {
+            Some(last) => self.time_fits(home, &last),
+            // A segment of batches without timestamps has an empty time index, and so has one whose file was lost.
+            None => Ok(self.size_bytes == 0),
+        }
+    }
+
+    /// Whether the batch that a time entry names has the timestamp that it says.
+    fn time_fits(&mut self, home: &Home, entry: &TimeEntry) -> io::Result<bool> {
+        let path = home.file(self.base_offset, INDEX_SUFFIX);
+        let nearest = self
+            .offsets
+            .last_where(&home.disk, &path, |offset| offset.relative_offset <= entry.relative_offset)?;
+        let from = match nearest {
+            Some(nearest) if self.fits(home, &nearest)? => u64::from(nearest.position),
+            Some(_) => return Ok(false),
+            None => 0,
+        };
+        let file = self.file(home)?;
+        let mut scan = HeaderScan::new(&file, from, self.size_bytes);
+        loop {
+            match scan.next() {
+                Ok(Some(batch)) if self.relative(batch.header.last_offset()) >= entry.relative_offset => {
+                    return Ok(batch.header.max_timestamp == entry.timestamp);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) | Err(ScanError::Corrupt(_)) => return Ok(false),
+                Err(ScanError::Io(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// Makes both indexes anew from the headers of the log.
+    pub fn rebuild_indexes(&mut self, home: &Home) -> Result<(), ScanError> {
+        tracing::warn!(
+            path = %home.file(self.base_offset, INDEX_SUFFIX).display(),
+            "Index does not fit the log and is rebuilt"
+        );
+        let size_bytes = self.size_bytes;
+        self.reset_indexes(home)?;
+        let file = self.file(home)?;
+        let mut scan = HeaderScan::new(&file, 0, size_bytes);
+        while let Some(batch) = scan.next()? {
+            self.index_batch(home, batch.position, &batch.header, write::INDEX_INTERVAL_DEFAULT);
+        }
+        self.append_max_timestamp(home);
+        self.offsets.write_pending(&home.disk, &home.file(self.base_offset, INDEX_SUFFIX))?;
+        self.times.write_pending(&home.disk, &home.file(self.base_offset, TIME_INDEX_SUFFIX))?;
+        self.recent.forget();
+        Ok(())
+    }
+
+    /// Empties both indexes; the batches are about to be indexed again.
+    pub fn reset_indexes(&mut self, home: &Home) -> io::Result<()> {
+        let base = self.base_offset;
+        self.offsets.reset(&home.disk, &home.file(base, INDEX_SUFFIX))?;
+        self.times.reset(&home.disk, &home.file(base, TIME_INDEX_SUFFIX))?;
+        self.indexes = IndexTrust::Checked;
+        self.indexes_are_new = true;
+        self.max_timestamp = Some(NO_TIME);
+        self.last_time = Some(NO_TIMESTAMP);
+        self.first_timestamp = None;
+        self.bytes_since_index_entry = 0;
+        Ok(())
+    }
+
+    /// The largest timestamp and the offset of the batch that has it, -1 when no batch has a timestamp.
+    pub fn max_timestamp(&mut self, home: &Home) -> Result<(i64, Offset), ScanError> {
+        let entry = self.max_time_entry(home)?;
+        Ok((entry.timestamp, self.base_offset + i64::from(entry.relative_offset)))
+    }
+
+    fn max_time_entry(&mut self, home: &Home) -> Result<TimeEntry, ScanError> {
+        if let Some(known) = self.max_timestamp {
+            return Ok(known);
+        }
+        self.check_indexes(home)?;
+        if let Some(known) = self.max_timestamp {
+            return Ok(known);
+        }
+        let path = home.file(self.base_offset, TIME_INDEX_SUFFIX);
+        let last = self.times.last(&home.disk, &path)?.unwrap_or(NO_TIME);
+        self.last_time = Some(last.timestamp);
+        let max = self.newest_after(home, last)?;
+        self.max_timestamp = Some(max);
+        Ok(max)
+    }
+
+    /// The newest timestamp of the segment, when `entry` is the last of its time index. The index may be short,
+    /// so the batches after the entry are looked at: few, unless time stands still.
+    fn newest_after(&mut self, home: &Home, entry: TimeEntry) -> Result<TimeEntry, ScanError> {
+        let mut max = entry;
+        let from = self.lookup(home, |offset| offset.relative_offset <= entry.relative_offset)?;
+        let file = self.file(home)?;
+        let mut scan = HeaderScan::new(&file, from, self.size_bytes);
+        while let Some(batch) = scan.next()? {
+            if batch.header.max_timestamp > max.timestamp {
+                let relative_offset = self.relative(batch.header.last_offset());
+                max = TimeEntry { timestamp: batch.header.max_timestamp, relative_offset };
+            }
+        }
+        Ok(max)
+    }
+
+    /// Max timestamp of the first batch; `None` when there is no batch.
+    pub fn first_timestamp(&mut self, home: &Home) -> Result<Option<i64>, ScanError> {
+        if self.first_timestamp.is_none() && !self.is_empty() {
+            self.first_timestamp = self.batch_at(home, 0)?.map(|batch| batch.header.max_timestamp);
+        }
+        Ok(self.first_timestamp)
+    }
+
+    /// When the `.log` file was last changed, for retention of batches without timestamps.
+    pub fn modified_ms(&self, home: &Home) -> io::Result<i64> {
+        Ok(home.disk.facts(&home.file(self.base_offset, LOG_SUFFIX))?.modified_ms)
+    }
+
+    /// Where to begin looking for the first record at or after `timestamp` and not below `from`.
+    pub fn position_for_timestamp(
+        &mut self,
+        home: &Home,
+        timestamp: i64,
+        from: Offset,
+    ) -> Result<u64, ScanError> {
+        self.check_indexes(home)?;
+        let path = home.file(self.base_offset, TIME_INDEX_SUFFIX);
+        // All records up to the entry's offset are older, or as old as the entry says.
+        let mut entry = self.times.last_where(&home.disk, &path, |entry| entry.timestamp < timestamp)?;
+        if let Some(found) = entry
+            && !self.time_fits(home, &found)?
+        {
+            self.rebuild_indexes(home)?;
+            entry = self.times.last_where(&home.disk, &path, |entry| entry.timestamp < timestamp)?;
+        }
+        let target = entry.map_or(0, |entry| entry.relative_offset).max(self.relative(from));
+        self.lookup(home, |entry| entry.relative_offset <= target)
+    }
+
+    /// The offset after the last batch, found by walking from the last index entry on. Also learns what later
+    /// appends need: the newest timestamp and how far the last index entry lies back.
+    pub fn read_next_offset(&mut self, home: &Home) -> Result<Offset, ScanError> {
+        if self.is_empty() {
+            self.recent = RecentBatches::after(None);
+            return Ok(self.base_offset);
+        }
+        let from = self.lookup(home, |_| true)?;
+        let file = self.file(home)?;
+        let mut scan = HeaderScan::new(&file, from, self.size_bytes);
+        let mut next = self.base_offset;
+        while let Some(batch) = scan.next()? {
+            check_order(&batch, next)?;
+            next = batch.header.next_offset();
+        }
+        self.bytes_since_index_entry = self.size_bytes - from;
+        self.recent = RecentBatches::after(Some(self.relative(next - 1)));
+        Ok(next)
+    }
+
+    /// Entries of the indexes, as far as known, against their limit.
+    pub fn indexes_full(&self, index_bytes_max: u32) -> bool {
+        let max = index_bytes_max as usize;
+        self.offsets.count_known() >= max / 8 || self.times.count_known() >= (max / 12).saturating_sub(1)
+    }
+
+    /// Whether an offset can be expressed relative to the base offset.
+    pub fn can_hold(&self, offset: Offset) -> bool {
+        (0..=i64::from(i32::MAX)).contains(&(offset - self.base_offset))
+    }
+
+    /// The aborted transactions whose marker lies in this segment.
+    pub fn aborted_transactions(&self, home: &Home) -> io::Result<Vec<transactions::AbortedTransaction>> {
+        if !self.has_txn_index {
+            return Ok(Vec::new());
+        }
+        transactions::read(&home.disk, &home.file(self.base_offset, TXN_INDEX_SUFFIX))
+    }
+
+    /// Adds an aborted transaction to the transaction index.
+    pub fn add_aborted(&mut self, home: &Home, aborted: &transactions::AbortedTransaction) -> io::Result<()> {
+        self.has_txn_index = true;
+        transactions::append(&home.disk, &home.file(self.base_offset, TXN_INDEX_SUFFIX), aborted)
+    }
+
+    /// Drops the transaction index; the batches are about to be replayed.
+    pub fn reset_transactions(&mut self, home: &Home) -> io::Result<()> {
+        if std::mem::take(&mut self.has_txn_index) {
+            home.disk.remove(&home.file(self.base_offset, TXN_INDEX_SUFFIX))?;
+        }
+        Ok(())
+    }
+
+    /// The paths of the files that a segment at `base_offset` can have.
+    pub fn paths(home: &Home, base_offset: Offset) -> [PathBuf; 4] {
+        [LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX]
+            .map(|suffix| home.file(base_offset, suffix))
+    }
+
+    /// Gives all files of the segment names that end with `.deleted`; says which. The producer snapshot at the
+    /// base offset may go with them.
+    pub fn mark_deleted(&mut self, home: &Home, with_snapshot: bool) -> io::Result<Vec<PathBuf>> {
+        self.close_indexes();
+        if let Some(file) = self.file.take() {
+            self.preallocation.release(&file, self.size_bytes)?;
+        }
+        let mut renamed = Vec::new();
+        let suffixes = [LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, SNAPSHOT_SUFFIX];
+        for suffix in &suffixes[..if with_snapshot { 5 } else { 4 }] {
+            let from = home.file(self.base_offset, suffix);
+            let to = home.file(self.base_offset, &format!("{suffix}{DELETED_SUFFIX}"));
+            match home.disk.rename(&from, &to) {
+                Ok(()) => renamed.push(to),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(renamed)
+    }
+}
+
+/// Refuses a batch whose offsets do not follow.
+pub fn check_order(batch: &Placed, expected: Offset) -> Result<(), CorruptBatch> {
+    let header: &BatchHeader = &batch.header;
+    let rises = header.last_offset_delta >= 0 && header.base_offset >= expected && header.base_offset.0 >= 0;
+    if rises && header.last_offset().0 < i64::MAX {
+        return Ok(());
+    }
+    let reason = crate::scan::BatchFault::OffsetsOutOfOrder {
+        base_offset: header.base_offset.0,
+        last_offset: header.last_offset().0,
+        expected: expected.0,
+    };
+    Err(CorruptBatch { position: batch.position, reason })
+}

@@ -1,0 +1,236 @@
+//! Appending to a segment, cutting it, and reserving space ahead of its end.
+//!
+//! Owns: what a failed write leaves behind (nothing: the file is cut back to the last whole append). Refuses:
+//! going on after it could not be cut back.
+
+use std::io::{self, IoSlice};
+
+use thalweg_record::{BatchHeader, Offset};
+
+use super::{
+    Home, INDEX_SUFFIX, IndexTrust, NO_TIME, RecentBatches, Segment, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX,
+    transactions,
+};
+use crate::config::LogConfig;
+use crate::disk::{self, LogFile};
+use crate::index::{OffsetEntry, TimeEntry};
+use crate::scan::ScanError;
+
+/// The index interval when an index is made anew without knowing the topic's settings.
+pub(super) const INDEX_INTERVAL_DEFAULT: u32 = 4096;
+
+/// A partition that has written less than this since it was opened gets no space reserved: a thousand quiet
+/// partitions must not hold a thousand times 64 MB.
+const PREALLOCATE_AFTER_BYTES: u64 = 1024 * 1024;
+
+/// A piece of a gather write.
+pub type Piece<'a> = IoSlice<'a>;
+
+/// Why nothing was appended.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The disk is full; the segment is as it was, and the next append may succeed.
+    #[error("the disk is full: {0}")]
+    DiskFull(io::Error),
+    /// The write failed; what the file holds beyond its known end is not certain.
+    #[error("the write failed: {0}")]
+    Failed(io::Error),
+}
+
+/// Space that is reserved beyond the end of the file.
+#[derive(Debug, Default)]
+pub(super) struct Preallocation {
+    reserved_to: u64,
+    grown_bytes: u64,
+    refused: bool,
+}
+
+impl Preallocation {
+    /// Reserves space when the next write would go beyond what is reserved. A refusal is no failure: the write
+    /// itself will tell.
+    fn before_write(&mut self, file: &LogFile, size_bytes: u64, incoming: u64, config: &LogConfig) {
+        self.grown_bytes += incoming;
+        let ahead_max = u64::from(config.preallocate_bytes);
+        let enough = size_bytes + incoming <= self.reserved_to;
+        if enough || self.refused || ahead_max == 0 || self.grown_bytes < PREALLOCATE_AFTER_BYTES {
+            return;
+        }
+        let ahead = self.grown_bytes.next_power_of_two().min(ahead_max);
+        let target = (size_bytes + ahead).min(u64::from(config.segment_bytes));
+        if target <= size_bytes + incoming {
+            return;
+        }
+        match file.preallocate(size_bytes, target - size_bytes) {
+            Ok(()) => self.reserved_to = target,
+            Err(error) => {
+                tracing::debug!(%error, "Space cannot be reserved ahead of the end of a segment");
+                self.refused = true;
+            }
+        }
+    }
+
+    /// Gives back what is reserved beyond the end.
+    pub(super) fn release(&mut self, file: &LogFile, size_bytes: u64) -> io::Result<()> {
+        if self.reserved_to > size_bytes {
+            file.set_len(size_bytes)?;
+        }
+        *self = Preallocation::default();
+        Ok(())
+    }
+}
+
+impl Segment {
+    /// Writes whole batches to the end, in one gather write, and indexes them. `headers` are those of the
+    /// batches as they are stored.
+    pub fn append<'h>(
+        &mut self,
+        home: &Home,
+        config: &LogConfig,
+        pieces: &mut [Piece<'_>],
+        headers: impl Iterator<Item = &'h BatchHeader>,
+    ) -> Result<(), WriteError> {
+        let incoming: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+        let file = self.file(home).map_err(WriteError::Failed)?;
+        self.preallocation.before_write(&file, self.size_bytes, incoming, config);
+        if let Err(error) = file.write_gathered_at(pieces, self.size_bytes) {
+            return Err(self.undo_write(&file, error));
+        }
+        let mut position = self.size_bytes;
+        self.size_bytes += incoming;
+        for header in headers {
+            self.index_batch(home, position, header, config.index_interval_bytes);
+            position += header.size_bytes() as u64;
+        }
+        debug_assert_eq!(position, self.size_bytes, "the headers describe the pieces");
+        Ok(())
+    }
+
+    fn undo_write(&mut self, file: &LogFile, error: io::Error) -> WriteError {
+        if let Err(cut) = file.set_len(self.size_bytes) {
+            tracing::error!(%error, %cut, "Segment cannot be cut back after a failed write");
+            return WriteError::Failed(cut);
+        }
+        self.preallocation = Preallocation::default();
+        if disk::is_disk_full(&error) { WriteError::DiskFull(error) } else { WriteError::Failed(error) }
+    }
+
+    /// Notes where a batch is: in memory, and in the indexes when the last entry lies far enough back.
+    pub fn index_batch(&mut self, home: &Home, position: u64, header: &BatchHeader, interval_bytes: u32) {
+        let relative_offset = self.relative(header.last_offset());
+        if self.first_timestamp.is_none() && position == 0 {
+            self.first_timestamp = Some(header.max_timestamp);
+        }
+        let max = self.max_timestamp.get_or_insert(NO_TIME);
+        if header.max_timestamp > max.timestamp {
+            *max = TimeEntry { timestamp: header.max_timestamp, relative_offset };
+        }
+        // Only a file that nobody should have made so large has batches that an index cannot point to.
+        let Ok(position) = u32::try_from(position) else { return };
+        if self.bytes_since_index_entry > u64::from(interval_bytes) {
+            let path = || home.file(self.base_offset, INDEX_SUFFIX);
+            self.offsets.push(&home.disk, path, OffsetEntry { relative_offset, position });
+            self.append_max_timestamp(home);
+            self.bytes_since_index_entry = 0;
+        }
+        self.bytes_since_index_entry += header.size_bytes() as u64;
+        self.recent.push(self.relative(header.base_offset), relative_offset, position);
+    }
+
+    /// Reads the newest timestamp and what the time index ends with, before the first append after opening.
+    pub fn prepare_append(&mut self, home: &Home) -> Result<(), ScanError> {
+        if self.max_timestamp.is_none() {
+            self.max_time_entry(home)?;
+            self.close_indexes();
+        }
+        Ok(())
+    }
+
+    /// Adds the newest timestamp to the time index, when it is newer than the last entry.
+    pub(super) fn append_max_timestamp(&mut self, home: &Home) {
+        let Some(max) = self.max_timestamp else { return };
+        let path = || home.file(self.base_offset, TIME_INDEX_SUFFIX);
+        let last = match self.last_time {
+            Some(last) => last,
+            None => match self.times.last(&home.disk, &path()) {
+                Ok(last) => last.map_or(NO_TIME.timestamp, |entry| entry.timestamp),
+                Err(error) => {
+                    tracing::warn!(path = %path().display(), %error, "Time index cannot be read");
+                    return;
+                }
+            },
+        };
+        self.last_time = Some(last);
+        if max.timestamp > last {
+            self.times.push(&home.disk, path, max);
+            self.last_time = Some(max.timestamp);
+        }
+    }
+
+    /// Ends the writing to this segment: the time index gets its last entry, the indexes reach their files,
+    /// reserved space is given back. The `.log` file stays open for those who read.
+    pub fn finish(&mut self, home: &Home) -> io::Result<()> {
+        if self.indexes == IndexTrust::Checked {
+            self.append_max_timestamp(home);
+        }
+        self.offsets.write_pending(&home.disk, &home.file(self.base_offset, INDEX_SUFFIX))?;
+        self.times.write_pending(&home.disk, &home.file(self.base_offset, TIME_INDEX_SUFFIX))?;
+        self.close_indexes();
+        if let Some(file) = &self.file {
+            self.preallocation.release(file, self.size_bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Cuts the file at `size_bytes`, which is where a batch ends, whatever the indexes say.
+    pub fn cut(&mut self, home: &Home, size_bytes: u64) -> io::Result<()> {
+        let file = self.file(home)?;
+        if size_bytes < self.size_bytes {
+            file.set_len(size_bytes)?;
+        } else {
+            file.release_beyond_end()?;
+        }
+        self.preallocation = Preallocation::default();
+        self.size_bytes = size_bytes;
+        Ok(())
+    }
+
+    /// Drops the batches from the one that contains `offset` on. Says how many bytes went.
+    pub fn truncate(&mut self, home: &Home, offset: Offset) -> Result<u64, ScanError> {
+        let Some(boundary) = self.locate(home, offset)? else { return Ok(0) };
+        let cut_bytes = self.size_bytes - boundary.position;
+        self.prepare_append(home)?;
+        let (disk, target) = (&home.disk, self.relative(offset));
+        let path = home.file(self.base_offset, INDEX_SUFFIX);
+        let kept = self.offsets.count_where(disk, &path, |entry| entry.relative_offset < target)?;
+        self.offsets.truncate(disk, &path, kept)?;
+        let path = home.file(self.base_offset, TIME_INDEX_SUFFIX);
+        let kept = self.times.count_where(disk, &path, |entry| entry.relative_offset < target)?;
+        self.times.truncate(disk, &path, kept)?;
+        self.truncate_transactions(home, offset)?;
+        self.cut(home, boundary.position)?;
+        self.bytes_since_index_entry = 0;
+        self.first_timestamp = None;
+        let before = if self.is_empty() { None } else { Some(target.saturating_sub(1)) };
+        self.recent = RecentBatches::after(before);
+        self.reload_max_timestamp(home)?;
+        Ok(cut_bytes)
+    }
+
+    fn truncate_transactions(&mut self, home: &Home, offset: Offset) -> io::Result<()> {
+        if self.has_txn_index {
+            let mut kept = self.aborted_transactions(home)?;
+            kept.retain(|aborted| aborted.last_offset < offset);
+            self.has_txn_index = !kept.is_empty();
+            transactions::replace(&home.disk, &home.file(self.base_offset, TXN_INDEX_SUFFIX), &kept)?;
+        }
+        Ok(())
+    }
+
+    fn reload_max_timestamp(&mut self, home: &Home) -> Result<(), ScanError> {
+        let path = home.file(self.base_offset, TIME_INDEX_SUFFIX);
+        let last = self.times.last(&home.disk, &path)?.unwrap_or(NO_TIME);
+        self.last_time = Some(last.timestamp);
+        self.max_timestamp = Some(self.newest_after(home, last)?);
+        Ok(())
+    }
+}

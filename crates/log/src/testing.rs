@@ -1,0 +1,27 @@
+//! What unit tests share: a directory that goes away.
+
+use std::path::{Path, PathBuf};
+
+use crate::disk::Disk;
+use crate::uuid::Uuid;
+
+/// A fresh directory below the system's temporary one, removed when dropped.
+pub(crate) struct TempDir(PathBuf);
+
+impl TempDir {
+    pub(crate) fn new() -> TempDir {
+        let path = std::env::temp_dir().join(format!("thalweg-log-{}", Uuid::random()));
+        Disk::real().create_dir(&path).expect("the temporary directory is writable");
+        TempDir(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = Disk::real().remove_dir(&self.0);
+    }
+}

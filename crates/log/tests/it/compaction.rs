@@ -1,0 +1,282 @@
+//! Log compaction: what stays, and what a stop in the middle leaves.
+
+use std::collections::BTreeMap;
+
+use thalweg_log::{CleanupPolicy, CompactionStats, LogConfig, OpenOptions, PartitionLog};
+use thalweg_record::{
+    BatchBuilder, BatchOptions, Compression, ControlRecordType, DecompressBuffer, Offset, ProducerId, batches,
+};
+
+use crate::support::*;
+
+fn config() -> LogConfig {
+    LogConfig {
+        segment_bytes: 2000,
+        index_interval_bytes: 300,
+        cleanup_policy: CleanupPolicy::COMPACT,
+        delete_retention_ms: 1000,
+        file_delete_delay_ms: 0,
+        ..LogConfig::default()
+    }
+}
+
+/// A batch of keys and values; a value of `None` is a tombstone.
+fn batch(options: BatchOptions, records: &[(&str, Option<&str>)]) -> Vec<u8> {
+    let mut builder = BatchBuilder::new(options);
+    for (key, value) in records {
+        builder.append(NOW_MS, Some(key.as_bytes()), value.map(str::as_bytes), &[]).expect("fits");
+    }
+    builder.finish().to_vec()
+}
+
+fn put(log: &mut PartitionLog, records: &[(&str, Option<&str>)]) {
+    append(log, &batch(BatchOptions::default(), records));
+    log.set_high_watermark(log.log_end_offset());
+}
+
+/// All data records, in order.
+fn records(log: &mut PartitionLog) -> Vec<(i64, String, Option<String>)> {
+    let start = log.log_start_offset();
+    let bytes = read_all(log, start, 1 << 20);
+    let mut buffer = DecompressBuffer::new(1 << 20);
+    let mut found = Vec::new();
+    for batch in batches(&bytes) {
+        let batch = batch.expect("whole");
+        thalweg_record::verify(batch.bytes).expect("the CRC fits");
+        if batch.header.attributes.is_control() {
+            continue;
+        }
+        for record in batch.records(&mut buffer).expect("records") {
+            let record = record.expect("a record");
+            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+            found.push((record.offset.0, text(record.key.expect("a key")), record.value.map(text)));
+        }
+    }
+    found
+}
+
+fn latest(log: &mut PartitionLog) -> BTreeMap<String, String> {
+    let mut latest = BTreeMap::new();
+    for (_, key, value) in records(log) {
+        match value {
+            Some(value) => latest.insert(key, value),
+            None => latest.remove(&key),
+        };
+    }
+    latest
+}
+
+fn compact(log: &mut PartitionLog, now_ms: i64) -> Option<CompactionStats> {
+    let job = log.plan_compaction(now_ms).expect("plans")?;
+    let outcome = job.run().expect("compacts");
+    log.finish_compaction(&job, outcome).expect("is taken over")
+}
+
+fn fill(log: &mut PartitionLog, codec: Compression) {
+    let options = BatchOptions { compression: codec, ..BatchOptions::default() };
+    for round in 0..200 {
+        let (first, second) = (format!("key-{}", round % 7), format!("key-{}", round % 3));
+        let value = format!("value-{round}");
+        append(log, &batch(options, &[(&first, Some(&value)), (&second, Some(&value))]));
+    }
+    log.set_high_watermark(log.log_end_offset());
+}
+
+#[test]
+fn the_last_value_of_each_key_stays_at_its_offset() {
+    for codec in [Compression::None, Compression::Zstd] {
+        let bench = Bench::with(config());
+        let mut log = bench.create();
+        fill(&mut log, codec);
+        let (before, end) = (records(&mut log), log.log_end_offset());
+        let wanted = latest(&mut log);
+        let stats = compact(&mut log, NOW_MS).expect("enough is dirty");
+        assert!(stats.bytes_after < stats.bytes_before / 10, "{stats:?}");
+        assert_eq!(log.log_end_offset(), end);
+        assert_eq!(latest(&mut log), wanted);
+        let after = records(&mut log);
+        assert!(after.iter().all(|record| before.contains(record)));
+        let active = log.segment_offsets().pop().expect("a segment");
+        let below: Vec<_> = after.iter().filter(|(offset, ..)| *offset < active.0).collect();
+        let keys: std::collections::BTreeSet<_> = below.iter().map(|(_, key, _)| key).collect();
+        assert_eq!(keys.len(), below.len(), "one record a key below the active segment");
+        assert_eq!(log.cleaned_to(), active);
+        assert!(compact(&mut log, NOW_MS).is_none(), "nothing is dirty");
+        // It goes on, survives any stop, and is compacted again.
+        fill(&mut log, codec);
+        let wanted = latest(&mut log);
+        drop(log);
+        let mut log = bench.open(&OpenOptions { cleaned_to: active, ..OpenOptions::new(false) });
+        assert_eq!(latest(&mut log), wanted);
+        log.set_high_watermark(log.log_end_offset());
+        compact(&mut log, NOW_MS).expect("enough is dirty");
+        assert_eq!(latest(&mut log), wanted);
+        for offset in 0..log.log_end_offset().0 {
+            let end = log.log_end_offset();
+            log.read(Offset(offset), 100, end, true)
+                .expect("every offset is in range")
+                .expect("something follows");
+        }
+        log.purge_deleted(NOW_MS);
+        assert!(bench.names().iter().all(|name| !name.ends_with("deleted") && !name.ends_with("cleaned")));
+    }
+}
+
+#[test]
+fn tombstones_stay_for_a_while() {
+    let bench = Bench::with(config());
+    let mut log = bench.create();
+    put(&mut log, &[("gone", Some("value")), ("kept", Some("value"))]);
+    put(&mut log, &[("gone", None)]);
+    let roll = |log: &mut PartitionLog| {
+        for _ in 0..40 {
+            put(log, &[("filler", Some("a value that fills the segment"))]);
+        }
+    };
+    roll(&mut log);
+    compact(&mut log, NOW_MS).expect("enough is dirty");
+    let tombstone = |log: &mut PartitionLog| records(log).contains(&(2, "gone".to_owned(), None));
+    assert!(!records(&mut log).iter().any(|(offset, ..)| *offset == 0), "its value is gone");
+    assert!(tombstone(&mut log));
+    roll(&mut log);
+    compact(&mut log, NOW_MS + 999).expect("enough is dirty");
+    assert!(tombstone(&mut log), "readers have time to see it");
+    roll(&mut log);
+    compact(&mut log, NOW_MS + 1001).expect("enough is dirty");
+    assert!(!tombstone(&mut log));
+    assert!(records(&mut log).iter().any(|(_, key, _)| key == "kept"));
+}
+
+#[test]
+fn aborted_records_go_and_markers_stay_as_long_as_they_are_needed() {
+    let bench = Bench::with(config());
+    let mut log = bench.create();
+    let transactional = |sequence| BatchOptions {
+        producer_id: ProducerId(1),
+        producer_epoch: thalweg_record::ProducerEpoch(0),
+        base_sequence: sequence,
+        transactional: true,
+        ..BatchOptions::default()
+    };
+    put(&mut log, &[("a", Some("before"))]);
+    append(&mut log, &batch(transactional(0), &[("a", Some("aborted"))]));
+    append_marker(&mut log, &marker(1, 0, ControlRecordType::Abort, 0));
+    append(&mut log, &batch(transactional(1), &[("b", Some("committed"))]));
+    append_marker(&mut log, &marker(1, 0, ControlRecordType::Commit, 0));
+    append(&mut log, &batch(transactional(2), &[("c", Some("later"))]));
+    append_marker(&mut log, &marker(1, 0, ControlRecordType::Commit, 0));
+    for _ in 0..60 {
+        put(&mut log, &[("filler", Some("a value that fills the segment"))]);
+    }
+    compact(&mut log, NOW_MS).expect("enough is dirty");
+    let found = records(&mut log);
+    assert!(
+        found.contains(&(0, "a".to_owned(), Some("before".to_owned()))),
+        "an aborted record supersedes nothing"
+    );
+    assert!(!found.iter().any(|(_, _, value)| value.as_deref() == Some("aborted")));
+    assert!(found.iter().any(|(_, key, _)| key == "b") && found.iter().any(|(_, key, _)| key == "c"));
+    let end = log.log_end_offset();
+    drop(log);
+    let mut log = bench.open_unclean();
+    log.set_high_watermark(end);
+    assert_eq!(log.last_stable_offset(), end);
+    assert_eq!(log.producer(ProducerId(1)).expect("known").last_sequence(), 2);
+}
+
+#[test]
+fn the_last_sequence_of_a_producer_survives_its_records() {
+    let bench = Bench::with(config());
+    let mut log = bench.create();
+    append(&mut log, &Spec::new(3).producer(9, 0, 0).build());
+    for _ in 0..60 {
+        append(&mut log, &Spec::new(3).build());
+    }
+    log.set_high_watermark(log.log_end_offset());
+    compact(&mut log, NOW_MS).expect("enough is dirty");
+    assert_eq!(records(&mut log).iter().filter(|(offset, ..)| *offset < 3).count(), 0);
+    for name in bench.names().iter().filter(|name| name.ends_with("snapshot")) {
+        bench.disk.remove(&bench.file(name)).expect("removes");
+    }
+    drop(log);
+    let log = bench.open_unclean();
+    assert_eq!(log.producer(ProducerId(9)).expect("found in the emptied batch").last_sequence(), 2);
+}
+
+#[test]
+fn an_outcome_is_dropped_when_the_segments_have_changed() {
+    let bench = Bench::with(config());
+    let mut log = bench.create();
+    fill(&mut log, Compression::None);
+    let job = log.plan_compaction(NOW_MS).expect("plans").expect("enough is dirty");
+    let outcome = job.run().expect("compacts");
+    log.delete_records(Offset(100)).expect("deletes");
+    let before = records(&mut log);
+    assert_eq!(log.finish_compaction(&job, outcome).expect("is no failure"), None);
+    assert_eq!(records(&mut log), before);
+    assert!(!bench.names().iter().any(|name| name.ends_with(".cleaned")));
+}
+
+#[test]
+fn open_transactions_and_young_records_are_left_alone() {
+    let bench = Bench::with(LogConfig { min_compaction_lag_ms: 1000, ..config() });
+    let mut log = bench.create();
+    fill(&mut log, Compression::None);
+    assert!(log.plan_compaction(NOW_MS + 999).expect("plans").is_none(), "too young");
+    assert!(log.plan_compaction(NOW_MS + 1000).expect("plans").is_some());
+    log.set_high_watermark(Offset(0));
+    assert!(log.plan_compaction(NOW_MS + 5000).expect("plans").is_none(), "not replicated");
+}
+
+#[test]
+fn a_damaged_segment_is_not_compacted() {
+    let bench = Bench::with(config());
+    let mut log = bench.create();
+    fill(&mut log, Compression::None);
+    let base = log.segment_offsets()[1];
+    let mut bytes = bench.read_file(&log_name(base.0));
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    bench.write_file(&log_name(base.0), &bytes);
+    let job = log.plan_compaction(NOW_MS).expect("plans").expect("enough is dirty");
+    job.run().expect_err("the CRC does not fit");
+    assert!(!bench.names().iter().any(|name| name.ends_with(".cleaned")));
+    assert_eq!(bench.read_file(&log_name(base.0)), bytes);
+}
+
+#[test]
+fn a_stop_in_the_middle_leaves_the_old_or_the_new() {
+    let build = || {
+        let bench = Bench::with(config());
+        let mut log = bench.create();
+        fill(&mut log, Compression::None);
+        let wanted = latest(&mut log);
+        let job = log.plan_compaction(NOW_MS).expect("plans").expect("enough is dirty");
+        (bench, log, job, wanted)
+    };
+    // After the new segments were written, before they replace anything.
+    let (bench, log, job, wanted) = build();
+    job.run().expect("compacts");
+    drop(log);
+    assert!(bench.names().iter().any(|name| name.ends_with(".log.cleaned")));
+    assert_eq!(latest(&mut bench.open_unclean()), wanted);
+    assert!(!bench.names().iter().any(|name| name.contains("cleaned")), "{:?}", bench.names());
+    // In the middle of the renames to `.swap`, and after all of them.
+    for renamed in 1..=3 {
+        let (bench, log, job, wanted) = build();
+        job.run().expect("compacts");
+        let size_before = log.size_bytes();
+        drop(log);
+        let suffixes = [".log", ".index", ".timeindex"];
+        for suffix in &suffixes[..renamed] {
+            let from = format!("{:020}{suffix}.cleaned", 0);
+            let to = format!("{:020}{suffix}.swap", 0);
+            bench.disk.rename(&bench.file(&from), &bench.file(&to)).expect("renames");
+        }
+        let mut log = bench.open_unclean();
+        assert_eq!(latest(&mut log), wanted, "{renamed} files renamed");
+        assert!(!bench.names().iter().any(|name| name.ends_with("swap") || name.ends_with("cleaned")));
+        let is_smaller = log.size_bytes() < size_before;
+        assert_eq!(is_smaller, renamed == suffixes.len(), "the new segment counts once it is whole");
+    }
+}

@@ -1,0 +1,251 @@
+//! Log directories: whose they are, what is in them, and how they are left.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use thalweg_log::disk::{Disk, Faults};
+use thalweg_log::{
+    Clock, CreateError, LogConfig, LogDirs, LogDirsOptions, OpenError, PartitionLog, TopicPartition, Uuid,
+};
+use thalweg_record::Offset;
+
+use crate::support::*;
+
+fn options(dirs: &[&Path]) -> LogDirsOptions {
+    LogDirsOptions {
+        clock: Clock::manual(NOW_MS),
+        threads: 2,
+        ..LogDirsOptions::new(dirs.iter().map(|dir| dir.to_path_buf()).collect(), 1)
+    }
+}
+
+fn open(options: LogDirsOptions) -> Result<(LogDirs, Vec<PartitionLog>), OpenError> {
+    LogDirs::open(options, |_| Arc::new(LogConfig { file_delete_delay_ms: 1000, ..LogConfig::default() }))
+}
+
+fn close(dirs: LogDirs, logs: Vec<PartitionLog>) {
+    for mut log in logs {
+        log.close().expect("closes");
+    }
+    dirs.close(42);
+}
+
+fn partition(index: i32) -> TopicPartition {
+    TopicPartition::new("topic-with.dots_and-dashes", index)
+}
+
+fn create(dirs: &LogDirs, index: i32) -> PartitionLog {
+    dirs.create(&partition(index), Some(Uuid::random()), Arc::default(), None).expect("creates")
+}
+
+#[test]
+fn a_new_directory_gets_its_identity_and_keeps_it() {
+    let dir = TempDir::new();
+    let path = dir.path().join("deep/data");
+    let (dirs, logs) = open(options(&[&path])).expect("opens");
+    assert!(logs.is_empty());
+    let (cluster_id, ids) = (dirs.cluster_id().to_owned(), dirs.online_ids());
+    let text =
+        String::from_utf8(Disk::real().read(&path.join("meta.properties")).expect("there")).expect("text");
+    for line in
+        ["version=1", "node.id=1", &format!("cluster.id={cluster_id}"), &format!("directory.id={}", ids[0])]
+    {
+        assert!(text.lines().any(|found| found == line), "{line} in {text}");
+    }
+    close(dirs, logs);
+    let (dirs, _) = open(options(&[&path])).expect("opens again");
+    assert_eq!((dirs.cluster_id(), dirs.online_ids()), (cluster_id.as_str(), ids));
+    assert_eq!(dirs.previous_broker_epoch(), Some(42));
+}
+
+#[test]
+fn directories_of_others_are_refused() {
+    let dir = TempDir::new();
+    let (dirs, logs) = open(options(&[dir.path()])).expect("opens");
+    let locked = open(options(&[dir.path()]));
+    assert!(matches!(locked, Err(OpenError::Locked(_))), "{:?}", locked.err());
+    close(dirs, logs);
+    let other_node = open(LogDirsOptions { node_id: 2, ..options(&[dir.path()]) });
+    assert!(matches!(other_node, Err(OpenError::WrongNodeId(_))), "{:?}", other_node.err());
+    let other_cluster =
+        open(LogDirsOptions { cluster_id: Some("other".to_owned()), ..options(&[dir.path()]) });
+    assert!(matches!(other_cluster, Err(OpenError::WrongClusterId(_))), "{:?}", other_cluster.err());
+    std::fs::write(dir.path().join("meta.properties"), "version=9\n").expect("writes");
+    let nonsense = open(options(&[dir.path()]));
+    assert!(matches!(nonsense, Err(OpenError::BadMetaProperties(_))), "{:?}", nonsense.err());
+}
+
+#[test]
+fn copies_of_a_directory_are_refused() {
+    let (one, two) = (TempDir::new(), TempDir::new());
+    let (dirs, logs) = open(options(&[one.path()])).expect("opens");
+    close(dirs, logs);
+    std::fs::copy(one.path().join("meta.properties"), two.path().join("meta.properties")).expect("copies");
+    let copies = open(options(&[one.path(), two.path()]));
+    assert!(matches!(copies, Err(OpenError::DuplicateDirectoryId(_))), "{:?}", copies.err());
+}
+
+#[test]
+fn partitions_are_spread_and_found_again() {
+    let (one, two) = (TempDir::new(), TempDir::new());
+    let paths = [one.path(), two.path()];
+    let (dirs, _) = open(options(&paths)).expect("opens");
+    let mut logs: Vec<_> = (0..6).map(|index| create(&dirs, index)).collect();
+    for (index, log) in logs.iter_mut().enumerate() {
+        append(log, &Spec::new(1 + index).build());
+        log.set_high_watermark(Offset(1));
+    }
+    let counts: Vec<_> = dirs.describe().iter().map(|dir| dir.partitions.len()).collect();
+    assert_eq!(counts, [3, 3]);
+    let there = dirs.create(&partition(0), None, Arc::default(), None);
+    assert!(matches!(there, Err(CreateError::Exists(_))), "{there:?}");
+    let topic_ids: Vec<_> = logs.iter().map(PartitionLog::topic_id).collect();
+    close(dirs, logs);
+    assert!(one.path().join(".kafka_cleanshutdown").exists());
+    let (dirs, mut logs) = open(options(&paths)).expect("opens");
+    assert!(!one.path().join(".kafka_cleanshutdown").exists(), "the marker goes before anything is changed");
+    logs.sort_by(|a, b| a.name().cmp(b.name()));
+    assert_eq!(logs.len(), 6);
+    for (index, log) in logs.iter().enumerate() {
+        let end = Offset(index as i64 + 1);
+        assert_eq!((log.log_end_offset(), log.recovery_point()), (end, end));
+        assert_eq!(log.high_watermark(), Offset(1), "from the checkpoint");
+        assert_eq!(log.topic_id(), topic_ids[index]);
+        assert_eq!(dirs.directory_of(log.name()), dirs.directory_of(&partition(index as i32)));
+    }
+}
+
+#[test]
+fn a_log_that_was_not_closed_means_no_marker() {
+    let dir = TempDir::new();
+    let (dirs, _) = open(options(&[dir.path()])).expect("opens");
+    let mut left = create(&dirs, 0);
+    let mut closed = create(&dirs, 1);
+    append(&mut left, &Spec::new(2).build());
+    closed.close().expect("closes");
+    dirs.close(42);
+    assert!(!dir.path().join(".kafka_cleanshutdown").exists());
+    drop(dirs);
+    let (dirs, logs) = open(options(&[dir.path()])).expect("opens");
+    assert_eq!(dirs.previous_broker_epoch(), None);
+    assert_eq!(logs.iter().map(|log| log.log_end_offset().0).sum::<i64>(), 2);
+}
+
+#[test]
+fn checkpoints_have_kafkas_form() {
+    let dir = TempDir::new();
+    let (dirs, _) = open(options(&[dir.path()])).expect("opens");
+    let mut log = create(&dirs, 3);
+    append(&mut log, &Spec::new(5).build());
+    log.set_high_watermark(Offset(4));
+    log.delete_records(Offset(2)).expect("deletes");
+    log.flush().expect("syncs");
+    dirs.checkpoint_high_watermarks();
+    dirs.checkpoint_recovery_points();
+    dirs.checkpoint_log_starts();
+    let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).expect("there");
+    let name = "topic-with.dots_and-dashes 3";
+    assert_eq!(read("replication-offset-checkpoint"), format!("0\n1\n{name} 4\n"));
+    assert_eq!(read("recovery-point-offset-checkpoint"), format!("0\n1\n{name} 5\n"));
+    assert_eq!(read("log-start-offset-checkpoint"), format!("0\n1\n{name} 2\n"));
+    drop((dirs, log));
+    let (_dirs, logs) = open(options(&[dir.path()])).expect("opens");
+    assert_eq!((logs[0].log_start_offset(), logs[0].high_watermark()), (Offset(2), Offset(4)));
+}
+
+#[test]
+fn a_deleted_partition_goes_and_a_new_one_of_its_name_inherits_nothing() {
+    let dir = TempDir::new();
+    let (dirs, _) = open(options(&[dir.path()])).expect("opens");
+    let mut log = create(&dirs, 0);
+    for _ in 0..10 {
+        append(&mut log, &Spec::new(10).build());
+    }
+    log.set_high_watermark(Offset(100));
+    log.delete_records(Offset(90)).expect("deletes");
+    log.flush().expect("syncs");
+    dirs.checkpoint_high_watermarks();
+    dirs.checkpoint_recovery_points();
+    dirs.checkpoint_log_starts();
+    dirs.delete(&mut log).expect("deletes");
+    assert!(
+        log.append_as_leader(&Spec::new(1).build(), thalweg_record::LeaderEpoch(0), Default::default())
+            .is_err()
+    );
+    let listed = || -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(dir.path()).expect("lists");
+        entries.map(|entry| entry.expect("an entry").path()).filter(|path| path.is_dir()).collect()
+    };
+    assert!(listed()[0].to_string_lossy().ends_with("-delete"));
+    let mut log = create(&dirs, 0);
+    append(&mut log, &Spec::new(3).build());
+    dirs.purge_deleted(NOW_MS + 999);
+    assert_eq!(listed().len(), 2);
+    dirs.purge_deleted(NOW_MS + 60_000);
+    assert_eq!(listed().len(), 1);
+    drop((dirs, log));
+    let (_dirs, logs) = open(options(&[dir.path()])).expect("opens after a crash");
+    assert_eq!((logs[0].log_start_offset(), logs[0].log_end_offset()), (Offset(0), Offset(3)));
+}
+
+#[test]
+fn a_partition_that_is_there_but_was_not_opened_is_not_overwritten() {
+    let dir = TempDir::new();
+    let (dirs, _) = open(options(&[dir.path()])).expect("opens");
+    let path = dir.path().join(partition(0).dir_name());
+    std::fs::create_dir(&path).expect("creates");
+    std::fs::write(path.join(log_name(0)), Spec::new(1).build()).expect("writes");
+    let refused = dirs.create(&partition(0), None, Arc::default(), None);
+    assert!(matches!(refused, Err(CreateError::Exists(_))), "{refused:?}");
+    assert_eq!(std::fs::read(path.join(log_name(0))).expect("reads"), Spec::new(1).build());
+    create(&dirs, 1);
+}
+
+#[test]
+fn truncation_lowers_the_recovery_point_on_disk() {
+    let dir = TempDir::new();
+    let (dirs, _) = open(options(&[dir.path()])).expect("opens");
+    let mut log = create(&dirs, 0);
+    append(&mut log, &Spec::new(10).build());
+    log.flush().expect("syncs");
+    dirs.checkpoint_recovery_points();
+    log.truncate_to(Offset(0)).expect("truncates");
+    let text = std::fs::read_to_string(dir.path().join("recovery-point-offset-checkpoint")).expect("there");
+    assert_eq!(text, "0\n1\ntopic-with.dots_and-dashes 0 0\n");
+}
+
+#[test]
+fn a_directory_that_fails_does_not_take_the_others_with_it() {
+    let (one, two) = (TempDir::new(), TempDir::new());
+    std::fs::write(two.path().join("file"), "in the way").expect("writes");
+    let blocked = two.path().join("file");
+    let (dirs, _) = open(options(&[one.path(), &blocked])).expect("opens");
+    assert_eq!(dirs.online_ids().len(), 1);
+    assert_eq!(dirs.failed()[0].path, blocked);
+    create(&dirs, 0);
+    let none = open(options(&[&blocked]));
+    assert!(matches!(none, Err(OpenError::NoDirectory(_))), "{:?}", none.err());
+}
+
+#[test]
+fn a_failed_write_takes_its_directory_offline() {
+    let (one, two) = (TempDir::new(), TempDir::new());
+    let faults = Arc::new(Faults::default());
+    faults.only(".log");
+    let disk = Disk::with_faults(Arc::clone(&faults));
+    let (dirs, _) = open(LogDirsOptions { disk, ..options(&[one.path(), two.path()]) }).expect("opens");
+    let mut log = create(&dirs, 0);
+    let failing = dirs.directory_of(log.name()).expect("registered");
+    faults.set_failing_writes(true);
+    log.append_as_leader(&Spec::new(1).build(), thalweg_record::LeaderEpoch(0), Default::default())
+        .expect_err("the write fails");
+    faults.set_failing_writes(false);
+    assert!(!dirs.online_ids().contains(&failing));
+    let described = dirs.describe().into_iter().find(|dir| dir.id == failing).expect("still listed");
+    assert!(described.offline.expect("a reason").contains("write"));
+    for index in 1..4 {
+        assert_ne!(dirs.directory_of(create(&dirs, index).name()), Some(failing));
+    }
+    let refused = dirs.create(&partition(9), None, Arc::default(), Some(failing));
+    assert!(matches!(refused, Err(CreateError::Offline(_))), "{refused:?}");
+}

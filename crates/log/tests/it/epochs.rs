@@ -1,0 +1,119 @@
+//! Leader epochs and truncation.
+
+use thalweg_log::{EpochEnd, LogConfig, OpenOptions};
+use thalweg_record::{LeaderEpoch, Offset, ProducerId};
+
+use crate::support::*;
+
+fn epoch_log(bench: &Bench) -> thalweg_log::PartitionLog {
+    let mut log = bench.create();
+    for (epoch, sequence) in [(1, 0), (1, 2), (2, 4), (5, 6), (5, 8)] {
+        let batch = Spec::new(2).producer(7, 0, sequence).build();
+        log.append_as_leader(&batch, LeaderEpoch(epoch), Default::default()).expect("accepted");
+    }
+    log
+}
+
+fn end_of(log: &thalweg_log::PartitionLog, epoch: i32) -> Option<(i32, i64)> {
+    log.end_offset_for_epoch(LeaderEpoch(epoch))
+        .map(|EpochEnd { leader_epoch, end_offset }| (leader_epoch.0, end_offset.0))
+}
+
+#[test]
+fn epochs_end_where_the_next_begins_after_any_stop() {
+    let bench = Bench::new();
+    let check = |log: &thalweg_log::PartitionLog| {
+        assert_eq!(end_of(log, 1), Some((1, 4)));
+        assert_eq!(end_of(log, 4), Some((2, 6)));
+        assert_eq!(end_of(log, 5), Some((5, 10)));
+        assert_eq!(end_of(log, 6), None);
+        assert_eq!(end_of(log, 0), Some((0, 0)));
+    };
+    check(&epoch_log(&bench));
+    let mut log = bench.open_unclean();
+    check(&log);
+    log.close().expect("closes");
+    check(&bench.open_clean());
+}
+
+#[test]
+fn truncation_drops_records_epochs_and_producer_state() {
+    for segment_bytes in [1 << 20, 250] {
+        for target in 0..=10 {
+            let bench =
+                Bench::with(LogConfig { segment_bytes, file_delete_delay_ms: 0, ..LogConfig::default() });
+            let mut log = epoch_log(&bench);
+            log.set_high_watermark(Offset(3));
+            assert_eq!(log.truncate_to(Offset(target)).expect("truncates"), target < 10);
+            assert_eq!(log.log_end_offset(), Offset(target));
+            assert_eq!(log.high_watermark(), Offset(target.min(3)));
+            assert!(log.leader_epochs().iter().all(|&(_, start)| start.0 < target));
+            let kept = headers(&mut log);
+            assert_eq!(kept.len() as i64, target / 2, "a batch goes whole");
+            let last = log.producer(ProducerId(7)).map_or(-1, |producer| producer.last_sequence());
+            assert_eq!(i64::from(last), target / 2 * 2 - 1);
+            let end = log.truncate_to(Offset(99)).expect("beyond the end");
+            assert!(!end);
+            // The log goes on, and looks the same after a restart.
+            log.append_as_leader(&Spec::new(3).build(), LeaderEpoch(9), Default::default())
+                .expect("accepted");
+            assert_eq!(end_of(&log, 9), Some((9, target + 3)));
+            let before = headers(&mut log);
+            drop(log);
+            let mut log = bench.open_unclean();
+            assert_eq!(headers(&mut log), before);
+            assert_eq!(end_of(&log, 9), Some((9, target + 3)));
+        }
+    }
+}
+
+#[test]
+fn an_epoch_without_records_goes_with_a_truncation_to_the_log_end() {
+    let bench = Bench::new();
+    let mut log = epoch_log(&bench);
+    log.assign_leader_epoch_start(LeaderEpoch(8));
+    assert_eq!(log.latest_epoch(), Some(LeaderEpoch(8)));
+    assert!(!log.truncate_to(Offset(10)).expect("nothing to cut"));
+    assert_eq!(log.latest_epoch(), Some(LeaderEpoch(5)));
+}
+
+#[test]
+fn an_epoch_without_records_survives_a_clean_stop() {
+    let bench = Bench::new();
+    let mut log = epoch_log(&bench);
+    log.assign_leader_epoch_start(LeaderEpoch(8));
+    log.close().expect("closes");
+    // The cache is cut at the log end when it is loaded: an epoch that begins there has no record.
+    assert_eq!(bench.open_clean().latest_epoch(), Some(LeaderEpoch(5)));
+    let text = String::from_utf8(bench.read_file("leader-epoch-checkpoint")).expect("text");
+    assert_eq!(text, "0\n4\n1 0\n2 4\n5 6\n8 10\n");
+}
+
+#[test]
+fn starting_anew_leaves_nothing_behind() {
+    let bench =
+        Bench::with(LogConfig { segment_bytes: 250, file_delete_delay_ms: 0, ..LogConfig::default() });
+    let mut log = epoch_log(&bench);
+    log.truncate_fully_and_start_at(Offset(1000), None).expect("truncates");
+    assert_eq!((log.log_start_offset(), log.log_end_offset()), (Offset(1000), Offset(1000)));
+    assert_eq!(log.leader_epochs(), []);
+    assert_eq!(log.producers().count(), 0);
+    let batch = Spec::new(2).at(1000, 4).build();
+    log.append_as_follower(&batch, LeaderEpoch(4)).expect("accepted");
+    log.purge_deleted(NOW_MS);
+    assert!(!bench.names().iter().any(|name| name.ends_with(".deleted")), "{:?}", bench.names());
+    drop(log);
+    let mut log = bench.open(&OpenOptions { log_start: Offset(1000), ..OpenOptions::new(false) });
+    assert_eq!(headers(&mut log).len(), 1);
+    assert_eq!(log.log_end_offset(), Offset(1002));
+}
+
+#[test]
+fn truncating_below_the_first_segment_starts_anew() {
+    let bench = Bench::new();
+    let mut log = bench.create();
+    log.truncate_fully_and_start_at(Offset(50), None).expect("truncates");
+    log.append_as_follower(&Spec::new(2).at(50, 1).build(), LeaderEpoch(1)).expect("accepted");
+    assert!(log.truncate_to(Offset(20)).expect("truncates"));
+    assert_eq!((log.log_start_offset(), log.log_end_offset()), (Offset(20), Offset(20)));
+}

@@ -1,0 +1,123 @@
+//! Disks that fill up and disks that fail.
+
+use std::sync::Arc;
+
+use thalweg_log::disk::{Disk, Faults};
+use thalweg_log::{AppendError, AppendOptions, LogConfig, LogError};
+use thalweg_record::{LeaderEpoch, Offset};
+
+use crate::support::*;
+
+fn faulty(config: LogConfig, suffix: &str) -> (Bench, Arc<Faults>) {
+    let faults = Arc::new(Faults::default());
+    faults.only(suffix);
+    let bench = Bench { disk: Disk::with_faults(Arc::clone(&faults)), ..Bench::with(config) };
+    (bench, faults)
+}
+
+#[test]
+fn a_full_disk_refuses_appends_until_there_is_room() {
+    let (bench, faults) = faulty(LogConfig::default(), ".log");
+    let mut log = bench.create();
+    let batch = Spec::new(3).producer(5, 0, 0).build();
+    for free in [0, 1, 50, batch.len() as u64 - 1] {
+        faults.set_free_bytes(Some(free));
+        let refused = log.append_as_leader(&batch, LeaderEpoch(0), AppendOptions::default());
+        assert!(matches!(refused, Err(AppendError::DiskFull(_))), "{refused:?}");
+        assert_eq!(log.log_end_offset(), Offset(0));
+        assert_eq!(bench.read_file(&log_name(0)), [], "no part of the batch stays");
+    }
+    faults.set_free_bytes(None);
+    assert!(!append(&mut log, &batch).duplicate, "a refused batch is not remembered");
+    faults.set_free_bytes(Some(10));
+    let next = Spec::new(3).producer(5, 0, 3).build();
+    assert!(log.append_as_leader(&next, LeaderEpoch(0), AppendOptions::default()).is_err());
+    assert_eq!(headers(&mut log).len(), 1, "what is there is served");
+    faults.set_free_bytes(Some(1_000_000));
+    append(&mut log, &next);
+    assert_eq!(headers(&mut log).len(), 2);
+    assert!(log.poison().is_none());
+}
+
+#[test]
+fn a_full_disk_during_a_roll_is_no_failure() {
+    let (bench, faults) = faulty(LogConfig { segment_bytes: 300, ..LogConfig::default() }, "");
+    let mut log = bench.create();
+    append(&mut log, &Spec::new(3).producer(5, 0, 0).value_bytes(50).build());
+    let next = Spec::new(3).producer(5, 0, 3).value_bytes(50).build();
+    for free in 0..next.len() as u64 {
+        faults.set_free_bytes(Some(free));
+        let refused = log.append_as_leader(&next, LeaderEpoch(0), AppendOptions::default());
+        assert!(matches!(refused, Err(AppendError::DiskFull(_))), "{free}: {refused:?}");
+        assert_eq!(headers(&mut log).len(), 1);
+    }
+    faults.set_free_bytes(None);
+    append(&mut log, &next);
+    assert_eq!(log.segment_offsets(), [Offset(0), Offset(3)]);
+    drop(log);
+    assert_eq!(headers(&mut bench.open_unclean()).len(), 2);
+}
+
+#[test]
+fn a_failed_write_stops_the_log_and_leaves_what_was_there() {
+    let (bench, faults) = faulty(LogConfig::default(), ".log");
+    let mut log = bench.create();
+    append(&mut log, &Spec::new(3).build());
+    faults.set_failing_writes(true);
+    let failed = log.append_as_leader(&Spec::new(1).build(), LeaderEpoch(0), AppendOptions::default());
+    assert!(matches!(failed, Err(AppendError::Log(LogError::Io(_)))), "{failed:?}");
+    faults.set_failing_writes(false);
+    let refused = log.append_as_leader(&Spec::new(1).build(), LeaderEpoch(0), AppendOptions::default());
+    let Err(AppendError::Poisoned { reason }) = refused else { panic!("{refused:?}") };
+    assert!(reason.contains("write"), "{reason}");
+    assert!(matches!(
+        log.append_as_follower(&Spec::new(1).at(3, 0).build(), LeaderEpoch(0)),
+        Err(AppendError::Poisoned { .. })
+    ));
+    assert_eq!(headers(&mut log).len(), 1);
+    drop(log);
+    assert_eq!(bench.open_unclean().log_end_offset(), Offset(3));
+}
+
+#[test]
+fn a_failed_sync_stops_the_log() {
+    let (bench, faults) = faulty(LogConfig { flush_messages: 1, ..LogConfig::default() }, "");
+    let mut log = bench.create();
+    assert!(append(&mut log, &Spec::new(3).build()).flush_due);
+    log.flush().expect("syncs");
+    assert_eq!(log.recovery_point(), Offset(3));
+    append(&mut log, &Spec::new(3).build());
+    faults.set_failing_syncs(true);
+    log.flush().expect_err("the sync fails");
+    faults.set_failing_syncs(false);
+    assert_eq!(log.recovery_point(), Offset(3), "nothing is known to be durable beyond");
+    let refused = log.append_as_leader(&Spec::new(1).build(), LeaderEpoch(0), AppendOptions::default());
+    assert!(matches!(refused, Err(AppendError::Poisoned { .. })), "{refused:?}");
+    assert!(matches!(log.flush_target(), Err(LogError::Poisoned { .. })), "it is not tried again");
+    assert_eq!(headers(&mut log).len(), 2);
+}
+
+#[test]
+fn a_log_on_a_full_disk_is_opened_and_read() {
+    for clean in [true, false] {
+        let (bench, faults) = faulty(LogConfig { segment_bytes: 3000, ..LogConfig::default() }, "");
+        let mut log = bench.create();
+        for sequence in 0..50 {
+            append(&mut log, &Spec::new(1).value_bytes(200).producer(5, 0, sequence).build());
+        }
+        if clean {
+            log.close().expect("closes");
+        }
+        drop(log);
+        faults.set_free_bytes(Some(0));
+        let mut log = bench.open(&thalweg_log::OpenOptions::new(clean));
+        assert_eq!(headers(&mut log).len(), 50);
+        let next = Spec::new(1).producer(5, 0, 50).build();
+        let refused = log.append_as_leader(&next, LeaderEpoch(0), AppendOptions::default());
+        assert!(matches!(refused, Err(AppendError::DiskFull(_))), "{refused:?}");
+        faults.set_free_bytes(None);
+        append(&mut log, &next);
+        log.close().expect("closes");
+        assert_eq!(headers(&mut bench.open_clean()).len(), 51);
+    }
+}

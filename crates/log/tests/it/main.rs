@@ -1,0 +1,17 @@
+//! The log through its public interface, on a real file system.
+
+mod append;
+mod compaction;
+mod dirs;
+mod durability;
+mod epochs;
+mod faults;
+mod kafka;
+mod kill;
+mod model;
+mod producers;
+mod reading;
+mod recovery;
+mod retention;
+mod support;
+mod timestamps;

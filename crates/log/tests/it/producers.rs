@@ -1,0 +1,226 @@
+//! Idempotent and transactional producers, judged as Kafka judges them.
+
+use thalweg_log::{
+    AppendError, AppendInfo, AppendOptions, AppendOrigin, LogConfig, PartitionLog, ProducerError,
+    SequenceFault,
+};
+use thalweg_record::{ControlRecordType, LeaderEpoch, Offset, ProducerEpoch, ProducerId};
+
+use crate::support::*;
+
+fn try_append(log: &mut PartitionLog, spec: Spec) -> Result<AppendInfo, ProducerError> {
+    match log.append_as_leader(&spec.build(), LeaderEpoch(0), AppendOptions::default()) {
+        Ok(info) => Ok(info),
+        Err(AppendError::Producer(error)) => Err(error),
+        Err(other) => panic!("not the producer's fault: {other}"),
+    }
+}
+
+#[test]
+fn a_retry_gets_the_original_offsets() {
+    let bench = Bench::new();
+    let mut log = bench.create();
+    for batch in 0..7 {
+        try_append(&mut log, Spec::new(2).producer(9, 0, batch * 2).timestamp(NOW_MS + i64::from(batch)))
+            .expect("in order");
+    }
+    for batch in 2..7 {
+        let info =
+            try_append(&mut log, Spec::new(2).producer(9, 0, batch * 2)).expect("a duplicate is no error");
+        assert!(info.duplicate);
+        assert_eq!(info.first_offset, Offset(i64::from(batch) * 2));
+        assert_eq!(info.last_offset, Offset(i64::from(batch) * 2 + 1));
+        assert_eq!(info.log_append_time, NOW_MS + i64::from(batch) + 1);
+        assert_eq!(info.appended_bytes, 0);
+    }
+    assert_eq!(log.log_end_offset(), Offset(14));
+    // Only five batches are remembered.
+    let forgotten = try_append(&mut log, Spec::new(2).producer(9, 0, 2));
+    assert!(matches!(forgotten, Err(ProducerError::OutOfOrderSequence(_))), "{forgotten:?}");
+}
+
+#[test]
+fn sequences_must_follow() {
+    let bench = Bench::new();
+    let mut log = bench.create();
+    try_append(&mut log, Spec::new(3).producer(9, 0, 0)).expect("first");
+    let gap = try_append(&mut log, Spec::new(1).producer(9, 0, 4)).expect_err("a gap");
+    let ProducerError::OutOfOrderSequence(gap) = gap else { panic!("{gap}") };
+    assert_eq!(gap.fault, SequenceFault::NotNext { last_sequence: 2 });
+    try_append(&mut log, Spec::new(1).producer(9, 0, 3)).expect("the next");
+    // A producer that is not known may begin anywhere: its state may have expired.
+    try_append(&mut log, Spec::new(1).producer(10, 5, 77)).expect("unknown producer");
+    assert_eq!(log.log_end_offset(), Offset(5));
+}
+
+#[test]
+fn sequences_wrap() {
+    let bench = Bench::new();
+    let mut log = bench.create();
+    try_append(&mut log, Spec::new(3).producer(9, 0, i32::MAX - 3)).expect("near the end");
+    try_append(&mut log, Spec::new(3).producer(9, 0, i32::MAX)).expect("wraps inside the batch");
+    let retry = try_append(&mut log, Spec::new(3).producer(9, 0, i32::MAX)).expect("a retry across the wrap");
+    assert!(retry.duplicate && retry.first_offset == Offset(3));
+    try_append(&mut log, Spec::new(1).producer(9, 0, 2)).expect("goes on after the wrap");
+}
+
+#[test]
+fn a_new_epoch_begins_with_zero_and_fences_the_old() {
+    let bench = Bench::new();
+    let mut log = bench.create();
+    try_append(&mut log, Spec::new(3).producer(9, 1, 0)).expect("first");
+    let error = try_append(&mut log, Spec::new(1).producer(9, 2, 3)).expect_err("not zero");
+    let ProducerError::OutOfOrderSequence(error) = error else { panic!("{error}") };
+    assert!(matches!(error.fault, SequenceFault::NewEpochNotZero { .. }));
+    try_append(&mut log, Spec::new(1).producer(9, 2, 0)).expect("a new epoch");
+    let error = try_append(&mut log, Spec::new(1).producer(9, 1, 3)).expect_err("fenced");
+    assert!(matches!(error, ProducerError::InvalidProducerEpoch(_)), "{error}");
+}
+
+#[test]
+fn a_refused_batch_changes_nothing() {
+    let bench = Bench::new();
+    let mut log = bench.create();
+    try_append(&mut log, Spec::new(1).producer(9, 0, 0)).expect("first");
+    let before = log.producer(ProducerId(9)).cloned();
+    try_append(&mut log, Spec::new(1).producer(9, 0, 9)).expect_err("a gap");
+    assert_eq!(log.producer(ProducerId(9)), before.as_ref());
+    assert_eq!(log.log_end_offset(), Offset(1));
+}
+
+#[test]
+fn producers_survive_any_stop() {
+    let bench = Bench::with(LogConfig { segment_bytes: 400, ..LogConfig::default() });
+    let mut log = bench.create();
+    for batch in 0..20 {
+        try_append(&mut log, Spec::new(2).producer(9, 3, batch * 2)).expect("in order");
+        try_append(&mut log, Spec::new(1).producer(8, 0, batch)).expect("in order");
+    }
+    drop(log);
+    let mut log = bench.open_unclean();
+    assert!(try_append(&mut log, Spec::new(2).producer(9, 3, 38)).expect("a retry").duplicate);
+    try_append(&mut log, Spec::new(2).producer(9, 3, 40)).expect("the next");
+    log.close().expect("closes");
+    let mut log = bench.open_clean();
+    assert!(try_append(&mut log, Spec::new(2).producer(9, 3, 40)).expect("a retry").duplicate);
+    assert!(try_append(&mut log, Spec::new(1).producer(8, 0, 19)).expect("a retry").duplicate);
+    try_append(&mut log, Spec::new(2).producer(9, 3, 42)).expect("the next");
+    try_append(&mut log, Spec::new(2).producer(9, 2, 44)).expect_err("fenced");
+}
+
+#[test]
+fn silent_producers_are_forgotten() {
+    let bench = Bench::new();
+    let mut log = bench.create();
+    try_append(&mut log, Spec::new(1).producer(9, 0, 0)).expect("first");
+    try_append(&mut log, Spec::new(1).producer(8, 0, 0).transactional()).expect("first");
+    log.remove_expired_producers(NOW_MS + 999, 1000);
+    assert_eq!(log.producers().count(), 2);
+    log.remove_expired_producers(NOW_MS + 1000, 1000);
+    let left: Vec<_> = log.producers().map(|(id, _)| id).collect();
+    assert_eq!(left, [ProducerId(8)], "an open transaction is not forgotten");
+}
+
+#[test]
+fn the_last_stable_offset_waits_for_transactions() {
+    let bench = Bench::new();
+    let mut log = bench.create();
+    let set_high_watermark = |log: &mut PartitionLog| log.set_high_watermark(log.log_end_offset());
+    append(&mut log, &Spec::new(2).build());
+    append(&mut log, &Spec::new(2).producer(1, 0, 0).transactional().build());
+    append(&mut log, &Spec::new(2).producer(2, 0, 0).transactional().build());
+    set_high_watermark(&mut log);
+    assert_eq!((log.high_watermark(), log.last_stable_offset()), (Offset(6), Offset(2)));
+    assert!(log.has_ongoing_transaction(ProducerId(1), ProducerEpoch(0)));
+    append_marker(&mut log, &marker(1, 0, ControlRecordType::Abort, 0));
+    assert_eq!(log.last_stable_offset(), Offset(2), "the marker is not replicated yet");
+    set_high_watermark(&mut log);
+    assert_eq!(log.last_stable_offset(), Offset(4), "the second transaction is open");
+    append_marker(&mut log, &marker(2, 0, ControlRecordType::Commit, 0));
+    set_high_watermark(&mut log);
+    assert_eq!(log.last_stable_offset(), Offset(8));
+    let aborted = log.aborted_transactions(Offset(0), Offset(8)).expect("reads");
+    assert_eq!(aborted.len(), 1);
+    assert_eq!((aborted[0].producer_id, aborted[0].first_offset), (ProducerId(1), Offset(2)));
+    assert_eq!((aborted[0].last_offset, aborted[0].last_stable_offset), (Offset(6), Offset(4)));
+    assert_eq!(log.aborted_transactions(Offset(7), Offset(8)).expect("reads"), []);
+    assert_eq!(log.aborted_transactions(Offset(0), Offset(2)).expect("reads"), []);
+    assert_eq!(log.aborted_transactions(Offset(3), Offset(4)).expect("reads").len(), 1, "it began before");
+}
+
+#[test]
+fn transactions_survive_any_stop_and_span_segments() {
+    let bench = Bench::with(LogConfig { segment_bytes: 400, ..LogConfig::default() });
+    let mut log = bench.create();
+    for round in 0..10 {
+        append(&mut log, &Spec::new(2).producer(1, 0, round * 4).transactional().build());
+        append(&mut log, &Spec::new(2).producer(1, 0, round * 4 + 2).transactional().build());
+        let kind = if round % 2 == 0 { ControlRecordType::Abort } else { ControlRecordType::Commit };
+        append_marker(&mut log, &marker(1, 0, kind, 0));
+    }
+    let open_from = log.log_end_offset();
+    append(&mut log, &Spec::new(1).producer(2, 0, 0).transactional().build());
+    let end = log.log_end_offset();
+    log.set_high_watermark(end);
+    let aborted = log.aborted_transactions(Offset(0), end).expect("reads");
+    assert_eq!(aborted.len(), 5);
+    for clean in [false, true, false] {
+        let mut log = bench.open(&thalweg_log::OpenOptions::new(clean));
+        log.set_high_watermark(end);
+        assert_eq!(log.last_stable_offset(), open_from);
+        assert_eq!(log.aborted_transactions(Offset(0), end).expect("reads"), aborted);
+        log.close().expect("closes");
+    }
+}
+
+#[test]
+fn writing_outside_of_an_open_transaction_is_refused() {
+    let bench = Bench::new();
+    let mut log = bench.create();
+    append(&mut log, &Spec::new(1).producer(1, 0, 0).transactional().build());
+    let error = try_append(&mut log, Spec::new(1).producer(1, 0, 1)).expect_err("outside");
+    assert!(matches!(error, ProducerError::InvalidTransactionState(_)), "{error}");
+}
+
+#[test]
+fn markers_of_a_former_coordinator_are_refused() {
+    let bench = Bench::new();
+    let mut log = bench.create();
+    append(&mut log, &Spec::new(1).producer(1, 0, 0).transactional().build());
+    append_marker(&mut log, &marker(1, 0, ControlRecordType::Commit, 5));
+    append(&mut log, &Spec::new(1).producer(1, 0, 1).transactional().build());
+    let options = AppendOptions { origin: AppendOrigin::Coordinator, ..AppendOptions::default() };
+    let zombie = log.append_as_leader(&marker(1, 0, ControlRecordType::Abort, 4), LeaderEpoch(0), options);
+    let Err(AppendError::Producer(ProducerError::TransactionCoordinatorFenced(_))) = zombie else {
+        panic!("{zombie:?}")
+    };
+    // Transaction version 2: a marker raises the epoch, and one with the epoch of the transaction is stale.
+    let options = AppendOptions { transaction_version: 2, ..options };
+    let stale = log.append_as_leader(&marker(1, 0, ControlRecordType::Abort, 6), LeaderEpoch(0), options);
+    assert!(matches!(stale, Err(AppendError::Producer(ProducerError::InvalidProducerEpoch(_)))), "{stale:?}");
+    log.append_as_leader(&marker(1, 1, ControlRecordType::Abort, 6), LeaderEpoch(0), options)
+        .expect("bumped");
+    log.append_as_leader(&marker(1, 1, ControlRecordType::Abort, 6), LeaderEpoch(0), options)
+        .expect("a retry");
+    try_append(&mut log, Spec::new(1).producer(1, 0, 2).transactional()).expect_err("fenced by the marker");
+    try_append(&mut log, Spec::new(1).producer(1, 1, 0).transactional()).expect("the next transaction");
+}
+
+#[test]
+fn unverified_transactional_batches_are_refused() {
+    let bench = Bench::new();
+    let mut log = bench.create();
+    let (id, epoch) = (ProducerId(1), ProducerEpoch(0));
+    let guard = log.start_verification(id, 0, epoch, false).expect("begins");
+    let batch = Spec::new(1).producer(1, 0, 0).transactional().build();
+    let none =
+        AppendOptions { guard: Some(thalweg_log::VerificationGuard::NONE), ..AppendOptions::default() };
+    let refused = log.append_as_leader(&batch, LeaderEpoch(0), none);
+    assert!(matches!(refused, Err(AppendError::Producer(ProducerError::InvalidTransactionState(_)))));
+    let verified = AppendOptions { guard: Some(guard), ..AppendOptions::default() };
+    log.append_as_leader(&batch, LeaderEpoch(0), verified).expect("verified");
+    let again = log.start_verification(id, 1, epoch, false).expect("begins");
+    assert_eq!(again, thalweg_log::VerificationGuard::NONE, "the transaction is known now");
+    let next = Spec::new(1).producer(1, 0, 1).transactional().build();
+    log.append_as_leader(&next, LeaderEpoch(0), none).expect("no word is needed inside a transaction");
+}

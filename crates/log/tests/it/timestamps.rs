@@ -1,0 +1,63 @@
+//! Finding records by their time.
+
+use thalweg_log::{LogConfig, TimestampedOffset};
+use thalweg_record::{Compression, LeaderEpoch, Offset};
+
+use crate::support::*;
+
+fn found(offset: i64, timestamp: i64) -> Option<TimestampedOffset> {
+    Some(TimestampedOffset { offset: Offset(offset), timestamp, leader_epoch: Some(LeaderEpoch(0)) })
+}
+
+#[test]
+fn the_first_record_at_or_after_a_time_is_found_inside_batches_of_any_codec() {
+    let config = LogConfig { segment_bytes: 3000, index_interval_bytes: 300, ..LogConfig::default() };
+    let bench = Bench::with(config);
+    let mut log = bench.create();
+    let codecs =
+        [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
+    for batch in 0..100i64 {
+        let codec = codecs[batch as usize % codecs.len()];
+        append(&mut log, &Spec::new(5).compression(codec).timestamp(NOW_MS + batch * 10).build());
+    }
+    assert!(log.segment_offsets().len() > 2);
+    log.close().expect("closes");
+    for mut log in [bench.open_clean(), bench.open_unclean()] {
+        assert_eq!(log.offset_for_timestamp(0).expect("searches"), found(0, NOW_MS));
+        for batch in 0..100i64 {
+            let time = NOW_MS + batch * 10;
+            assert_eq!(log.offset_for_timestamp(time + 3).expect("searches"), found(batch * 5 + 3, time + 3));
+            let after = if batch == 99 { None } else { found(batch * 5 + 5, time + 10) };
+            assert_eq!(log.offset_for_timestamp(time + 5).expect("searches"), after);
+        }
+        assert_eq!(log.max_timestamp_offset().expect("searches"), found(499, NOW_MS + 994));
+        log.close().expect("closes");
+    }
+}
+
+#[test]
+fn times_out_of_order_and_a_raised_log_start() {
+    let bench = Bench::with(LogConfig { index_interval_bytes: 0, ..LogConfig::default() });
+    let mut log = bench.create();
+    for time in [50, 90, 20, 90, 10] {
+        append(&mut log, &Spec::new(1).timestamp(NOW_MS + time).build());
+    }
+    log.set_high_watermark(Offset(5));
+    let search = |log: &mut thalweg_log::PartitionLog, time| {
+        log.offset_for_timestamp(NOW_MS + time).expect("searches")
+    };
+    assert_eq!(search(&mut log, 51), found(1, NOW_MS + 90));
+    assert_eq!(search(&mut log, 15), found(0, NOW_MS + 50));
+    assert_eq!(search(&mut log, 91), None);
+    assert_eq!(log.max_timestamp_offset().expect("searches"), found(1, NOW_MS + 90));
+    log.delete_records(Offset(2)).expect("deletes");
+    assert_eq!(search(&mut log, 15), found(2, NOW_MS + 20));
+    assert_eq!(search(&mut log, 30), found(3, NOW_MS + 90));
+}
+
+#[test]
+fn an_empty_log_has_no_times() {
+    let mut log = Bench::new().create();
+    assert_eq!(log.offset_for_timestamp(0).expect("searches"), None);
+    assert_eq!(log.max_timestamp_offset().expect("searches"), None);
+}

@@ -1,0 +1,28 @@
+//! Epochs that must not be mistaken for one another.
+
+use std::fmt;
+
+/// The epoch of a broker's registration: the offset in the metadata log at which it registered.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct BrokerEpoch(pub i64);
+
+impl BrokerEpoch {
+    /// "Not known", which switches checks off where it is allowed.
+    pub const UNKNOWN: BrokerEpoch = BrokerEpoch(-1);
+}
+
+impl fmt::Display for BrokerEpoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The epoch of a partition's registration: one more with each change of it, whatever changed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PartitionEpoch(pub i32);
+
+impl fmt::Display for PartitionEpoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

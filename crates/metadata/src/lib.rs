@@ -1,0 +1,50 @@
+//! The cluster image: metadata records replayed into an image, deltas between images. Pure.
+//!
+//! - [`Image`] is the state of a cluster at one offset of its metadata log: features, brokers, topics with their
+//!   partitions, configurations, quotas, access control, producer ids. It is immutable and shared by `Arc`.
+//! - [`Delta`] is built from an image by replaying records. It copies only what the records touch, knows what they
+//!   changed, and becomes the next image.
+//! - [`Loader`] turns the batches of a log or a snapshot into deltas, on batch boundaries and never in the middle of
+//!   a metadata transaction.
+//! - [`Image::to_records`] writes an image as the records of a snapshot.
+//!
+//! Nothing here reads a clock, a file or a socket, and nothing is skipped: a record that does not fit is a
+//! [`ReplayError`], upon which the node must stop, for to go on is to diverge from the cluster.
+
+mod access;
+mod broker;
+mod changes;
+mod configs;
+mod delta;
+mod epoch;
+mod features;
+mod image;
+mod loader;
+mod partition;
+mod quotas;
+mod replay;
+#[cfg(test)]
+mod tests;
+mod to_records;
+pub mod topic_name;
+mod topics;
+mod version;
+
+pub use access::{AccessControlEntry, DelegationToken, ScramCredential};
+pub use broker::{BrokerRegistration, ControllerRegistration, Endpoint, VersionRange};
+pub use changes::{Changes, LocalChanges, LocalPartition};
+pub use configs::{ConfigMap, ConfigResource, ConfigResourceKind, Configs};
+pub use delta::Delta;
+pub use epoch::{BrokerEpoch, PartitionEpoch};
+pub use features::Features;
+pub use image::{Cluster, Image, Provenance, ScramCredentials};
+pub use loader::{Loader, Published};
+pub use partition::{
+    DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, LeaderRecoveryState, NO_LEADER,
+    NO_LEADER_CHANGE, PartitionRegistration,
+};
+pub use quotas::{QuotaEntity, Quotas};
+pub use replay::ReplayError;
+pub use to_records::VersionedRecord;
+pub use topics::{Topic, Topics};
+pub use version::{MetadataVersion, feature};

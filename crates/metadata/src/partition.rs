@@ -1,0 +1,257 @@
+//! The registration of a partition: its replicas, who leads it, who is in sync (Kafka's `PartitionRegistration`).
+
+use crate::{MetadataVersion, PartitionEpoch, ReplayError, VersionedRecord};
+use thalweg_wire::metadata::{PartitionChangeRecord, PartitionRecord};
+use thalweg_wire::{MetadataRecord, Uuid};
+
+/// "No broker leads the partition."
+pub const NO_LEADER: i32 = -1;
+/// In a PartitionChangeRecord: the leader stays, and so does its epoch.
+pub const NO_LEADER_CHANGE: i32 = -2;
+
+/// The directory of a replica that was created before directories were tracked.
+pub const DIRECTORY_MIGRATING: Uuid = Uuid(0);
+/// The broker has not said yet in which of its directories the replica lies.
+pub const DIRECTORY_UNASSIGNED: Uuid = Uuid(1);
+/// The directory of the replica is offline.
+pub const DIRECTORY_LOST: Uuid = Uuid(2);
+
+/// Whether the leader has to recover from an election outside the in-sync replicas.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LeaderRecoveryState {
+    /// The usual state.
+    #[default]
+    Recovered,
+    /// The leader was elected although it was not in sync; the ISR is the leader alone until it has recovered.
+    Recovering,
+}
+
+impl LeaderRecoveryState {
+    /// The value in records and requests.
+    pub fn id(self) -> i8 {
+        match self {
+            LeaderRecoveryState::Recovered => 0,
+            LeaderRecoveryState::Recovering => 1,
+        }
+    }
+
+    /// The state with this value.
+    pub fn from_id(id: i8) -> Option<LeaderRecoveryState> {
+        match id {
+            0 => Some(LeaderRecoveryState::Recovered),
+            1 => Some(LeaderRecoveryState::Recovering),
+            _ => None,
+        }
+    }
+}
+
+/// A partition as the controller has it.
+///
+/// The leader's epoch is a plain integer here because its type, `thalweg_record::LeaderEpoch`, belongs to a crate
+/// that this one does not see.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PartitionRegistration {
+    /// The brokers that hold it; the first is the preferred leader.
+    pub replicas: Vec<i32>,
+    /// The directory of each replica, in the order of `replicas`.
+    pub directories: Vec<Uuid>,
+    /// The replicas that are in sync.
+    pub isr: Vec<i32>,
+    /// Replicas that a reassignment removes.
+    pub removing_replicas: Vec<i32>,
+    /// Replicas that a reassignment adds.
+    pub adding_replicas: Vec<i32>,
+    /// Replicas outside the ISR that are known to have all committed records (KIP-966).
+    pub eligible_leader_replicas: Vec<i32>,
+    /// The last leader, while there is none (KIP-966).
+    pub last_known_elr: Vec<i32>,
+    /// The leader, or [`NO_LEADER`].
+    pub leader: i32,
+    /// Whether the leader must recover.
+    pub leader_recovery_state: LeaderRecoveryState,
+    /// The leader's epoch.
+    pub leader_epoch: i32,
+    /// The epoch of this registration.
+    pub partition_epoch: PartitionEpoch,
+}
+
+impl PartitionRegistration {
+    /// The registration that a record creates.
+    pub fn from_record(record: &PartitionRecord) -> Result<PartitionRegistration, ReplayError> {
+        let count = record.replicas.len();
+        if !record.directories.is_empty() && record.directories.len() != count {
+            let directories = record.directories.len();
+            return Err(ReplayError::Directories { replicas: count, directories });
+        }
+        Ok(PartitionRegistration {
+            directories: or_migrating(record.directories.clone(), count),
+            replicas: record.replicas.clone(),
+            isr: record.isr.clone(),
+            removing_replicas: record.removing_replicas.clone(),
+            adding_replicas: record.adding_replicas.clone(),
+            eligible_leader_replicas: record.eligible_leader_replicas.clone().unwrap_or_default(),
+            last_known_elr: record.last_known_elr.clone().unwrap_or_default(),
+            leader: record.leader,
+            leader_recovery_state: recovery_state(record.leader_recovery_state)?,
+            leader_epoch: record.leader_epoch,
+            partition_epoch: PartitionEpoch(record.partition_epoch),
+        })
+    }
+
+    /// The registration after a change. The partition's epoch grows by one always, the leader's if the record names
+    /// a leader, even the same.
+    pub fn merge(&self, record: &PartitionChangeRecord) -> Result<PartitionRegistration, ReplayError> {
+        let replicas = record.replicas.clone().unwrap_or_else(|| self.replicas.clone());
+        let directories = match &record.directories {
+            None => self.directories.clone(),
+            Some(directories) => directories.clone(),
+        };
+        let directories = or_migrating(directories, replicas.len());
+        if directories.len() != replicas.len() {
+            let directories = directories.len();
+            return Err(ReplayError::Directories { replicas: replicas.len(), directories });
+        }
+        let leader_changes = record.leader != NO_LEADER_CHANGE;
+        let or = |new: &Option<Vec<i32>>, old: &Vec<i32>| new.as_ref().unwrap_or(old).clone();
+        Ok(PartitionRegistration {
+            replicas,
+            directories,
+            isr: or(&record.isr, &self.isr),
+            removing_replicas: or(&record.removing_replicas, &self.removing_replicas),
+            adding_replicas: or(&record.adding_replicas, &self.adding_replicas),
+            eligible_leader_replicas: or(&record.eligible_leader_replicas, &self.eligible_leader_replicas),
+            last_known_elr: or(&record.last_known_elr, &self.last_known_elr),
+            leader: if leader_changes { record.leader } else { self.leader },
+            leader_recovery_state: match record.leader_recovery_state {
+                -1 => self.leader_recovery_state,
+                id => recovery_state(id)?,
+            },
+            leader_epoch: self.leader_epoch.wrapping_add(i32::from(leader_changes)),
+            partition_epoch: PartitionEpoch(self.partition_epoch.0.wrapping_add(1)),
+        })
+    }
+
+    /// The record that creates this registration.
+    pub fn to_record(&self, topic_id: Uuid, partition: i32, version: MetadataVersion) -> VersionedRecord {
+        let elr = version.has_eligible_leader_replicas();
+        let some = |list: &Vec<i32>| (elr && !list.is_empty()).then(|| list.clone());
+        let record = PartitionRecord {
+            partition_id: partition,
+            topic_id,
+            replicas: self.replicas.clone(),
+            isr: self.isr.clone(),
+            removing_replicas: self.removing_replicas.clone(),
+            adding_replicas: self.adding_replicas.clone(),
+            leader: self.leader,
+            leader_recovery_state: self.leader_recovery_state.id(),
+            leader_epoch: self.leader_epoch,
+            partition_epoch: self.partition_epoch.0,
+            directories: if version.has_directories() { self.directories.clone() } else { Vec::new() },
+            eligible_leader_replicas: some(&self.eligible_leader_replicas),
+            last_known_elr: some(&self.last_known_elr),
+        };
+        VersionedRecord::new(MetadataRecord::Partition(record), version.partition_record())
+    }
+
+    /// Whether a broker leads it.
+    pub fn has_leader(&self) -> bool {
+        self.leader != NO_LEADER
+    }
+
+    /// The replica that should lead, or [`NO_LEADER`] when there is none.
+    pub fn preferred_replica(&self) -> i32 {
+        self.replicas.first().copied().unwrap_or(NO_LEADER)
+    }
+
+    /// Whether the preferred replica leads.
+    pub fn has_preferred_leader(&self) -> bool {
+        self.leader == self.preferred_replica()
+    }
+
+    /// The directory of a replica, when the broker is one.
+    pub fn directory(&self, broker: i32) -> Option<Uuid> {
+        let index = self.replicas.iter().position(|replica| *replica == broker)?;
+        self.directories.get(index).copied()
+    }
+
+    /// Whether a broker holds a replica.
+    pub fn is_replica(&self, broker: i32) -> bool {
+        self.replicas.contains(&broker)
+    }
+
+    /// Whether replicas are being added or removed.
+    pub fn is_reassigning(&self) -> bool {
+        !self.removing_replicas.is_empty() || !self.adding_replicas.is_empty()
+    }
+}
+
+fn recovery_state(id: i8) -> Result<LeaderRecoveryState, ReplayError> {
+    LeaderRecoveryState::from_id(id).ok_or(ReplayError::RecoveryState { id })
+}
+
+/// A list that says nothing, or "migrating" throughout, is one "migrating" for each replica.
+fn or_migrating(directories: Vec<Uuid>, replicas: usize) -> Vec<Uuid> {
+    if directories.iter().all(|directory| *directory == DIRECTORY_MIGRATING) {
+        vec![DIRECTORY_MIGRATING; replicas]
+    } else {
+        directories
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn registration() -> PartitionRegistration {
+        PartitionRegistration {
+            replicas: vec![1, 2],
+            directories: vec![Uuid(100), Uuid(200)],
+            isr: vec![1, 2],
+            removing_replicas: vec![],
+            adding_replicas: vec![],
+            eligible_leader_replicas: vec![],
+            last_known_elr: vec![],
+            leader: 1,
+            leader_recovery_state: LeaderRecoveryState::Recovered,
+            leader_epoch: 4,
+            partition_epoch: PartitionEpoch(9),
+        }
+    }
+
+    #[test]
+    fn a_change_without_a_leader_keeps_the_leader_epoch() {
+        let change = PartitionChangeRecord { isr: Some(vec![1]), ..Default::default() };
+        let merged = registration().merge(&change).unwrap();
+        assert_eq!((merged.leader, merged.leader_epoch, merged.partition_epoch), (1, 4, PartitionEpoch(10)));
+        assert_eq!(merged.isr, [1]);
+    }
+
+    #[test]
+    fn naming_the_same_leader_bumps_its_epoch() {
+        let change = PartitionChangeRecord { leader: 1, ..Default::default() };
+        let merged = registration().merge(&change).unwrap();
+        assert_eq!((merged.leader, merged.leader_epoch, merged.partition_epoch), (1, 5, PartitionEpoch(10)));
+    }
+
+    #[test]
+    fn a_change_of_replicas_must_bring_their_directories() {
+        let change = PartitionChangeRecord { replicas: Some(vec![1, 2, 3]), ..Default::default() };
+        assert!(registration().merge(&change).is_err());
+        let change = PartitionChangeRecord {
+            replicas: Some(vec![3]),
+            directories: Some(vec![Uuid(300)]),
+            ..Default::default()
+        };
+        assert_eq!(registration().merge(&change).unwrap().directory(3), Some(Uuid(300)));
+    }
+
+    #[test]
+    fn a_registration_survives_its_record() {
+        let MetadataRecord::Partition(record) =
+            registration().to_record(Uuid(7), 3, MetadataVersion::LATEST).record
+        else {
+            panic!("a partition is written as a PartitionRecord")
+        };
+        assert_eq!(PartitionRegistration::from_record(&record).unwrap(), registration());
+    }
+}

@@ -1,0 +1,46 @@
+//! Quotas of clients.
+
+use std::collections::BTreeMap;
+
+/// Whom a quota binds: for each of the types `user`, `client-id` and `ip` that matter, a name, or none for the
+/// default of that type.
+pub type QuotaEntity = BTreeMap<String, Option<String>>;
+
+/// All quotas: the values of each entity by their keys, such as `producer_byte_rate`.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Quotas {
+    entities: BTreeMap<QuotaEntity, BTreeMap<String, f64>>,
+}
+
+impl Quotas {
+    /// The quotas of an entity.
+    pub fn get(&self, entity: &QuotaEntity) -> Option<&BTreeMap<String, f64>> {
+        self.entities.get(entity)
+    }
+
+    /// All entities that have quotas.
+    pub fn iter(&self) -> impl Iterator<Item = (&QuotaEntity, &BTreeMap<String, f64>)> {
+        self.entities.iter()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entities.is_empty()
+    }
+
+    pub(crate) fn set(&mut self, entity: QuotaEntity, key: &str, value: Option<f64>) {
+        match value {
+            Some(value) => {
+                self.entities.entry(entity).or_default().insert(key.to_owned(), value);
+            }
+            None => {
+                if let Some(values) = self.entities.get_mut(&entity) {
+                    values.remove(key);
+                    if values.is_empty() {
+                        self.entities.remove(&entity);
+                    }
+                }
+            }
+        }
+    }
+}

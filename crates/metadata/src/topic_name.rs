@@ -1,0 +1,76 @@
+//! Kafka's rules for the names of topics (`org.apache.kafka.common.internals.Topic`).
+
+/// The topic of committed offsets and groups.
+pub const OFFSETS: &str = "__consumer_offsets";
+/// The topic of transactions.
+pub const TRANSACTIONS: &str = "__transaction_state";
+/// The longest name: a directory must hold it with the partition and the suffix of a deletion.
+const LENGTH_MAX: usize = 249;
+
+/// A name that no topic can have, in Kafka's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidTopicName {
+    /// The empty name.
+    #[error("Topic name is invalid: the empty string is not allowed")]
+    Empty,
+    /// A directory of every file system.
+    #[error("Topic name is invalid: '{name}' is not allowed")]
+    Dots {
+        /// The name.
+        name: String,
+    },
+    /// A name that no directory could hold.
+    #[error(
+        "Topic name is invalid: the length of '{name}' is longer than the max allowed length {LENGTH_MAX}"
+    )]
+    TooLong {
+        /// The name.
+        name: String,
+    },
+    /// A name with other characters than letters, digits, dots, underscores and dashes.
+    #[error(
+        "Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' \
+         and '-'"
+    )]
+    Characters {
+        /// The name.
+        name: String,
+    },
+}
+
+/// Whether the topic belongs to the cluster itself.
+pub fn is_internal(name: &str) -> bool {
+    matches!(name, OFFSETS | TRANSACTIONS | "__share_group_state")
+}
+
+/// Checks a name.
+pub fn check(name: &str) -> Result<(), InvalidTopicName> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let named = || name.to_owned();
+    if name.is_empty() {
+        Err(InvalidTopicName::Empty)
+    } else if matches!(name, "." | "..") {
+        Err(InvalidTopicName::Dots { name: named() })
+    } else if name.chars().count() > LENGTH_MAX {
+        Err(InvalidTopicName::TooLong { name: named() })
+    } else if !name.chars().all(legal) {
+        Err(InvalidTopicName::Characters { name: named() })
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked_as_kafka_checks_them() {
+        for name in ["a", "A.b_c-9", &"x".repeat(249), "..."] {
+            assert_eq!(check(name), Ok(()), "{name}");
+        }
+        for name in ["", ".", "..", "a b", "a/b", "ä", &"x".repeat(250)] {
+            assert!(check(name).is_err(), "{name}");
+        }
+    }
+}

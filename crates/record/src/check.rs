@@ -1,0 +1,99 @@
+//! What a batch must satisfy before it is stored: [`verify`] for any batch, [`check`] for one from a
+//! producer. Neither opens the records.
+//!
+//! The rules are those of Kafka's `UnifiedLog.analyzeAndValidateRecords` and `LogValidator.validateBatch`, in
+//! their order, so that a batch with two faults is answered as Kafka answers it. Left to others: the topic's
+//! size limit, sequences against the producer's state, and the records (`validate_records`).
+//!
+//! One departure: a batch that claims LogAppendTime is refused always. Kafka refuses it on LogAppendTime
+//! topics and silently turns it into CreateTime elsewhere; no producer writes it.
+
+use crc_fast::CrcAlgorithm;
+
+use crate::attributes::TimestampType;
+use crate::batch::Batch;
+use crate::error::{
+    BatchError, ClientControlBatch, ClientLogAppendTime, CrcMismatch, InconsistentRecordCount,
+    InvalidBaseSequence, InvalidOffsetRange, InvalidRecordCount, NonZeroBaseOffset, TrailingBytes,
+};
+use crate::header::{ATTRIBUTES_AT, BatchHeader};
+use crate::offset::Offset;
+
+/// Checks that `bytes` are exactly one whole batch with the CRC that it claims: what recovery and followers
+/// need.
+pub fn verify(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
+    let header = exactly_one(bytes)?;
+    verify_crc(&header, bytes)?;
+    Ok(header)
+}
+
+/// Checks that `bytes` are exactly one whole batch that a producer may append.
+pub fn check(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
+    let header = exactly_one(bytes)?;
+    if header.base_offset != Offset::ZERO {
+        return Err(NonZeroBaseOffset { base_offset: header.base_offset }.into());
+    }
+    verify_crc(&header, bytes)?;
+    header.attributes.compression()?;
+    check_producer_rules(&header)?;
+    Ok(header)
+}
+
+/// The CRC-32C of a batch's bytes: everything after the CRC field.
+///
+/// # Panics
+/// When `bytes` are shorter than a header.
+pub fn crc(bytes: &[u8]) -> u32 {
+    crc_of(&[&bytes[ATTRIBUTES_AT..]])
+}
+
+pub(crate) fn crc_of(parts: &[&[u8]]) -> u32 {
+    let crc = if let [whole] = parts {
+        crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, whole)
+    } else {
+        let mut digest = crc_fast::Digest::new(CrcAlgorithm::Crc32Iscsi);
+        for part in parts {
+            digest.update(part);
+        }
+        digest.finalize()
+    };
+    u32::try_from(crc).expect("a CRC-32C has 32 bits")
+}
+
+fn exactly_one(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
+    let batch = Batch::parse(bytes)?;
+    if batch.bytes.len() < bytes.len() {
+        let batch_bytes = batch.bytes.len();
+        return Err(TrailingBytes { batch_bytes, trailing: bytes.len() - batch_bytes }.into());
+    }
+    Ok(batch.header)
+}
+
+fn verify_crc(header: &BatchHeader, bytes: &[u8]) -> Result<(), CrcMismatch> {
+    let computed = crc(bytes);
+    if computed == header.crc { Ok(()) } else { Err(CrcMismatch { stored: header.crc, computed }) }
+}
+
+fn check_producer_rules(header: &BatchHeader) -> Result<(), BatchError> {
+    let BatchHeader { last_offset_delta, record_count, .. } = *header;
+    if last_offset_delta < 0 {
+        return Err(InvalidOffsetRange { last_offset_delta }.into());
+    }
+    if record_count <= 0 {
+        return Err(InvalidRecordCount { record_count }.into());
+    }
+    if last_offset_delta != record_count - 1 {
+        return Err(InconsistentRecordCount { last_offset_delta, record_count }.into());
+    }
+    if header.attributes.is_control() {
+        return Err(ClientControlBatch.into());
+    }
+    if header.producer_id.is_some() && header.base_sequence < 0 {
+        let BatchHeader { producer_id, base_sequence, .. } = *header;
+        return Err(InvalidBaseSequence { producer_id, base_sequence }.into());
+    }
+    if header.attributes.timestamp_type() == TimestampType::LogAppendTime {
+        return Err(ClientLogAppendTime.into());
+    }
+    Ok(())
+}

@@ -1,0 +1,219 @@
+//! Decompression of a batch's records into a buffer that is used again, never beyond its limit.
+//!
+//! A hostile batch of a megabyte can claim, or even hold, terabytes. So no size in a frame is believed: the
+//! output grows as bytes appear, and the moment it passes the limit the batch is refused. Memory is bounded
+//! by the limit, and before that by what the compressed bytes at hand can at most become.
+//!
+//! Kafka's own readers are the measure of what is accepted: what Java clients can read is read here.
+
+mod lz4;
+mod snappy;
+
+use std::io::Read;
+
+use zstd::zstd_safe::{DCtx, InBuffer, OutBuffer, get_error_name};
+
+use crate::attributes::Compression;
+
+/// The limit of a [`DecompressBuffer`] unless another is given: 64 MiB, sixty times what a batch may have by
+/// Kafka's default `message.max.bytes`.
+pub const DECOMPRESSED_BYTES_MAX_DEFAULT: usize = 64 << 20;
+
+/// Growth of the output when the stream is not known to be longer.
+const CHUNK_BYTES: usize = 16 << 10;
+
+/// What decompression refuses.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DecompressError {
+    /// The records are larger than the limit.
+    #[error(transparent)]
+    TooLarge(#[from] DecompressedTooLarge),
+    /// The bytes are not what the codec writes.
+    #[error(transparent)]
+    Corrupt(#[from] CorruptPayload),
+}
+
+/// The records are larger than the limit once they are decompressed. Kafka has no such limit;
+/// RECORD_LIST_TOO_LARGE comes nearest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("Records compressed with {compression} take more than {limit_bytes} bytes when decompressed")]
+pub struct DecompressedTooLarge {
+    /// The codec.
+    pub compression: Compression,
+    /// The limit that was given.
+    pub limit_bytes: usize,
+}
+
+/// The bytes are not what the codec writes. Kafka: INVALID_RECORD.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("Records compressed with {compression} are corrupt: {reason}")]
+pub struct CorruptPayload {
+    /// The codec.
+    pub compression: Compression,
+    /// What the decoder says.
+    pub reason: String,
+}
+
+/// Where compressed records are decompressed to. Keeps its memory between batches, at most its limit.
+#[derive(Debug)]
+pub struct DecompressBuffer {
+    bytes: Vec<u8>,
+    limit_bytes: usize,
+}
+
+impl Default for DecompressBuffer {
+    fn default() -> DecompressBuffer {
+        DecompressBuffer::new(DECOMPRESSED_BYTES_MAX_DEFAULT)
+    }
+}
+
+impl DecompressBuffer {
+    /// A buffer without memory yet, which takes up to `limit_bytes`.
+    pub fn new(limit_bytes: usize) -> DecompressBuffer {
+        DecompressBuffer { bytes: Vec::new(), limit_bytes }
+    }
+
+    /// Bytes of memory that the buffer holds.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Gives memory beyond `bytes` back, for a buffer that waits for its next batch.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        self.bytes.clear();
+        self.bytes.shrink_to(bytes);
+    }
+
+    /// The decompressed form of `payload`: itself, for [`Compression::None`].
+    pub fn decompress<'b>(
+        &'b mut self,
+        compression: Compression,
+        payload: &'b [u8],
+    ) -> Result<&'b [u8], DecompressError> {
+        self.bytes.clear();
+        let mut output = Output { bytes: &mut self.bytes, limit_bytes: self.limit_bytes, compression };
+        match compression {
+            Compression::None => return Ok(payload),
+            Compression::Gzip => gzip(payload, &mut output)?,
+            Compression::Snappy => snappy::decompress(payload, &mut output)?,
+            Compression::Lz4 => lz4::decompress(payload, &mut output)?,
+            Compression::Zstd => zstd(payload, &mut output)?,
+        }
+        Ok(&self.bytes)
+    }
+}
+
+/// The decompressed bytes so far, and how many there may be.
+struct Output<'b> {
+    bytes: &'b mut Vec<u8>,
+    limit_bytes: usize,
+    compression: Compression,
+}
+
+impl Output<'_> {
+    fn too_large(&self) -> DecompressError {
+        DecompressedTooLarge { compression: self.compression, limit_bytes: self.limit_bytes }.into()
+    }
+
+    fn corrupt(&self, reason: impl ToString) -> DecompressError {
+        CorruptPayload { compression: self.compression, reason: reason.to_string() }.into()
+    }
+
+    /// Bytes that may still come.
+    fn allowed(&self) -> usize {
+        self.limit_bytes - self.bytes.len()
+    }
+
+    /// Makes the memory ready for `wanted` more bytes, or as many as are allowed: doubling, so that many
+    /// small steps stay cheap, but never past the limit.
+    fn reserve(&mut self, wanted: usize) {
+        let wanted = wanted.min(self.allowed());
+        if self.bytes.capacity() - self.bytes.len() < wanted {
+            let doubled = self.bytes.capacity().saturating_mul(2).min(self.limit_bytes);
+            let capacity = doubled.max(self.bytes.len() + wanted);
+            self.bytes.reserve_exact(capacity - self.bytes.len());
+        }
+    }
+
+    fn extend(&mut self, bytes: &[u8]) -> Result<(), DecompressError> {
+        if bytes.len() > self.allowed() {
+            return Err(self.too_large());
+        }
+        self.reserve(bytes.len());
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Appends what `fill` writes into at most `room` bytes; it returns how many it wrote.
+    fn fill<E>(
+        &mut self,
+        room: usize,
+        fill: impl FnOnce(&[u8], &mut [u8]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        let room = room.min(self.allowed());
+        self.reserve(room);
+        let start = self.bytes.len();
+        self.bytes.resize(start + room, 0);
+        let (before, space) = self.bytes.split_at_mut(start);
+        let filled = fill(before, space);
+        self.bytes.truncate(start + filled.as_ref().map_or(0, |&written| written));
+        filled
+    }
+}
+
+fn gzip(payload: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
+    let mut decoder = flate2::bufread::MultiGzDecoder::new(payload);
+    loop {
+        if output.allowed() == 0 {
+            return match decoder.read(&mut [0]) {
+                Ok(0) => Ok(()),
+                Ok(_) => Err(output.too_large()),
+                Err(error) => Err(output.corrupt(error)),
+            };
+        }
+        let room = output.bytes.len().clamp(CHUNK_BYTES, CHUNK_BYTES * 16);
+        match output.fill(room, |_, space| decoder.read(space)) {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(error) => return Err(output.corrupt(error)),
+        }
+    }
+}
+
+/// Frames one after another. The window that a frame asks for is the library's own memory, at most 128 MiB
+/// (what Kafka's reader takes, and what level 22 asks for); of it, only what the stream has filled is ever
+/// touched.
+fn zstd(payload: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
+    let mut context = DCtx::create();
+    let mut input = InBuffer::around(payload);
+    loop {
+        output.reserve(CHUNK_BYTES);
+        let start = output.bytes.len();
+        let (result, full) = if output.allowed() == 0 {
+            let mut beyond = [0; 1];
+            let mut space = OutBuffer::around(&mut beyond[..]);
+            let result = context.decompress_stream(&mut space, &mut input);
+            if space.pos() > 0 {
+                return Err(output.too_large());
+            }
+            (result, false)
+        } else {
+            let mut space = OutBuffer::around_pos(output.bytes, start);
+            let result = context.decompress_stream(&mut space, &mut input);
+            (result, output.bytes.len() == output.bytes.capacity())
+        };
+        // The allocator may give more room than was asked for, and the decoder fills what there is.
+        if output.bytes.len() > output.limit_bytes {
+            return Err(output.too_large());
+        }
+        let expected = result.map_err(|code| output.corrupt(get_error_name(code)))?;
+        if input.pos() == payload.len() {
+            if expected == 0 && !payload.is_empty() {
+                return Ok(());
+            }
+            if !full {
+                return Err(output.corrupt("the last frame is incomplete"));
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What can be wrong with a batch, one struct per failure. Each names the error code that Kafka answers with;
+//! the broker does the mapping, for this crate does not know the protocol.
+
+use crate::offset::Offset;
+use crate::producer::ProducerId;
+
+/// What [`crate::batches`], [`crate::verify`] and [`crate::check`] refuse.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BatchError {
+    /// The bytes end before the batch does.
+    #[error(transparent)]
+    Truncated(#[from] TruncatedBatch),
+    /// The length field is too small for a header.
+    #[error(transparent)]
+    LengthTooSmall(#[from] BatchLengthTooSmall),
+    /// A message set of magic 0 or 1.
+    #[error(transparent)]
+    LegacyMagic(#[from] LegacyMagic),
+    /// No format has this magic.
+    #[error(transparent)]
+    UnknownMagic(#[from] UnknownMagic),
+    /// Bytes follow the one batch that there may be.
+    #[error(transparent)]
+    TrailingBytes(#[from] TrailingBytes),
+    /// The bytes are not those that were summed.
+    #[error(transparent)]
+    CrcMismatch(#[from] CrcMismatch),
+    /// The codec is unknown.
+    #[error(transparent)]
+    UnknownCompression(#[from] UnknownCompression),
+    /// A producer assigned offsets.
+    #[error(transparent)]
+    NonZeroBaseOffset(#[from] NonZeroBaseOffset),
+    /// The last offset lies before the base offset.
+    #[error(transparent)]
+    InvalidOffsetRange(#[from] InvalidOffsetRange),
+    /// The batch claims no record.
+    #[error(transparent)]
+    InvalidRecordCount(#[from] InvalidRecordCount),
+    /// The count and the offsets disagree.
+    #[error(transparent)]
+    InconsistentRecordCount(#[from] InconsistentRecordCount),
+    /// A producer wrote a control batch.
+    #[error(transparent)]
+    ClientControlBatch(#[from] ClientControlBatch),
+    /// A producer claims the broker's timestamp type.
+    #[error(transparent)]
+    ClientLogAppendTime(#[from] ClientLogAppendTime),
+    /// An idempotent batch has no sequence.
+    #[error(transparent)]
+    InvalidBaseSequence(#[from] InvalidBaseSequence),
+}
+
+/// The bytes end before the batch does: the usual tail of a fetch. Kafka, from a producer: INVALID_RECORD (it sees
+/// no batch at all).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("Record batch needs {needed} bytes, {available} are there")]
+pub struct TruncatedBatch {
+    /// Bytes that the batch needs, as far as is known yet.
+    pub needed: usize,
+    /// Bytes at hand.
+    pub available: usize,
+}
+
+/// The length field leaves no room for a header. Kafka: CORRUPT_MESSAGE. Also what a preallocated, still
+/// empty tail of a segment reads as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("Batch length {batch_length} is smaller than the 49 bytes that a v2 header takes")]
+pub struct BatchLengthTooSmall {
+    /// The length field.
+    pub batch_length: i32,
+}
+
+/// A message set of magic 0 or 1, which no Produce version that Kafka 4 serves may carry. Kafka: INVALID_RECORD.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("Message format v{magic} is no longer supported")]
+pub struct LegacyMagic {
+    /// 0 or 1.
+    pub magic: i8,
+}
+
+/// No format has this magic. Kafka: CORRUPT_MESSAGE.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("Invalid magic found in record: {magic}")]
+pub struct UnknownMagic {
+    /// The magic byte.
+    pub magic: i8,
+}
+
+/// A produce request carries exactly one batch per partition. Kafka: INVALID_RECORD for a second batch,
+/// CORRUPT_MESSAGE for most other bytes; up to 11 of them it ignores, which no client relies on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{trailing} bytes follow the record batch of {batch_bytes} bytes")]
+pub struct TrailingBytes {
+    /// Size of the batch, with its offset and length.
+    pub batch_bytes: usize,
+    /// Bytes after it.
+    pub trailing: usize,
+}
+
+/// The bytes are not those that were summed. Kafka: CORRUPT_MESSAGE.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("Record is corrupt (stored crc = {stored}, computed crc = {computed})")]
+pub struct CrcMismatch {
+    /// The CRC in the header.
+    pub stored: u32,
+    /// The CRC of the bytes.
+    pub computed: u32,
+}
+
+/// Codec ids 5 to 7 belong to no codec. Kafka: an IllegalArgumentException, which clients see as
+/// UNKNOWN_SERVER_ERROR; UNSUPPORTED_COMPRESSION_TYPE says it better.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("Unknown compression type id: {id}")]
+pub struct UnknownCompression {
+    /// The three codec bits.
+    pub id: u8,
+}
+
+/// Offsets are the broker's to assign: a producer's batch starts at 0. Kafka: INVALID_RECORD.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("The baseOffset of the record batch should be 0, but it is {base_offset}")]
+pub struct NonZeroBaseOffset {
+    /// What the producer wrote.
+    pub base_offset: Offset,
+}
+
+/// The last offset lies before the base offset. Kafka: INVALID_RECORD.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("Batch has an invalid offset range: last offset delta {last_offset_delta}")]
+pub struct InvalidOffsetRange {
+    /// The negative delta.
+    pub last_offset_delta: i32,
+}
+
+/// A producer's batch holds at least one record. Kafka: INVALID_RECORD.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("Invalid reported count for record batch: {record_count}")]
+pub struct InvalidRecordCount {
+    /// The count in the header.
+    pub record_count: i32,
+}
+
+/// A producer's batch has no gaps: the count is the last offset delta and one. Kafka: INVALID_RECORD.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("Inconsistent batch: last offset delta {last_offset_delta} and count of records {record_count}")]
+pub struct InconsistentRecordCount {
+    /// The last offset delta in the header.
+    pub last_offset_delta: i32,
+    /// The count in the header.
+    pub record_count: i32,
+}
+
+/// Control records are written by coordinators. Kafka: INVALID_RECORD.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("Clients are not allowed to write control records")]
+pub struct ClientControlBatch;
+
+/// LogAppendTime is the broker's to set. Kafka: INVALID_TIMESTAMP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("Producer should not set timestamp type to LogAppendTime")]
+pub struct ClientLogAppendTime;
+
+/// A batch with a producer id has a sequence. Kafka: INVALID_RECORD.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("Invalid sequence number {base_sequence} in record batch with producerId {producer_id}")]
+pub struct InvalidBaseSequence {
+    /// The producer of the batch.
+    pub producer_id: ProducerId,
+    /// The negative sequence.
+    pub base_sequence: i32,
+}

@@ -1,0 +1,136 @@
+//! The command line: one subcommand per file.
+//!
+//! Exit codes: 0 when it is done, 1 when it failed, 2 when it was asked for the wrong thing.
+
+mod connect;
+mod consume;
+pub mod failure;
+mod group;
+mod perf;
+mod produce;
+mod serve;
+mod table;
+mod topic;
+
+use clap::{Parser, Subcommand};
+
+/// An event streaming platform in one binary that speaks Kafka's wire protocol.
+#[derive(Parser, Debug)]
+#[command(
+    version,
+    propagate_version = true,
+    max_term_width = 110,
+    after_help = "\
+Examples:
+  thalweg serve                              a broker on port 9092, its data in ./thalweg-data
+  thalweg topic create orders --partitions 6
+  echo hello | thalweg produce orders
+  thalweg consume orders --from-beginning --max-messages 1
+
+Every command but serve talks to any cluster that speaks Kafka's protocol: see --bootstrap-server."
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Run a broker.
+    Serve(serve::Serve),
+    /// Create, list, describe, change and delete topics.
+    #[command(subcommand)]
+    Topic(topic::Topic),
+    /// List, describe and delete consumer groups.
+    #[command(subcommand)]
+    Group(group::Group),
+    /// Send lines of standard input to a topic.
+    Produce(produce::Produce),
+    /// Print the records of a topic.
+    Consume(consume::Consume),
+    /// Measure how fast records can be produced.
+    ProducerPerfTest(thalweg_lab::perf::ProducerPerformance),
+    /// Measure how fast records can be consumed.
+    ConsumerPerfTest(thalweg_lab::perf::ConsumerPerformance),
+    /// Measure the time of a record from a producer to a consumer.
+    E2eLatency(thalweg_lab::perf::EndToEndLatency),
+}
+
+impl Cli {
+    /// Does what was asked.
+    pub fn run(&self) -> anyhow::Result<()> {
+        if let Command::Serve(serve) = &self.command {
+            return serve.run();
+        }
+        failure::log_to_standard_error("warn");
+        // One thread: what a tool costs is its own work, not handing it from thread to thread.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(self.run_tool())
+    }
+
+    async fn run_tool(&self) -> anyhow::Result<()> {
+        match &self.command {
+            Command::Serve(serve) => serve.run(),
+            Command::Topic(topic) => topic.run().await,
+            Command::Group(group) => group.run().await,
+            Command::Produce(produce) => produce.run().await,
+            Command::Consume(consume) => consume.run().await,
+            Command::ProducerPerfTest(test) => {
+                perf::run(test.is_json(), async |output| test.run(output).await).await
+            }
+            Command::ConsumerPerfTest(test) => {
+                perf::run(test.is_json(), async |output| test.run(output).await).await
+            }
+            Command::E2eLatency(test) => {
+                perf::run(test.is_json(), async |output| test.run(output).await).await
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_are_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn kafkas_own_spellings_of_the_perf_tools_are_understood() {
+        for line in [
+            "thalweg producer-perf-test --topic t --num-records 10 --record-size 5 --throughput -1 \
+             --producer-props bootstrap.servers=b:1 acks=1 --print-metrics",
+            "thalweg producer-perf-test --topic t --num-records 10 --payload-monotonic --throughput 5.5 \
+             --producer.config f --warmup-records 3 --reporting-interval 100",
+            "thalweg consumer-perf-test --bootstrap-server b:1 --topic t --messages 10 --consumer.config f --timeout",
+            "thalweg consumer-perf-test --include t.* --num-records 10 --hide-header --from-latest",
+            "thalweg e2e-latency --bootstrap-server b:1 --topic t --num-records 1 --producer-acks all --record-size 9 \
+             --num-headers 2 --record-header-size -1",
+            "thalweg e2e-latency b:1 topic 100 all 20",
+        ] {
+            if let Err(error) = Cli::try_parse_from(line.split_whitespace()) {
+                panic!("{line}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for line in [
+            "thalweg producer-perf-test --topic t --num-records 10 --throughput -1",
+            "thalweg producer-perf-test --topic t --num-records 0 --record-size 5 --throughput -1",
+            "thalweg producer-perf-test --topic t --num-records 9 --record-size 5 --payload-monotonic --throughput -1",
+            "thalweg consumer-perf-test --topic t --include t --num-records 10",
+            "thalweg e2e-latency --topic t --num-records 1 --producer-acks 0 --record-size 9",
+            "thalweg e2e-latency --topic t --num-records 1 --producer-acks 1",
+            "thalweg topic create",
+            "thalweg consume t --from-beginning --offset 3",
+        ] {
+            let error = Cli::try_parse_from(line.split_whitespace()).expect_err(line);
+            assert_eq!(error.exit_code(), 2, "{line}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Arguments that every tool shares: which cluster, and with which settings.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use thalweg_client::{Cluster, ConnectionOptions, Properties};
+
+/// Which cluster, and with which settings.
+#[derive(Args, Debug, Clone)]
+pub struct Connect {
+    /// The brokers to connect to first.
+    #[arg(
+        long,
+        short = 'b',
+        value_name = "HOST:PORT,...",
+        env = "THALWEG_BOOTSTRAP_SERVER",
+        default_value = "localhost:9092",
+        global = false
+    )]
+    bootstrap_server: String,
+    /// A properties file with client settings.
+    #[arg(long, value_name = "FILE")]
+    command_config: Option<PathBuf>,
+    /// A client setting, for example request.timeout.ms=5000. Stands above those of --command-config.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+}
+
+impl Connect {
+    /// All settings.
+    pub fn properties(&self) -> anyhow::Result<Properties> {
+        let mut properties = match &self.command_config {
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .with_context(|| format!("Cannot read --command-config {}", path.display()))?;
+                Properties::parse(&text)
+            }
+            None => Properties::new(),
+        };
+        for setting in &self.settings {
+            properties.set_text(setting)?;
+        }
+        properties.set("bootstrap.servers", &self.bootstrap_server);
+        Ok(properties)
+    }
+
+    /// The cluster, for a tool that administers it.
+    pub async fn cluster(&self) -> anyhow::Result<Cluster> {
+        let mut properties = self.properties()?;
+        properties.take_security()?;
+        let bootstrap = properties.take_bootstrap_servers()?;
+        let options = ConnectionOptions::take(&mut properties, "admin")?;
+        warn_about_rest(&properties);
+        Ok(Cluster::connect(&bootstrap, &options).await?)
+    }
+}
+
+/// Says which settings have no effect.
+pub fn warn_about_rest(properties: &Properties) {
+    for key in properties.rest() {
+        tracing::warn!("The setting {key} is not known here and has no effect");
+    }
+}

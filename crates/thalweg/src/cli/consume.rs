@@ -1,0 +1,333 @@
+//! `consume`: records become lines.
+
+use std::collections::BTreeMap;
+use std::io::{BufWriter, Write};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use thalweg_client::{
+    Chunk, Cluster, Consumer, ConsumerConfig, ListedOffset, OffsetSpec, Polled, Refused, StartAt,
+    TopicPartition,
+};
+use thalweg_record::{DecompressBuffer, Offset, Record};
+use tokio::time::Instant;
+
+use super::connect::{Connect, warn_about_rest};
+use super::failure::Usage;
+
+const POLL: Duration = Duration::from_millis(250);
+
+/// Print the records of a topic.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  thalweg consume orders --from-beginning --max-messages 10
+  thalweg consume orders --group billing --print-key --print-offset
+  thalweg consume orders --partition 0 --offset -5 --until-end
+  thalweg consume orders --timestamp 2026-01-31T12:00:00Z --json")]
+pub struct Consume {
+    #[command(flatten)]
+    connect: Connect,
+    /// The topic.
+    topic: String,
+    /// Begin with the first record, where the group has no offset; without it, with the next that comes.
+    #[arg(long, conflicts_with_all = ["offset", "timestamp"])]
+    from_beginning: bool,
+    /// Begin at this offset; a negative one counts from the end; beginning and end are offsets too.
+    #[arg(long, short = 'o', value_name = "OFFSET", allow_negative_numbers = true, conflicts_with_all = ["timestamp", "group"])]
+    offset: Option<String>,
+    /// Begin with the first record at or after this time: milliseconds since 1970, or as 2026-01-31T12:00:00Z.
+    #[arg(long, value_name = "TIME", conflicts_with = "group")]
+    timestamp: Option<String>,
+    /// Only these partitions.
+    #[arg(long, short = 'p', value_name = "INDEX", value_delimiter = ',', conflicts_with = "group")]
+    partition: Vec<i32>,
+    /// Read as a member of this group, and commit what was read.
+    #[arg(long, short = 'g', value_name = "ID")]
+    group: Option<String>,
+    /// End after so many records.
+    #[arg(long, short = 'n', value_name = "COUNT")]
+    max_messages: Option<u64>,
+    /// End with the last record that there is at the start.
+    #[arg(long, short = 'e', conflicts_with = "group")]
+    until_end: bool,
+    /// End when no record came for so many milliseconds.
+    #[arg(long, value_name = "MS")]
+    timeout_ms: Option<u64>,
+    /// Print the key before the value.
+    #[arg(long)]
+    print_key: bool,
+    /// Print the timestamp, as CreateTime:1234.
+    #[arg(long)]
+    print_timestamp: bool,
+    /// Print the partition, as Partition:0.
+    #[arg(long)]
+    print_partition: bool,
+    /// Print the offset, as Offset:17.
+    #[arg(long)]
+    print_offset: bool,
+    /// Print the headers, as name:value,name:value.
+    #[arg(long)]
+    print_headers: bool,
+    /// Print what else there is, but not the value.
+    #[arg(long)]
+    no_value: bool,
+    /// What stands between the printed parts.
+    #[arg(long, value_name = "TEXT", default_value = "\t")]
+    key_separator: String,
+    /// What is printed for a null key or value.
+    #[arg(long, value_name = "TEXT", default_value = "null")]
+    null_literal: String,
+    /// Only records of transactions that were committed.
+    #[arg(long)]
+    read_committed: bool,
+    /// A JSON object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is still to be read.
+struct Rest {
+    records: u64,
+    /// Where to end, by partition; without, nowhere.
+    ends: Option<BTreeMap<TopicPartition, Offset>>,
+}
+
+impl Consume {
+    /// Prints records until it is told to end.
+    pub async fn run(&self) -> anyhow::Result<()> {
+        let mut consumer = self.consumer().await?;
+        let mut rest = Rest { records: self.max_messages.unwrap_or(u64::MAX), ends: None };
+        if self.group.is_some() {
+            consumer.subscribe(vec![self.topic.clone()])?;
+        } else {
+            rest.ends = self.assign(&mut consumer).await?;
+        }
+        let printed = tokio::select! {
+            printed = self.print_all(&mut consumer, &mut rest) => printed,
+            signal = tokio::signal::ctrl_c() => signal.map_err(anyhow::Error::from),
+        };
+        // A group's other members should not wait for the session of this one to end.
+        let closed = consumer.close().await;
+        printed?;
+        Ok(closed?)
+    }
+
+    async fn consumer(&self) -> anyhow::Result<Consumer> {
+        let mut properties = self.connect.properties()?;
+        if let Some(group) = &self.group {
+            properties.set("group.id", group);
+        }
+        properties.set_default("auto.offset.reset", if self.from_beginning { "earliest" } else { "latest" });
+        properties.set_default("allow.auto.create.topics", "false");
+        if self.read_committed {
+            properties.set("isolation.level", "read_committed");
+        }
+        let bootstrap = properties.take_bootstrap_servers()?;
+        let mut config = ConsumerConfig::take(&mut properties)?;
+        if self.group.is_none() {
+            config.group = None;
+        }
+        warn_about_rest(&properties);
+        Ok(Consumer::connect(&bootstrap, config).await?)
+    }
+
+    /// Begins where it was asked for. Gives the ends, when it is to end there.
+    async fn assign(
+        &self,
+        consumer: &mut Consumer,
+    ) -> anyhow::Result<Option<BTreeMap<TopicPartition, Offset>>> {
+        let cluster = consumer.cluster().clone();
+        let partitions = self.partitions(&cluster).await?;
+        let ends = match self.until_end || self.counts_from_end() {
+            true => found(&cluster, &partitions, OffsetSpec::Latest, self.read_committed).await?,
+            false => BTreeMap::new(),
+        };
+        let mut starts = Vec::new();
+        for at in partitions {
+            let start = self.start(ends.get(&at))?;
+            starts.push((at, start));
+        }
+        consumer.assign(starts).await?;
+        let ends = ends.into_iter().map(|(at, end)| (at, end.offset));
+        Ok(self.until_end.then(|| ends.collect()))
+    }
+
+    async fn partitions(&self, cluster: &Cluster) -> anyhow::Result<Vec<TopicPartition>> {
+        let metadata = cluster.refresh(std::slice::from_ref(&self.topic), false).await?;
+        let topic = metadata.topics.get(&self.topic);
+        let error = topic.and_then(|topic| topic.error);
+        if let Some(error) = error {
+            Refused::check(error.code(), None, || format!("Topic {}", self.topic))?;
+        }
+        let count = topic.map_or(0, |topic| topic.partitions.len());
+        let all = topic.into_iter().flat_map(|topic| &topic.partitions).map(|partition| partition.index);
+        let all: Vec<i32> = all.collect();
+        for index in &self.partition {
+            if !all.contains(index) {
+                let problem =
+                    format!("--partition {index}: topic {} has {count} partitions, from 0 on", self.topic);
+                return Err(Usage(problem).into());
+            }
+        }
+        let chosen = if self.partition.is_empty() { &all } else { &self.partition };
+        Ok(chosen.iter().map(|&index| TopicPartition::new(self.topic.as_str(), index)).collect())
+    }
+
+    fn counts_from_end(&self) -> bool {
+        self.offset.as_deref().is_some_and(|offset| offset.starts_with('-'))
+    }
+
+    fn start(&self, end: Option<&ListedOffset>) -> anyhow::Result<StartAt> {
+        if let Some(time) = &self.timestamp {
+            return Ok(StartAt::Spec(OffsetSpec::At(parse_time(time)?)));
+        }
+        Ok(match self.offset.as_deref() {
+            None if self.from_beginning => StartAt::Spec(OffsetSpec::Earliest),
+            None | Some("end") => StartAt::Spec(OffsetSpec::Latest),
+            Some("beginning") => StartAt::Spec(OffsetSpec::Earliest),
+            Some(text) => {
+                let offset: i64 = text.parse().map_err(|_| {
+                    Usage(format!("--offset {text:?} is invalid: a number, beginning or end would be right"))
+                })?;
+                match end {
+                    Some(end) if offset < 0 => {
+                        StartAt::Offset(Offset(end.offset.0.saturating_add(offset).max(0)))
+                    }
+                    _ => StartAt::Offset(Offset(offset)),
+                }
+            }
+        })
+    }
+
+    async fn print_all(&self, consumer: &mut Consumer, rest: &mut Rest) -> anyhow::Result<()> {
+        let mut out = BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
+        let mut buffer = DecompressBuffer::default();
+        let timeout = self.timeout_ms.map(Duration::from_millis);
+        let mut last = Instant::now();
+        while rest.records > 0 && !is_at_end(consumer, rest) {
+            let wait = timeout.map_or(POLL, |timeout| timeout.min(POLL));
+            match consumer.poll(wait).await? {
+                Polled::Chunk(chunk) => {
+                    self.print_chunk(&mut out, &chunk, rest, &mut buffer)?;
+                    last = Instant::now();
+                }
+                Polled::Assigned(_) | Polled::Revoked(_) => {}
+                Polled::Nothing if timeout.is_some_and(|timeout| last.elapsed() >= timeout) => break,
+                Polled::Nothing => {}
+            }
+            out.flush()?;
+        }
+        Ok(())
+    }
+
+    fn print_chunk(
+        &self,
+        out: &mut impl Write,
+        chunk: &Chunk,
+        rest: &mut Rest,
+        buffer: &mut DecompressBuffer,
+    ) -> anyhow::Result<()> {
+        let end = rest.ends.as_ref().and_then(|ends| ends.get(&chunk.at)).copied();
+        let mut written = Ok(());
+        chunk.for_each(buffer, |record| {
+            if rest.records == 0 || end.is_some_and(|end| record.offset >= end) {
+                return ControlFlow::Break(());
+            }
+            rest.records -= 1;
+            written = self.print(out, &chunk.at, record);
+            if written.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        Ok(written?)
+    }
+
+    fn print(&self, out: &mut impl Write, at: &TopicPartition, record: &Record<'_>) -> std::io::Result<()> {
+        if self.json {
+            return writeln!(out, "{}", as_json(at, record));
+        }
+        let mut parts: Vec<Vec<u8>> = Vec::new();
+        if self.print_timestamp {
+            parts.push(format!("CreateTime:{}", record.timestamp).into_bytes());
+        }
+        if self.print_partition {
+            parts.push(format!("Partition:{}", at.partition).into_bytes());
+        }
+        if self.print_offset {
+            parts.push(format!("Offset:{}", record.offset).into_bytes());
+        }
+        let or_null = |bytes: Option<&[u8]>| bytes.unwrap_or(self.null_literal.as_bytes()).to_vec();
+        if self.print_headers {
+            let headers = record.headers.map(|header| [header.key, b":", &or_null(header.value)].concat());
+            let headers: Vec<Vec<u8>> = headers.collect();
+            parts.push(if headers.is_empty() { b"NO_HEADERS".to_vec() } else { headers.join(&b","[..]) });
+        }
+        if self.print_key {
+            parts.push(or_null(record.key));
+        }
+        if !self.no_value {
+            parts.push(or_null(record.value));
+        }
+        out.write_all(&parts.join(self.key_separator.as_bytes()))?;
+        out.write_all(b"\n")
+    }
+}
+
+/// Whether every partition was read as far as it reached at the start.
+fn is_at_end(consumer: &Consumer, rest: &Rest) -> bool {
+    let Some(ends) = &rest.ends else { return false };
+    ends.iter().all(|(at, end)| consumer.position(at).is_some_and(|position| position >= *end))
+}
+
+async fn found(
+    cluster: &Cluster,
+    partitions: &[TopicPartition],
+    spec: OffsetSpec,
+    read_committed: bool,
+) -> anyhow::Result<BTreeMap<TopicPartition, ListedOffset>> {
+    let wanted: Vec<_> = partitions.iter().map(|at| (at.clone(), spec)).collect();
+    let found = cluster.list_offsets(&wanted, read_committed).await;
+    Ok(found.into_iter().map(|(at, offset)| offset.map(|offset| (at, offset))).collect::<Result<_, _>>()?)
+}
+
+fn parse_time(text: &str) -> Result<i64, Usage> {
+    if let Ok(ms) = text.parse() {
+        return Ok(ms);
+    }
+    chrono::DateTime::parse_from_rfc3339(text).map(|time| time.timestamp_millis()).map_err(|_| {
+        Usage(format!(
+            "--timestamp {text:?} is invalid: milliseconds since 1970, or a time as 2026-01-31T12:00:00Z, would be right"
+        ))
+    })
+}
+
+/// Bytes that are no UTF-8 come with replacement characters; whoever needs them whole prints them raw.
+fn as_json(at: &TopicPartition, record: &Record<'_>) -> serde_json::Value {
+    let text = |bytes: Option<&[u8]>| bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    let headers: Vec<serde_json::Value> = record
+        .headers
+        .map(|header| json!({ "key": text(Some(header.key)), "value": text(header.value) }))
+        .collect();
+    json!({
+        "topic": &*at.topic,
+        "partition": at.partition,
+        "offset": record.offset.0,
+        "timestamp": record.timestamp,
+        "headers": headers,
+        "key": text(record.key),
+        "value": text(record.value),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_milliseconds_or_rfc_3339() {
+        assert_eq!(parse_time("1700000000000").expect("a time"), 1_700_000_000_000);
+        assert_eq!(parse_time("1970-01-01T00:00:01.5Z").expect("a time"), 1500);
+        assert!(parse_time("yesterday").is_err());
+    }
+}

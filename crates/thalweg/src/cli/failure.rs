@@ -1,0 +1,67 @@
+//! How a command ends that could not do what it was asked.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use thalweg_broker::config::{BadAssignment, InvalidConfig};
+use thalweg_client::{ClientError, InvalidAddress, InvalidProperty, InvalidSetting, NoBootstrapServer};
+use thalweg_lab::perf::PerfError;
+use tracing_subscriber::EnvFilter;
+
+/// Arguments that do not go together, or have no meaning.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Usage(pub String);
+
+/// Tells why, and with which exit code to end.
+pub fn report(error: &anyhow::Error) -> ExitCode {
+    // Whoever read the output has enough; `thalweg consume | head` is no failure.
+    if error.chain().any(is_broken_pipe) {
+        return ExitCode::SUCCESS;
+    }
+    // With standard error closed there is nobody to tell.
+    let _ = writeln!(io::stderr(), "thalweg: {}", causes(error));
+    if is_usage(error) { ExitCode::from(2) } else { ExitCode::FAILURE }
+}
+
+/// The error and its causes, but for those that the error before them tells already.
+fn causes(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
+fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn is_usage(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.is::<Usage>()
+            || cause.is::<InvalidSetting>()
+            || cause.is::<InvalidProperty>()
+            || cause.is::<NoBootstrapServer>()
+            || cause.is::<InvalidAddress>()
+            || matches!(cause.downcast_ref::<ClientError>(), Some(ClientError::InvalidAddress(_)))
+            || cause.is::<InvalidConfig>()
+            || cause.is::<BadAssignment>()
+            || cause.downcast_ref::<PerfError>().is_some_and(PerfError::is_usage)
+    })
+}
+
+/// Sends what is of this level or above to standard error, or what `RUST_LOG` asks for.
+pub fn log_to_standard_error(level: &str) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let colours = io::stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(colours)
+        .with_target(false)
+        .init();
+}

@@ -1,0 +1,286 @@
+//! `group describe`: what a group has read of which partition, who reads it, and how much is left.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+
+use clap::Args;
+use serde_json::json;
+use thalweg_client::{
+    Cluster, CommittedOffset, Connection, CoordinatorKind, ListedOffset, OffsetSpec, Refused, TopicPartition,
+    committed, read_assignment,
+};
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::{ConsumerGroupDescribeRequest, DescribeGroupsRequest};
+
+use super::listed;
+use crate::cli::connect::Connect;
+use crate::cli::failure::Usage;
+use crate::cli::table::{align, row};
+
+/// Describe groups: members, partitions, offsets and lag.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  thalweg group describe billing\n  thalweg group describe --all --json | jq ."
+)]
+pub struct Describe {
+    #[command(flatten)]
+    connect: Connect,
+    /// The groups.
+    #[arg(value_name = "GROUP")]
+    groups: Vec<String>,
+    /// All groups.
+    #[arg(long, conflicts_with = "groups")]
+    all: bool,
+    /// Show the members instead of the partitions.
+    #[arg(long)]
+    members: bool,
+    /// One JSON array instead of tables.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A group.
+struct Described {
+    group: String,
+    state: String,
+    protocol: String,
+    members: Vec<Member>,
+    offsets: BTreeMap<TopicPartition, CommittedOffset>,
+    ends: BTreeMap<TopicPartition, ListedOffset>,
+}
+
+struct Member {
+    id: String,
+    instance_id: Option<String>,
+    client_id: String,
+    host: String,
+    assigned: Vec<TopicPartition>,
+}
+
+impl Describe {
+    /// Describes the groups.
+    pub async fn run(&self) -> anyhow::Result<()> {
+        if self.groups.is_empty() && !self.all {
+            return Err(Usage("No group: a name, or --all, would be right".to_owned()).into());
+        }
+        let cluster = self.connect.cluster().await?;
+        let groups = match self.all {
+            true => listed(&cluster).await?.into_iter().map(|group| group.group_id).collect(),
+            false => self.groups.clone(),
+        };
+        let mut described = Vec::new();
+        for group in groups {
+            described.push(describe(&cluster, group).await?);
+        }
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            let groups: Vec<serde_json::Value> = described.iter().map(Described::json).collect();
+            writeln!(out, "{}", json!(groups))?;
+            return Ok(());
+        }
+        for (index, group) in described.iter().enumerate() {
+            if index > 0 {
+                writeln!(out)?;
+            }
+            let members = group.members.len();
+            writeln!(out, "Group {}: {}, {} members, {}", group.group, group.state, members, group.protocol)?;
+            let rows = if self.members { group.member_rows() } else { group.partition_rows() };
+            write!(out, "{}", align(&rows))?;
+        }
+        Ok(())
+    }
+}
+
+async fn describe(cluster: &Cluster, group: String) -> anyhow::Result<Described> {
+    let coordinator = cluster.coordinator(CoordinatorKind::Group, &group).await?;
+    let mut described = membership(&coordinator, group).await?;
+    described.offsets = committed(&coordinator, &described.group, None, false).await?;
+    let partitions = described.partitions();
+    let topics: BTreeSet<String> = partitions.iter().map(|at| at.topic.to_string()).collect();
+    cluster.refresh(&topics.into_iter().collect::<Vec<_>>(), false).await?;
+    let wanted: Vec<_> = partitions.into_iter().map(|at| (at, OffsetSpec::Latest)).collect();
+    let ends = cluster.list_offsets(&wanted, false).await;
+    // A partition that is gone, or without a leader, has no end to tell.
+    described.ends = ends.into_iter().filter_map(|(at, end)| Some((at, end.ok()?))).collect();
+    Ok(described)
+}
+
+/// State and members, of either kind of group.
+async fn membership(coordinator: &Connection, group: String) -> anyhow::Result<Described> {
+    let request = DescribeGroupsRequest { groups: vec![group.clone()], ..DescribeGroupsRequest::default() };
+    let response = coordinator.send(&request).await?;
+    let Some(classic) = response.groups.into_iter().next() else {
+        anyhow::bail!("{} leaves group {group} out of its answer", coordinator.peer());
+    };
+    let elsewhere = classic.error_code == ErrorCode::GroupIdNotFound.code() || classic.group_state == "Dead";
+    if elsewhere && coordinator.version_of::<ConsumerGroupDescribeRequest>().is_ok() {
+        return next_generation(coordinator, group).await;
+    }
+    Refused::check(classic.error_code, classic.error_message.as_deref(), || format!("Group {group}"))?;
+    if classic.group_state == "Dead" {
+        let refused = Refused {
+            what: format!("Group {group}"),
+            error_code: ErrorCode::GroupIdNotFound,
+            message: Some("there is no such group".to_owned()),
+        };
+        return Err(refused.into());
+    }
+    let members = classic.members.into_iter().map(|member| Member {
+        id: member.member_id,
+        instance_id: member.group_instance_id,
+        client_id: member.client_id,
+        host: member.client_host,
+        // Groups of other kinds, such as those of Connect, have assignments of their own.
+        assigned: read_assignment(member.member_assignment).unwrap_or_default(),
+    });
+    Ok(Described {
+        group,
+        state: classic.group_state,
+        protocol: format!("{} {}", classic.protocol_type, classic.protocol_data).trim().to_owned(),
+        members: members.collect(),
+        offsets: BTreeMap::new(),
+        ends: BTreeMap::new(),
+    })
+}
+
+/// A group of the protocol of KIP-848.
+async fn next_generation(coordinator: &Connection, group: String) -> anyhow::Result<Described> {
+    let request = ConsumerGroupDescribeRequest {
+        group_ids: vec![group.clone()],
+        ..ConsumerGroupDescribeRequest::default()
+    };
+    let response = coordinator.send(&request).await?;
+    let Some(found) = response.groups.into_iter().next() else {
+        anyhow::bail!("{} leaves group {group} out of its answer", coordinator.peer());
+    };
+    Refused::check(found.error_code, found.error_message.as_deref(), || format!("Group {group}"))?;
+    let members = found.members.into_iter().map(|member| {
+        let assigned = member.assignment.topic_partitions.into_iter().flat_map(|topic| {
+            let name: std::sync::Arc<str> = topic.topic_name.into();
+            topic.partitions.into_iter().map(move |partition| TopicPartition::new(name.clone(), partition))
+        });
+        Member {
+            id: member.member_id,
+            instance_id: member.instance_id,
+            client_id: member.client_id,
+            host: member.client_host,
+            assigned: assigned.collect(),
+        }
+    });
+    Ok(Described {
+        group,
+        state: found.group_state,
+        protocol: format!("consumer {}", found.assignor_name),
+        members: members.collect(),
+        offsets: BTreeMap::new(),
+        ends: BTreeMap::new(),
+    })
+}
+
+impl Described {
+    /// Those that are assigned or have an offset.
+    fn partitions(&self) -> BTreeSet<TopicPartition> {
+        let assigned = self.members.iter().flat_map(|member| &member.assigned);
+        assigned.chain(self.offsets.keys()).cloned().collect()
+    }
+
+    fn reader(&self, at: &TopicPartition) -> Option<&Member> {
+        self.members.iter().find(|member| member.assigned.contains(at))
+    }
+
+    fn lag(&self, at: &TopicPartition) -> Option<i64> {
+        Some(self.ends.get(at)?.offset - self.offsets.get(at)?.offset)
+    }
+
+    fn partition_rows(&self) -> Vec<Vec<String>> {
+        let mut rows = vec![row([
+            "GROUP",
+            "TOPIC",
+            "PARTITION",
+            "CURRENT-OFFSET",
+            "LOG-END-OFFSET",
+            "LAG",
+            "CONSUMER-ID",
+            "HOST",
+            "CLIENT-ID",
+        ])];
+        for at in self.partitions() {
+            let reader = self.reader(&at);
+            let text = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+            rows.push(vec![
+                self.group.clone(),
+                at.topic.to_string(),
+                at.partition.to_string(),
+                text(self.offsets.get(&at).map(|committed| committed.offset.to_string())),
+                text(self.ends.get(&at).map(|end| end.offset.to_string())),
+                text(self.lag(&at).map(|lag| lag.to_string())),
+                text(reader.map(|member| member.id.clone())),
+                text(reader.map(|member| member.host.clone())),
+                text(reader.map(|member| member.client_id.clone())),
+            ]);
+        }
+        rows
+    }
+
+    fn member_rows(&self) -> Vec<Vec<String>> {
+        let mut rows = vec![row([
+            "GROUP",
+            "CONSUMER-ID",
+            "INSTANCE-ID",
+            "HOST",
+            "CLIENT-ID",
+            "#PARTITIONS",
+            "PARTITIONS",
+        ])];
+        for member in &self.members {
+            let assigned: Vec<String> = member.assigned.iter().map(ToString::to_string).collect();
+            rows.push(vec![
+                self.group.clone(),
+                member.id.clone(),
+                member.instance_id.clone().unwrap_or_else(|| "-".to_owned()),
+                member.host.clone(),
+                member.client_id.clone(),
+                assigned.len().to_string(),
+                assigned.join(","),
+            ]);
+        }
+        rows
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let partitions: Vec<serde_json::Value> = self
+            .partitions()
+            .into_iter()
+            .map(|at| {
+                json!({
+                    "topic": &*at.topic,
+                    "partition": at.partition,
+                    "current_offset": self.offsets.get(&at).map(|committed| committed.offset.0),
+                    "log_end_offset": self.ends.get(&at).map(|end| end.offset.0),
+                    "lag": self.lag(&at),
+                    "member_id": self.reader(&at).map(|member| &member.id),
+                })
+            })
+            .collect();
+        let members: Vec<serde_json::Value> = self
+            .members
+            .iter()
+            .map(|member| {
+                json!({
+                    "member_id": member.id,
+                    "group_instance_id": member.instance_id,
+                    "client_id": member.client_id,
+                    "host": member.host,
+                    "partitions": member.assigned.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                })
+            })
+            .collect();
+        json!({
+            "group": self.group,
+            "state": self.state,
+            "protocol": self.protocol,
+            "partitions": partitions,
+            "members": members,
+        })
+    }
+}

@@ -1,0 +1,163 @@
+//! `topic`: create, list, describe, alter, delete.
+
+mod alter;
+mod create;
+mod describe;
+
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use thalweg_client::{Metadata, Refused};
+use thalweg_wire::request::DeleteTopicsRequest;
+use thalweg_wire::request::delete_topics_request::DeleteTopicState;
+
+use super::connect::Connect;
+use super::failure::Usage;
+
+/// Time that the controller has for an administrative request.
+const ADMIN_TIMEOUT_MS: i32 = 30_000;
+
+/// Create, list, describe, change and delete topics.
+#[derive(Subcommand, Debug)]
+pub enum Topic {
+    /// Create topics.
+    Create(create::Create),
+    /// List the topics' names.
+    List(List),
+    /// Describe topics: settings, partitions, leaders, replicas.
+    Describe(describe::Describe),
+    /// Delete topics and their records.
+    Delete(Delete),
+    /// Add partitions to a topic, or change its settings.
+    Alter(alter::Alter),
+}
+
+impl Topic {
+    /// Does what was asked.
+    pub async fn run(&self) -> anyhow::Result<()> {
+        match self {
+            Topic::Create(create) => create.run().await,
+            Topic::List(list) => list.run().await,
+            Topic::Describe(describe) => describe.run().await,
+            Topic::Delete(delete) => delete.run().await,
+            Topic::Alter(alter) => alter.run().await,
+        }
+    }
+}
+
+/// List the topics' names.
+#[derive(Args, Debug)]
+pub struct List {
+    #[command(flatten)]
+    connect: Connect,
+    /// Leave out Kafka's own topics, such as __consumer_offsets.
+    #[arg(long)]
+    exclude_internal: bool,
+    /// One JSON array instead of lines.
+    #[arg(long)]
+    json: bool,
+}
+
+impl List {
+    async fn run(&self) -> anyhow::Result<()> {
+        let metadata = self.connect.cluster().await?.refresh_all().await?;
+        let names = names(&metadata, !self.exclude_internal);
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            writeln!(out, "{}", json!(names))?;
+        } else {
+            for name in names {
+                writeln!(out, "{name}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn names(metadata: &Metadata, internal: bool) -> Vec<&str> {
+    metadata.topics.values().filter(|topic| internal || !topic.internal).map(|topic| &*topic.name).collect()
+}
+
+/// Delete topics and their records.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  thalweg topic delete orders payments")]
+pub struct Delete {
+    #[command(flatten)]
+    connect: Connect,
+    /// The topics.
+    #[arg(required = true, value_name = "TOPIC")]
+    topics: Vec<String>,
+    /// Do not fail when a topic does not exist.
+    #[arg(long)]
+    if_exists: bool,
+}
+
+impl Delete {
+    async fn run(&self) -> anyhow::Result<()> {
+        let cluster = self.connect.cluster().await?;
+        let any = cluster.any().await?;
+        let mut request =
+            DeleteTopicsRequest { timeout_ms: ADMIN_TIMEOUT_MS, ..DeleteTopicsRequest::default() };
+        // From version 6 on, topics are named in a struct that can hold an id instead.
+        if any.version_of::<DeleteTopicsRequest>()? >= 6 {
+            let states = self
+                .topics
+                .iter()
+                .map(|name| DeleteTopicState { name: Some(name.clone()), ..DeleteTopicState::default() });
+            request.topics = states.collect();
+        } else {
+            request.topic_names.clone_from(&self.topics);
+        }
+        let response = any.send(&request).await?;
+        let unknown = thalweg_wire::ErrorCode::UnknownTopicOrPartition.code();
+        for deleted in response.responses {
+            if self.if_exists && deleted.error_code == unknown {
+                continue;
+            }
+            let name = deleted.name.unwrap_or_default();
+            Refused::check(deleted.error_code, deleted.error_message.as_deref(), || {
+                format!("Deletion of topic {name}")
+            })?;
+            writeln!(std::io::stdout(), "Deleted topic {name}.")?;
+        }
+        Ok(())
+    }
+}
+
+/// `key=value` as a pair.
+fn pair(text: &str) -> Result<(String, String), Usage> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(Usage(format!(
+            "--config {text:?} is no setting: key=value would be right, for example retention.ms=3600000"
+        ))),
+    }
+}
+
+/// Kafka's notation of a replica assignment: partitions separated by commas, the brokers of each by colons.
+fn assignment(text: &str) -> Result<Vec<Vec<i32>>, Usage> {
+    let wrong = || {
+        Usage(format!(
+            "--replica-assignment {text:?} is invalid: broker ids with ':' between them and ',' between partitions \
+             would be right, for example 1:2,2:3"
+        ))
+    };
+    text.split(',')
+        .map(|partition| partition.split(':').map(|id| id.trim().parse().map_err(|_| wrong())).collect())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_assignment_is_read_in_kafkas_notation() {
+        assert_eq!(assignment("0:1,1:2").expect("valid"), [[0, 1], [1, 2]]);
+        assert_eq!(assignment("3").expect("valid"), [[3]]);
+        for wrong in ["", "0:1,", "a", "0::1"] {
+            assert!(assignment(wrong).is_err(), "{wrong}");
+        }
+    }
+}

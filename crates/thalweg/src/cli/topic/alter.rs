@@ -1,0 +1,121 @@
+//! `topic alter`: more partitions, other settings.
+
+use std::io::Write;
+
+use clap::Args;
+use thalweg_client::{Cluster, Refused};
+use thalweg_wire::request::create_partitions_request::{CreatePartitionsAssignment, CreatePartitionsTopic};
+use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
+use thalweg_wire::request::{CreatePartitionsRequest, IncrementalAlterConfigsRequest};
+
+use super::{ADMIN_TIMEOUT_MS, assignment, pair};
+use crate::cli::connect::Connect;
+use crate::cli::failure::Usage;
+
+/// Kafka's number of the resource type "topic".
+pub(super) const TOPIC_RESOURCE: i8 = 2;
+const SET: i8 = 0;
+const DELETE: i8 = 1;
+
+/// Add partitions to a topic, or change its settings.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  thalweg topic alter orders --partitions 12
+  thalweg topic alter orders --config retention.ms=86400000 --delete-config cleanup.policy")]
+pub struct Alter {
+    #[command(flatten)]
+    connect: Connect,
+    /// The topic.
+    topic: String,
+    /// Number of partitions that there shall be; it can only grow, and moves keys to other partitions.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..))]
+    partitions: Option<i32>,
+    /// Which brokers hold the new partitions: partitions with ',' between them, the brokers of each with ':'.
+    #[arg(long, value_name = "ID:ID,...", requires = "partitions")]
+    replica_assignment: Option<String>,
+    /// Set a setting.
+    #[arg(long = "config", value_name = "KEY=VALUE")]
+    configs: Vec<String>,
+    /// Put a setting back to the broker's default.
+    #[arg(long, value_name = "KEY")]
+    delete_config: Vec<String>,
+    /// Only say whether it could be done.
+    #[arg(long)]
+    validate_only: bool,
+}
+
+impl Alter {
+    /// Changes the topic.
+    pub async fn run(&self) -> anyhow::Result<()> {
+        let configs = self.configs()?;
+        if self.partitions.is_none() && configs.is_empty() {
+            let nothing = "Nothing to change: --partitions, --config or --delete-config would be right";
+            return Err(Usage(nothing.to_owned()).into());
+        }
+        let cluster = self.connect.cluster().await?;
+        if let Some(count) = self.partitions {
+            self.add_partitions(&cluster, count).await?;
+        }
+        if !configs.is_empty() {
+            self.alter_configs(&cluster, configs).await?;
+        }
+        let done = if self.validate_only { "Could alter" } else { "Altered" };
+        writeln!(std::io::stdout(), "{done} topic {}.", self.topic)?;
+        Ok(())
+    }
+
+    fn configs(&self) -> Result<Vec<AlterableConfig>, Usage> {
+        let mut configs = Vec::new();
+        for config in &self.configs {
+            let (name, value) = pair(config)?;
+            configs.push(AlterableConfig { name, config_operation: SET, value: Some(value) });
+        }
+        configs.extend(self.delete_config.iter().map(|name| AlterableConfig {
+            name: name.clone(),
+            config_operation: DELETE,
+            value: None,
+        }));
+        Ok(configs)
+    }
+
+    async fn add_partitions(&self, cluster: &Cluster, count: i32) -> anyhow::Result<()> {
+        let assignments = match &self.replica_assignment {
+            Some(text) => {
+                let partitions = assignment(text)?.into_iter();
+                Some(partitions.map(|broker_ids| CreatePartitionsAssignment { broker_ids }).collect())
+            }
+            None => None,
+        };
+        let request = CreatePartitionsRequest {
+            topics: vec![CreatePartitionsTopic { name: self.topic.clone(), count, assignments }],
+            timeout_ms: ADMIN_TIMEOUT_MS,
+            validate_only: self.validate_only,
+        };
+        let response = cluster.send_controller(&request).await?;
+        for result in response.results {
+            Refused::check(result.error_code, result.error_message.as_deref(), || {
+                format!("More partitions for topic {}", self.topic)
+            })?;
+        }
+        Ok(())
+    }
+
+    async fn alter_configs(&self, cluster: &Cluster, configs: Vec<AlterableConfig>) -> anyhow::Result<()> {
+        let request = IncrementalAlterConfigsRequest {
+            resources: vec![AlterConfigsResource {
+                resource_type: TOPIC_RESOURCE,
+                resource_name: self.topic.clone(),
+                configs,
+            }],
+            validate_only: self.validate_only,
+        };
+        let response = cluster.send_controller(&request).await?;
+        for result in response.responses {
+            Refused::check(result.error_code, result.error_message.as_deref(), || {
+                format!("Settings of topic {}", self.topic)
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,96 @@
+//! `topic create`.
+
+use std::io::Write;
+
+use clap::Args;
+use thalweg_client::Refused;
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::CreateTopicsRequest;
+use thalweg_wire::request::create_topics_request::{
+    CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
+};
+
+use super::{ADMIN_TIMEOUT_MS, assignment, pair};
+use crate::cli::connect::Connect;
+
+/// Create topics.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  thalweg topic create orders --partitions 6
+  thalweg topic create orders --partitions 3 --replication-factor 3 --config retention.ms=3600000
+  thalweg topic create orders --replica-assignment 1:2,2:3,3:1")]
+pub struct Create {
+    #[command(flatten)]
+    connect: Connect,
+    /// The topics.
+    #[arg(required = true, value_name = "TOPIC")]
+    topics: Vec<String>,
+    /// Number of partitions [default: the broker's num.partitions].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..))]
+    partitions: Option<i32>,
+    /// Number of brokers that hold each partition [default: the broker's default.replication.factor].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i16).range(1..))]
+    replication_factor: Option<i16>,
+    /// Which brokers hold which partition: partitions with ',' between them, the brokers of each with ':'.
+    #[arg(long, value_name = "ID:ID,...", conflicts_with_all = ["partitions", "replication_factor"])]
+    replica_assignment: Option<String>,
+    /// A setting of the topic.
+    #[arg(long = "config", value_name = "KEY=VALUE")]
+    configs: Vec<String>,
+    /// Do not fail when a topic exists.
+    #[arg(long)]
+    if_not_exists: bool,
+    /// Only say whether it could be done.
+    #[arg(long)]
+    validate_only: bool,
+}
+
+impl Create {
+    /// Creates the topics.
+    pub async fn run(&self) -> anyhow::Result<()> {
+        let topic = self.topic()?;
+        let cluster = self.connect.cluster().await?;
+        let topics = self.topics.iter().map(|name| CreatableTopic { name: name.clone(), ..topic.clone() });
+        let request = CreateTopicsRequest {
+            topics: topics.collect(),
+            timeout_ms: ADMIN_TIMEOUT_MS,
+            validate_only: self.validate_only,
+        };
+        let response = cluster.send_controller(&request).await?;
+        for created in response.topics {
+            if self.if_not_exists && created.error_code == ErrorCode::TopicAlreadyExists.code() {
+                continue;
+            }
+            let name = created.name;
+            Refused::check(created.error_code, created.error_message.as_deref(), || {
+                format!("Creation of topic {name}")
+            })?;
+            let done = if self.validate_only { "Could create" } else { "Created" };
+            writeln!(std::io::stdout(), "{done} topic {name}.")?;
+        }
+        Ok(())
+    }
+
+    fn topic(&self) -> anyhow::Result<CreatableTopic> {
+        let mut topic = CreatableTopic {
+            num_partitions: self.partitions.unwrap_or(-1),
+            replication_factor: self.replication_factor.unwrap_or(-1),
+            ..CreatableTopic::default()
+        };
+        if let Some(text) = &self.replica_assignment {
+            let partitions = (0..).zip(assignment(text)?);
+            topic.assignments = partitions
+                .map(|(partition_index, broker_ids)| CreatableReplicaAssignment {
+                    partition_index,
+                    broker_ids,
+                })
+                .collect();
+        }
+        for config in &self.configs {
+            let (name, value) = pair(config)?;
+            topic.configs.push(CreatableTopicConfig { name, value: Some(value) });
+        }
+        Ok(topic)
+    }
+}

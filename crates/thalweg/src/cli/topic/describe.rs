@@ -1,0 +1,151 @@
+//! `topic describe`.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use clap::Args;
+use serde_json::json;
+use thalweg_client::{Cluster, Refused, TopicMetadata};
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::DescribeConfigsRequest;
+use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
+
+use super::alter::TOPIC_RESOURCE;
+use super::names;
+use crate::cli::connect::Connect;
+
+/// Kafka's number of the source "set on the topic".
+const SOURCE_TOPIC: i8 = 1;
+
+/// Describe topics: settings, partitions, leaders, replicas.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  thalweg topic describe orders\n  thalweg topic describe --json | jq .")]
+pub struct Describe {
+    #[command(flatten)]
+    connect: Connect,
+    /// The topics; all, when none is named.
+    #[arg(value_name = "TOPIC")]
+    topics: Vec<String>,
+    /// Show all settings, not only those that were set on the topic.
+    #[arg(long)]
+    all_configs: bool,
+    /// One JSON array instead of lines.
+    #[arg(long)]
+    json: bool,
+}
+
+type Configs = BTreeMap<String, Option<String>>;
+
+impl Describe {
+    /// Describes the topics.
+    pub async fn run(&self) -> anyhow::Result<()> {
+        let cluster = self.connect.cluster().await?;
+        let metadata = match self.topics.is_empty() {
+            true => cluster.refresh_all().await?,
+            false => cluster.refresh(&self.topics, false).await?,
+        };
+        let mut out = std::io::stdout().lock();
+        let mut described = Vec::new();
+        for name in names(&metadata, true) {
+            let topic = &metadata.topics[name];
+            if let Some(error) = topic.error {
+                Refused::check(error.code(), None, || format!("Topic {name}"))?;
+            }
+            let configs = self.configs(&cluster, name).await?;
+            if self.json {
+                described.push(topic_json(topic, &configs));
+            } else {
+                write_topic(&mut out, topic, &configs)?;
+            }
+        }
+        if self.json {
+            writeln!(out, "{}", json!(described))?;
+        }
+        Ok(())
+    }
+
+    async fn configs(&self, cluster: &Cluster, topic: &str) -> anyhow::Result<Configs> {
+        let request = DescribeConfigsRequest {
+            resources: vec![DescribeConfigsResource {
+                resource_type: TOPIC_RESOURCE,
+                resource_name: topic.to_owned(),
+                configuration_keys: None,
+            }],
+            ..DescribeConfigsRequest::default()
+        };
+        let response = cluster.send_any(&request).await?;
+        let mut configs = Configs::new();
+        for result in response.results {
+            Refused::check(result.error_code, result.error_message.as_deref(), || {
+                format!("Settings of topic {topic}")
+            })?;
+            let shown = result
+                .configs
+                .into_iter()
+                .filter(|config| self.all_configs || config.config_source == SOURCE_TOPIC);
+            configs.extend(shown.map(|config| (config.name, config.value)));
+        }
+        Ok(configs)
+    }
+}
+
+/// The lines of kafka-topics, which people know how to read.
+fn write_topic(out: &mut impl Write, topic: &TopicMetadata, configs: &Configs) -> std::io::Result<()> {
+    let configs: Vec<String> =
+        configs.iter().map(|(name, value)| format!("{name}={}", value.as_deref().unwrap_or(""))).collect();
+    let replication_factor = topic.partitions.first().map_or(0, |partition| partition.replicas.len());
+    writeln!(
+        out,
+        "Topic: {}\tTopicId: {}\tPartitionCount: {}\tReplicationFactor: {replication_factor}\tConfigs: {}",
+        topic.name,
+        topic.id,
+        topic.partitions.len(),
+        configs.join(","),
+    )?;
+    for partition in &topic.partitions {
+        write!(
+            out,
+            "\tTopic: {}\tPartition: {}\tLeader: {}\tReplicas: {}\tIsr: {}",
+            topic.name,
+            partition.index,
+            partition.leader.map_or_else(|| "none".to_owned(), |leader| leader.to_string()),
+            ids(&partition.replicas),
+            ids(&partition.isr),
+        )?;
+        match partition.error {
+            None | Some(ErrorCode::LeaderNotAvailable) => writeln!(out)?,
+            Some(error) => writeln!(out, "\tError: {error}")?,
+        }
+    }
+    Ok(())
+}
+
+fn topic_json(topic: &TopicMetadata, configs: &Configs) -> serde_json::Value {
+    let partitions: Vec<serde_json::Value> = topic
+        .partitions
+        .iter()
+        .map(|partition| {
+            json!({
+                "partition": partition.index,
+                "leader": partition.leader,
+                "leader_epoch": partition.leader_epoch.0,
+                "replicas": partition.replicas,
+                "isr": partition.isr,
+                "offline": partition.offline,
+                "error": partition.error.map(ErrorCode::name),
+            })
+        })
+        .collect();
+    json!({
+        "topic": &*topic.name,
+        "topic_id": topic.id.to_string(),
+        "internal": topic.internal,
+        "configs": configs,
+        "partitions": partitions,
+    })
+}
+
+fn ids(list: &[i32]) -> String {
+    let texts: Vec<String> = list.iter().map(ToString::to_string).collect();
+    texts.join(",")
+}

@@ -1,0 +1,15 @@
+//! The `thalweg` binary: arguments, wiring, signals. No logic.
+
+mod cli;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let command = cli::Cli::parse();
+    match command.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => cli::failure::report(&error),
+    }
+}

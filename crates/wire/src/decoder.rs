@@ -1,0 +1,291 @@
+//! Reads Kafka's primitive types from a frame.
+//!
+//! The frame is shared, so `bytes` fields are slices of it. Every length and count is checked against the bytes
+//! that are left before it is used; an array's count is checked against the fewest bytes its elements can take,
+//! so what a message costs in memory is bounded by what its sender paid in bytes.
+
+use crate::Uuid;
+use bytes::{Buf, Bytes};
+
+/// A message could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("at byte {position}: {problem}")]
+pub struct DecodeError {
+    /// Where in the frame.
+    pub position: usize,
+    /// What is wrong there.
+    pub problem: DecodeProblem,
+}
+
+/// What is wrong with a message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+pub enum DecodeProblem {
+    #[error("{needed} bytes are needed and {left} are left")]
+    Truncated { needed: usize, left: usize },
+    #[error("{left} bytes are left behind the end of the message")]
+    Trailing { left: usize },
+    #[error("a length of {length}, where {left} bytes are left")]
+    Length { length: i64, left: usize },
+    #[error("{count} elements, where {left} bytes are left")]
+    Count { count: i64, left: usize },
+    #[error("null, where this version allows none")]
+    Null,
+    #[error("a variable-length integer of more than five bytes, or beyond 32 bits")]
+    Varint,
+    #[error("a string that is not UTF-8")]
+    Utf8,
+    #[error("tagged field {tag} takes {used} bytes and announces {size}")]
+    TaggedFieldSize { tag: u32, used: usize, size: usize },
+    #[error("{value} announces whether a struct is present; 1 or -1 would be right")]
+    Presence { value: i8 },
+}
+
+/// A reading position in a frame.
+#[derive(Debug)]
+pub struct Decoder {
+    /// What is left to read.
+    rest: Bytes,
+    /// The length of the whole, from which the position follows.
+    total: usize,
+}
+
+impl Decoder {
+    /// Reads from the start of `bytes`.
+    pub fn new(bytes: Bytes) -> Self {
+        Self { total: bytes.len(), rest: bytes }
+    }
+
+    /// How many bytes are left.
+    pub fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// How many bytes have been read.
+    pub fn position(&self) -> usize {
+        self.total - self.rest.len()
+    }
+
+    /// What is left, as a slice of the frame.
+    pub fn rest(&self) -> Bytes {
+        self.rest.clone()
+    }
+
+    /// Fails when bytes are left.
+    pub fn finish(&self) -> Result<(), DecodeError> {
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(self.error(DecodeProblem::Trailing { left: self.rest.len() }))
+        }
+    }
+
+    fn error(&self, problem: DecodeProblem) -> DecodeError {
+        DecodeError { position: self.position(), problem }
+    }
+
+    fn need(&self, needed: usize) -> Result<(), DecodeError> {
+        if self.rest.len() >= needed {
+            return Ok(());
+        }
+        Err(self.error(DecodeProblem::Truncated { needed, left: self.rest.len() }))
+    }
+
+    /// A boolean: any byte but zero is true, as in Kafka.
+    pub fn bool(&mut self) -> Result<bool, DecodeError> {
+        Ok(self.i8()? != 0)
+    }
+
+    /// An `int8`.
+    pub fn i8(&mut self) -> Result<i8, DecodeError> {
+        self.need(1)?;
+        Ok(self.rest.get_i8())
+    }
+
+    /// An `int16`.
+    pub fn i16(&mut self) -> Result<i16, DecodeError> {
+        self.need(2)?;
+        Ok(self.rest.get_i16())
+    }
+
+    /// A `uint16`.
+    pub fn u16(&mut self) -> Result<u16, DecodeError> {
+        self.need(2)?;
+        Ok(self.rest.get_u16())
+    }
+
+    /// An `int32`.
+    pub fn i32(&mut self) -> Result<i32, DecodeError> {
+        self.need(4)?;
+        Ok(self.rest.get_i32())
+    }
+
+    /// A `uint32`.
+    pub fn u32(&mut self) -> Result<u32, DecodeError> {
+        self.need(4)?;
+        Ok(self.rest.get_u32())
+    }
+
+    /// An `int64`.
+    pub fn i64(&mut self) -> Result<i64, DecodeError> {
+        self.need(8)?;
+        Ok(self.rest.get_i64())
+    }
+
+    /// A `float64`.
+    pub fn f64(&mut self) -> Result<f64, DecodeError> {
+        self.need(8)?;
+        Ok(self.rest.get_f64())
+    }
+
+    /// A `uuid`.
+    pub fn uuid(&mut self) -> Result<Uuid, DecodeError> {
+        self.need(16)?;
+        Ok(Uuid(self.rest.get_u128()))
+    }
+
+    /// An unsigned variable-length integer of at most 32 bits.
+    pub fn uvarint(&mut self) -> Result<u32, DecodeError> {
+        let mut value = 0u32;
+        for (index, &byte) in self.rest.iter().take(5).enumerate() {
+            let bits = u32::from(byte & 0x7f);
+            if index == 4 && byte > 0x0f {
+                return Err(self.error(DecodeProblem::Varint));
+            }
+            value |= bits << (7 * index);
+            if byte & 0x80 == 0 {
+                self.rest.advance(index + 1);
+                return Ok(value);
+            }
+        }
+        let left = self.rest.len();
+        Err(self.error(DecodeProblem::Truncated { needed: left + 1, left }))
+    }
+
+    /// The next `length` bytes, as a slice of the frame.
+    fn take(&mut self, length: i64) -> Result<Bytes, DecodeError> {
+        let left = self.rest.len();
+        match usize::try_from(length) {
+            Ok(length) if length <= left => Ok(self.rest.split_to(length)),
+            _ => Err(self.error(DecodeProblem::Length { length, left })),
+        }
+    }
+
+    /// A length, or null: compact lengths are one more than they mean, with zero for null.
+    fn length(&mut self, flexible: bool, short: bool) -> Result<Option<i64>, DecodeError> {
+        let length = match (flexible, short) {
+            (true, _) => i64::from(self.uvarint()?) - 1,
+            (false, true) => i64::from(self.i16()?),
+            (false, false) => i64::from(self.i32()?),
+        };
+        match length {
+            -1 => Ok(None),
+            _ => Ok(Some(length)),
+        }
+    }
+
+    fn not_null<T>(&self, value: Option<T>) -> Result<T, DecodeError> {
+        value.ok_or_else(|| self.error(DecodeProblem::Null))
+    }
+
+    fn null_if<T>(&self, value: Option<T>, nullable: bool) -> Result<Option<T>, DecodeError> {
+        if value.is_none() && !nullable { Err(self.error(DecodeProblem::Null)) } else { Ok(value) }
+    }
+
+    /// A `string`.
+    pub fn string(&mut self, flexible: bool) -> Result<String, DecodeError> {
+        let value = self.nullable_string(flexible, true)?;
+        self.not_null(value)
+    }
+
+    /// A `string` that may be null, where `nullable` says so.
+    pub fn nullable_string(&mut self, flexible: bool, nullable: bool) -> Result<Option<String>, DecodeError> {
+        let Some(length) = self.length(flexible, true)? else { return self.null_if(None, nullable) };
+        // Kafka holds to this in compact strings too, whose lengths could be longer.
+        if length > i64::from(i16::MAX) {
+            return Err(self.error(DecodeProblem::Length { length, left: self.rest.len() }));
+        }
+        let bytes = self.take(length)?;
+        match std::str::from_utf8(&bytes) {
+            Ok(text) => Ok(Some(text.to_owned())),
+            Err(_) => Err(self.error(DecodeProblem::Utf8)),
+        }
+    }
+
+    /// `bytes` or `records`.
+    pub fn bytes(&mut self, flexible: bool) -> Result<Bytes, DecodeError> {
+        let value = self.nullable_bytes(flexible, true)?;
+        self.not_null(value)
+    }
+
+    /// `bytes` or `records` that may be null, where `nullable` says so.
+    pub fn nullable_bytes(&mut self, flexible: bool, nullable: bool) -> Result<Option<Bytes>, DecodeError> {
+        match self.length(flexible, false)? {
+            None => self.null_if(None, nullable),
+            Some(length) => self.take(length).map(Some),
+        }
+    }
+
+    /// The count of an array whose elements take at least `min_size` bytes each.
+    pub fn array_len(&mut self, flexible: bool, min_size: usize) -> Result<usize, DecodeError> {
+        let value = self.nullable_array_len(flexible, true, min_size)?;
+        self.not_null(value)
+    }
+
+    /// The count of an array that may be null, where `nullable` says so.
+    pub fn nullable_array_len(
+        &mut self,
+        flexible: bool,
+        nullable: bool,
+        min_size: usize,
+    ) -> Result<Option<usize>, DecodeError> {
+        let Some(count) = self.length(flexible, false)? else { return self.null_if(None, nullable) };
+        let left = self.rest.len();
+        match usize::try_from(count) {
+            Ok(n) if n.checked_mul(min_size).is_some_and(|size| size <= left) => Ok(Some(n)),
+            _ => Err(self.error(DecodeProblem::Count { count, left })),
+        }
+    }
+
+    /// Whether a struct that may be null is there. Where it may not be null, it is, and no byte says so.
+    pub fn is_present(&mut self, nullable: bool) -> Result<bool, DecodeError> {
+        if !nullable {
+            return Ok(true);
+        }
+        match self.i8()? {
+            1 => Ok(true),
+            -1 => Ok(false),
+            value => Err(self.error(DecodeProblem::Presence { value })),
+        }
+    }
+
+    /// Whether a tagged struct that may be null is there.
+    pub fn is_tagged_present(&mut self) -> Result<bool, DecodeError> {
+        Ok(self.uvarint()? != 0)
+    }
+
+    /// Reads the tagged fields at the end of a struct: `read` takes those it knows and says so; the others, of
+    /// later versions, are passed over.
+    pub fn tagged_fields(
+        &mut self,
+        mut read: impl FnMut(&mut Decoder, u32) -> Result<bool, DecodeError>,
+    ) -> Result<(), DecodeError> {
+        for _ in 0..self.uvarint()? {
+            let tag = self.uvarint()?;
+            let size = self.uvarint()? as usize;
+            let total = self.position() + size;
+            let field = self.take(i64::try_from(size).expect("a u32 fits"))?;
+            let mut inner = Decoder { rest: field, total };
+            if read(&mut inner, tag)? && inner.remaining() != 0 {
+                let used = size - inner.remaining();
+                return Err(self.error(DecodeProblem::TaggedFieldSize { tag, used, size }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes over the tagged fields of a struct that knows none.
+    pub fn skip_tagged_fields(&mut self) -> Result<(), DecodeError> {
+        self.tagged_fields(|_, _| Ok(false))
+    }
+}

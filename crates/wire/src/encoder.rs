@@ -1,0 +1,253 @@
+//! Writes Kafka's primitive types.
+//!
+//! Records that lie in a file are not copied here: the encoder writes their length and remembers the [`Gap`], and
+//! whoever sends the frame puts the bytes in there.
+
+use crate::{Records, Uuid};
+use bytes::{BufMut, Bytes, BytesMut};
+
+/// A message could not be written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+pub enum EncodeError {
+    #[error("{message} has no field {field} in version {version}, and it is set")]
+    NotInVersion { message: &'static str, field: &'static str, version: i16 },
+    #[error("{field} of {message} is null, which version {version} does not allow")]
+    Null { message: &'static str, field: &'static str, version: i16 },
+    #[error("a string of {length} bytes, where at most 32767 can be sent")]
+    StringTooLong { length: usize },
+    #[error("{length} bytes or elements, where at most 2147483647 can be sent")]
+    TooLong { length: usize },
+}
+
+impl EncodeError {
+    /// A field is set that the version lacks.
+    pub fn not_in_version(message: &'static str, field: &'static str, version: i16) -> Self {
+        Self::NotInVersion { message, field, version }
+    }
+
+    /// A field is null that the version wants set.
+    pub fn null(message: &'static str, field: &'static str, version: i16) -> Self {
+        Self::Null { message, field, version }
+    }
+}
+
+/// A place in the encoded bytes where records from elsewhere belong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// How many encoded bytes come before.
+    pub position: usize,
+    /// How many bytes belong there.
+    pub len: usize,
+}
+
+/// A growing buffer of encoded bytes.
+#[derive(Debug, Default)]
+pub struct Encoder {
+    buf: BytesMut,
+    gaps: Vec<Gap>,
+}
+
+impl Encoder {
+    /// An empty buffer.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An empty buffer with room for `capacity` bytes.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self { buf: BytesMut::with_capacity(capacity), gaps: Vec::new() }
+    }
+
+    /// Goes on writing behind the bytes of `buf`.
+    pub fn append_to(buf: BytesMut) -> Self {
+        Self { buf, gaps: Vec::new() }
+    }
+
+    /// What was written; the records of gaps are not in it.
+    pub fn into_bytes(self) -> Bytes {
+        self.buf.freeze()
+    }
+
+    /// What was written, and where records belong in it.
+    pub fn into_parts(self) -> (BytesMut, Vec<Gap>) {
+        (self.buf, self.gaps)
+    }
+
+    /// How many bytes were written, without those of gaps.
+    pub fn len(&self) -> usize {
+        self.buf.len()
+    }
+
+    /// Whether nothing was written.
+    pub fn is_empty(&self) -> bool {
+        self.buf.is_empty()
+    }
+
+    /// How many bytes will be sent, with those of gaps.
+    pub fn total_len(&self) -> usize {
+        self.buf.len() + self.gaps.iter().map(|g| g.len).sum::<usize>()
+    }
+
+    /// Overwrites four bytes that were written before: a length that is known at last.
+    pub fn patch_i32(&mut self, position: usize, value: i32) {
+        self.buf[position..position + 4].copy_from_slice(&value.to_be_bytes());
+    }
+
+    /// A boolean.
+    pub fn bool(&mut self, value: bool) {
+        self.buf.put_u8(u8::from(value));
+    }
+
+    /// An `int8`.
+    pub fn i8(&mut self, value: i8) {
+        self.buf.put_i8(value);
+    }
+
+    /// An `int16`.
+    pub fn i16(&mut self, value: i16) {
+        self.buf.put_i16(value);
+    }
+
+    /// A `uint16`.
+    pub fn u16(&mut self, value: u16) {
+        self.buf.put_u16(value);
+    }
+
+    /// An `int32`.
+    pub fn i32(&mut self, value: i32) {
+        self.buf.put_i32(value);
+    }
+
+    /// A `uint32`.
+    pub fn u32(&mut self, value: u32) {
+        self.buf.put_u32(value);
+    }
+
+    /// An `int64`.
+    pub fn i64(&mut self, value: i64) {
+        self.buf.put_i64(value);
+    }
+
+    /// A `float64`.
+    pub fn f64(&mut self, value: f64) {
+        self.buf.put_f64(value);
+    }
+
+    /// A `uuid`.
+    pub fn uuid(&mut self, value: Uuid) {
+        self.buf.put_u128(value.0);
+    }
+
+    /// An unsigned variable-length integer.
+    pub fn uvarint(&mut self, mut value: u32) {
+        while value >= 0x80 {
+            self.buf.put_u8(value.to_le_bytes()[0] | 0x80);
+            value >>= 7;
+        }
+        self.buf.put_u8(value.to_le_bytes()[0]);
+    }
+
+    /// Bytes as they are.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.buf.put_slice(bytes);
+    }
+
+    fn length(&mut self, length: usize, flexible: bool) -> Result<(), EncodeError> {
+        let length_i32 = i32::try_from(length).map_err(|_| EncodeError::TooLong { length })?;
+        if flexible {
+            self.uvarint(length_i32.unsigned_abs() + 1)
+        } else {
+            self.i32(length_i32)
+        }
+        Ok(())
+    }
+
+    /// A `string`.
+    pub fn string(&mut self, value: &str, flexible: bool) -> Result<(), EncodeError> {
+        let length = value.len();
+        let length_i16 = i16::try_from(length).map_err(|_| EncodeError::StringTooLong { length })?;
+        if flexible {
+            self.uvarint(u32::from(length_i16.unsigned_abs()) + 1)
+        } else {
+            self.i16(length_i16)
+        }
+        self.raw(value.as_bytes());
+        Ok(())
+    }
+
+    /// A `string` that is null.
+    pub fn null_string(&mut self, flexible: bool) {
+        if flexible { self.uvarint(0) } else { self.i16(-1) }
+    }
+
+    /// `bytes`.
+    pub fn bytes(&mut self, value: &[u8], flexible: bool) -> Result<(), EncodeError> {
+        self.length(value.len(), flexible)?;
+        self.raw(value);
+        Ok(())
+    }
+
+    /// `bytes` or `records` that are null.
+    pub fn null_bytes(&mut self, flexible: bool) {
+        if flexible { self.uvarint(0) } else { self.i32(-1) }
+    }
+
+    /// `records`: the bytes, or their length and a gap.
+    pub fn records(&mut self, value: &Records, flexible: bool) -> Result<(), EncodeError> {
+        match value {
+            Records::Inline(bytes) => self.bytes(bytes, flexible),
+            Records::Elsewhere(len) => {
+                self.length(*len, flexible)?;
+                if *len > 0 {
+                    self.gaps.push(Gap { position: self.buf.len(), len: *len });
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The count of an array.
+    pub fn array_len(&mut self, count: usize, flexible: bool) -> Result<(), EncodeError> {
+        self.length(count, flexible)
+    }
+
+    /// An array that is null.
+    pub fn null_array(&mut self, flexible: bool) {
+        if flexible { self.uvarint(0) } else { self.i32(-1) }
+    }
+
+    /// The end of a struct that sends no tagged field.
+    pub fn no_tagged_fields(&mut self) {
+        self.uvarint(0);
+    }
+
+    /// The tagged fields at the end of a struct.
+    pub fn tagged_fields(&mut self, fields: TaggedFields) {
+        self.uvarint(u32::try_from(fields.0.len()).expect("a struct has few fields"));
+        for (tag, field) in fields.0 {
+            self.uvarint(tag);
+            self.uvarint(u32::try_from(field.buf.len()).expect("a tagged field is smaller than its frame"));
+            self.raw(&field.buf);
+        }
+    }
+}
+
+/// The tagged fields of one struct, gathered in the order of their tags.
+#[derive(Debug, Default)]
+pub struct TaggedFields(Vec<(u32, Encoder)>);
+
+impl TaggedFields {
+    /// Adds what `write` writes under `tag`.
+    pub fn add(
+        &mut self,
+        tag: u32,
+        write: impl FnOnce(&mut Encoder) -> Result<(), EncodeError>,
+    ) -> Result<(), EncodeError> {
+        let mut field = Encoder::new();
+        write(&mut field)?;
+        debug_assert!(field.gaps.is_empty(), "Kafka sends no records in tagged fields");
+        self.0.push((tag, field));
+        Ok(())
+    }
+}

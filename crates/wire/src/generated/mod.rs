@@ -1,0 +1,11 @@
+//! Written by `cargo xtask codegen` from `crates/wire/schema`, except for this list.
+
+pub mod api_key;
+pub mod data;
+pub mod error_code;
+pub mod group;
+pub mod metadata;
+pub mod metadata_record;
+pub mod registry;
+pub mod request;
+pub mod transaction;

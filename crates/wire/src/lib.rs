@@ -1,0 +1,48 @@
+//! Kafka's messages: primitives, frames, error codes, and generated requests, metadata and coordinator records.
+//! No I/O.
+//!
+//! - [`request`] holds every request and response that Kafka 4.3 serves, at each of its versions, [`metadata`] the
+//!   records of the metadata log, [`group`] and [`transaction`] those of the coordinators, [`data`] headers and
+//!   what is embedded in other messages. Each message is one struct with the fields of all its versions; a field
+//!   that a version lacks holds its default.
+//! - [`Decoder`] and [`Encoder`] are the primitives. [`frame`] puts a header and a message together.
+//! - `schema/` describes the messages; `cargo xtask codegen` turns it into `src/generated/`.
+//!
+//! Bytes from outside are never trusted: a count is checked against the bytes at hand before anything is allocated,
+//! and bad input is a [`DecodeError`], never a panic. `bytes` and `records` fields are slices of the frame, not copies.
+
+mod decoder;
+mod encoder;
+pub mod frame;
+mod message;
+mod metadata_value;
+mod records;
+mod uuid;
+
+#[allow(clippy::all, missing_docs, unused_mut, reason = "generated code is judged by its generator")]
+#[rustfmt::skip]
+mod generated;
+
+pub use decoder::{DecodeError, DecodeProblem, Decoder};
+pub use encoder::{EncodeError, Encoder, Gap, TaggedFields};
+pub use generated::api_key::ApiKey;
+pub use generated::error_code::ErrorCode;
+pub use generated::metadata_record::MetadataRecord;
+pub use generated::{data, group, metadata, registry, request, transaction};
+pub use message::{Message, RegistryError, Request, decode_encode, encode_default};
+pub use metadata_value::{MetadataValueError, decode_metadata_value, encode_metadata_value};
+pub use records::Records;
+pub use uuid::{ParseUuidError, Uuid};
+
+impl ErrorCode {
+    /// The code as it is sent.
+    pub fn code(self) -> i16 {
+        self as i16
+    }
+}
+
+impl std::fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,29 @@
+//! What proves the message code: Kafka's own bytes, Kafka's own schema files, and input made to do harm.
+//!
+//! - `golden`: every message at every version, as Kafka's Java classes write it, is read and written again
+//!   unchanged.
+//! - `schema`: our schema files say what the files inside Kafka's jars say.
+//! - `tables`: error codes and APIs have Kafka's numbers, names, versions and headers.
+//! - `hostile`: cut, bent and lying messages are refused, and cost no more memory than a small multiple of
+//!   their length.
+//!
+//! The checks that need Kafka's jars ask for `KAFKA_CLASSPATH="$(compat/kafka-jars/fetch)"` and say so when
+//! they are skipped.
+
+mod golden;
+mod hostile;
+mod schema;
+mod tables;
+
+use std::io::Write;
+
+/// Kafka's jars, or `None` after saying that the check named `what` is skipped.
+fn kafka_classpath(what: &str) -> Option<String> {
+    let classpath = std::env::var("KAFKA_CLASSPATH").ok().filter(|path| !path.is_empty());
+    if classpath.is_none() {
+        // Not by `eprintln!`, which the test harness swallows where a test passes.
+        let how = "set KAFKA_CLASSPATH=\"$(compat/kafka-jars/fetch)\" to run it";
+        writeln!(std::io::stderr(), "SKIPPED: {what}: {how}").expect("stderr takes a line");
+    }
+    classpath
+}

@@ -1,0 +1,145 @@
+//! The one check: everything that must hold of the workspace, step by step, each timed.
+//!
+//! A step that fails does not end the run, so that one run tells all there is to mend. Nothing is installed and
+//! nothing downloaded beyond what cargo itself needs. Kafka's jars are used where they are: in `KAFKA_CLASSPATH`, or
+//! where `compat/kafka-jars/fetch` puts them; checks that need them are named as skipped otherwise.
+
+mod cargo;
+mod test_run;
+
+use crate::{codegen, schema, tidy};
+use anyhow::{Result, bail};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What the steps have in common.
+struct Workspace {
+    root: PathBuf,
+    /// Kafka's jars, when they are there.
+    kafka_classpath: Option<String>,
+}
+
+struct Step {
+    name: &'static str,
+    /// What to do when it fails.
+    advice: &'static str,
+    /// Performs the step, and names the checks that it had to skip.
+    perform: fn(&Workspace) -> Result<Vec<String>>,
+}
+
+/// Quick ones first. Docs follow clippy, whose view of the dependencies they share.
+const STEPS: [Step; 6] = [
+    Step { name: "tidy", advice: "each rule above says why it is there", perform: check_tidy },
+    Step { name: "format", advice: "run `cargo fmt`", perform: check_format },
+    Step { name: "freshness", advice: "run the command named above", perform: check_freshness },
+    Step { name: "clippy", advice: "see the lints above", perform: check_clippy },
+    Step { name: "docs", advice: "see the warnings above", perform: check_docs },
+    Step { name: "tests", advice: "run one again with `cargo test -p CRATE NAME`", perform: test_run::check },
+];
+
+/// Runs all steps, prints a summary, and fails when one failed.
+pub fn run(root: &Path, no_test: bool) -> Result<()> {
+    let workspace = Workspace { root: root.to_owned(), kafka_classpath: kafka_classpath(root) };
+    let mut summary = Vec::new();
+    let mut skipped = Vec::new();
+    let mut failed = Vec::new();
+    for step in STEPS.iter().filter(|step| !(no_test && step.name == "tests")) {
+        println!("== {}", step.name);
+        let (result, took) = timed(|| (step.perform)(&workspace));
+        match result {
+            Ok(names) => {
+                skipped.extend(names);
+                summary.push(format!("{:<10} ok      {:6.1} s", step.name, took.as_secs_f64()));
+            }
+            Err(error) => {
+                println!("{}: {error:#}", step.name);
+                failed.push(step.name);
+                let advice = step.advice;
+                summary.push(format!("{:<10} FAILED  {:6.1} s   {advice}", step.name, took.as_secs_f64()));
+            }
+        }
+    }
+    println!("\n== summary\n{}", summary.join("\n"));
+    if no_test {
+        println!("tests      left out, as asked");
+    }
+    skipped.sort();
+    skipped.dedup();
+    for what in &skipped {
+        println!("skipped: {what}");
+    }
+    if !failed.is_empty() {
+        bail!("failed: {}", failed.join(", "));
+    }
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "a build tool measures how long people wait for it")]
+fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let start = std::time::Instant::now();
+    let result = work();
+    (result, start.elapsed())
+}
+
+/// The jars named by the environment, else those that the fetch script has completed.
+fn kafka_classpath(root: &Path) -> Option<String> {
+    if let Some(classpath) = std::env::var("KAFKA_CLASSPATH").ok().filter(|text| !text.is_empty()) {
+        return Some(classpath);
+    }
+    let jars = root.join("target/kafka-jars");
+    jars.join(".complete").exists().then(|| format!("{}/*", jars.display()))
+}
+
+fn check_tidy(workspace: &Workspace) -> Result<Vec<String>> {
+    tidy::run(&workspace.root)?;
+    Ok(Vec::new())
+}
+
+fn check_format(workspace: &Workspace) -> Result<Vec<String>> {
+    println!("files that are not formatted:");
+    cargo::run(workspace, &["fmt", "--all", "--check", "--", "--files-with-diff"])?;
+    println!("none");
+    Ok(Vec::new())
+}
+
+fn check_freshness(workspace: &Workspace) -> Result<Vec<String>> {
+    codegen::run(&workspace.root, true)?;
+    let Some(classpath) = &workspace.kafka_classpath else {
+        return Ok(vec![
+            "crates/wire/schema against Kafka's jars: run compat/kafka-jars/fetch once, or set KAFKA_CLASSPATH"
+                .to_owned(),
+        ]);
+    };
+    schema::run(&workspace.root, classpath, true)?;
+    Ok(Vec::new())
+}
+
+fn check_clippy(workspace: &Workspace) -> Result<Vec<String>> {
+    let args = ["clippy", "--workspace", "--all-targets", "--locked", "--keep-going"];
+    cargo::run_without_a_word(workspace, &args)?;
+    Ok(Vec::new())
+}
+
+fn check_docs(workspace: &Workspace) -> Result<Vec<String>> {
+    cargo::run_without_a_word(workspace, &["doc", "--workspace", "--no-deps", "--locked", "--keep-going"])?;
+    Ok(Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jars_are_found_once_their_fetch_is_complete() {
+        // With the variable set, the environment decides, and there is nothing to see here.
+        if std::env::var_os("KAFKA_CLASSPATH").is_some() {
+            return;
+        }
+        let root = tempfile::tempdir().expect("a temporary directory");
+        let jars = root.path().join("target/kafka-jars");
+        std::fs::create_dir_all(&jars).expect("the directory is ours");
+        assert_eq!(kafka_classpath(root.path()), None);
+        std::fs::write(jars.join(".complete"), "").expect("the directory is ours");
+        assert_eq!(kafka_classpath(root.path()), Some(format!("{}/*", jars.display())));
+    }
+}

@@ -1,0 +1,53 @@
+//! Cargo, run by cargo.
+
+use super::Workspace;
+use anyhow::{Context, Result, ensure};
+use std::io::{BufRead, BufReader, IsTerminal};
+use std::process::{Command, Stdio};
+
+/// A cargo that sees the environment as if it had been called by hand.
+pub fn command(workspace: &Workspace) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(&workspace.root);
+    // What `cargo run` says of xtask would be a changed environment to build scripts that read it: a build anew.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
+    if let Some(classpath) = &workspace.kafka_classpath {
+        command.env("KAFKA_CLASSPATH", classpath);
+    }
+    command
+}
+
+/// Runs cargo with its output on ours.
+pub fn run(workspace: &Workspace, args: &[&str]) -> Result<()> {
+    let status = command(workspace).args(args).status().context("cargo does not start")?;
+    ensure!(status.success(), "`cargo {}` failed", args.join(" "));
+    Ok(())
+}
+
+/// Runs cargo, which must have nothing to say but its result: a warning is a failure.
+///
+/// Warnings are not denied by a flag of the compiler. That would end at the first crate that has one, since those
+/// that depend on it would not be looked at, and would share no build with a cargo that is called by hand.
+pub fn run_without_a_word(workspace: &Workspace, args: &[&str]) -> Result<()> {
+    let color = if std::io::stderr().is_terminal() { "always" } else { "auto" };
+    let mut child = command(workspace)
+        .args(args)
+        .args(["--quiet", "--color", color])
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cargo does not start")?;
+    let stderr = child.stderr.take().context("stderr is piped")?;
+    let mut lines = 0;
+    for line in BufReader::new(stderr).split(b'\n') {
+        println!("{}", String::from_utf8_lossy(&line?));
+        lines += 1;
+    }
+    ensure!(child.wait()?.success(), "`cargo {}` failed", args.join(" "));
+    ensure!(lines == 0, "`cargo {}` has warnings", args.join(" "));
+    Ok(())
+}

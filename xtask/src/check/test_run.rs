@@ -1,0 +1,114 @@
+//! The tests, with the noise taken out: what passes is counted, the rest is shown as it comes.
+//!
+//! A test that cannot do its work here says so in a line `SKIPPED: what: how to run it` on standard error, past the
+//! test harness, and passes. Those lines are repeated at the end of the run.
+
+use super::{Workspace, cargo};
+use anyhow::{Context, Result, bail};
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+
+/// What the output of the test binaries told.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Outcome {
+    passed: u32,
+    ignored: u32,
+    failed: Vec<String>,
+    skipped: Vec<String>,
+}
+
+/// Runs the tests of the workspace; returns the checks that were skipped.
+pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
+    let mut child = cargo::command(workspace)
+        .args(["test", "--workspace", "--locked", "--no-fail-fast"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cargo does not start")?;
+    let stdout = child.stdout.take().context("stdout is piped")?;
+    let stderr = child.stderr.take().context("stderr is piped")?;
+    let mut outcome = Outcome::default();
+    let mut aside = Outcome::default();
+    std::thread::scope(|scope| {
+        scope.spawn(|| pass_on(stderr, &mut aside));
+        pass_on(stdout, &mut outcome);
+    });
+    outcome.skipped.append(&mut aside.skipped);
+    println!("{} passed, {} failed, {} ignored", outcome.passed, outcome.failed.len(), outcome.ignored);
+    let status = child.wait()?;
+    if status.success() {
+        return Ok(outcome.skipped);
+    }
+    match outcome.failed.as_slice() {
+        [] => bail!("`cargo test` failed before or outside of a test"),
+        failed => bail!("failed tests: {}", failed.join(", ")),
+    }
+}
+
+fn pass_on(output: impl Read, outcome: &mut Outcome) {
+    // Lines, and what is not UTF-8 in them, as well as they can be shown.
+    for line in BufReader::new(output).split(b'\n').map_while(|line| line.ok()) {
+        let line = String::from_utf8_lossy(&line);
+        if outcome.take(&line) {
+            println!("{line}");
+        }
+    }
+}
+
+impl Outcome {
+    /// Takes note of a line; says whether it is worth showing.
+    fn take(&mut self, line: &str) -> bool {
+        if let Some(what) = line.strip_prefix("SKIPPED: ") {
+            self.skipped.push(what.to_owned());
+            return false;
+        }
+        if let Some(counts) = line.strip_prefix("test result: ") {
+            self.passed += count(counts, " passed");
+            self.ignored += count(counts, " ignored");
+            return false;
+        }
+        if let Some(test) = line.strip_prefix("test ") {
+            if let Some(name) = test.strip_suffix(" ... FAILED") {
+                self.failed.push(name.to_owned());
+            }
+            return !test.ends_with(" ... ok") && !test.contains(" ... ignored");
+        }
+        !(line.is_empty() || line.starts_with("running "))
+    }
+}
+
+/// The number before `word`, in `ok. 12 passed; 0 failed; 1 ignored; ...`.
+fn count(counts: &str, word: &str) -> u32 {
+    let before = counts.split(word).next().unwrap_or_default();
+    before.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_passes_is_counted_and_what_does_not_is_shown() {
+        let mut outcome = Outcome::default();
+        let shown: Vec<_> = [
+            "   Compiling thalweg-log v0.1.0",
+            "running 3 tests",
+            "test a::good ... ok",
+            "test a::bad ... FAILED",
+            "test a::later ... ignored, needs a disk that fails",
+            "SKIPPED: the schemas: set KAFKA_CLASSPATH",
+            "",
+            "thread 'a::bad' panicked",
+            "test result: FAILED. 12 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+        ]
+        .into_iter()
+        .filter(|line| outcome.take(line))
+        .collect();
+        assert_eq!(
+            shown,
+            ["   Compiling thalweg-log v0.1.0", "test a::bad ... FAILED", "thread 'a::bad' panicked"]
+        );
+        let skipped = vec!["the schemas: set KAFKA_CLASSPATH".to_owned()];
+        assert_eq!(outcome, Outcome { passed: 12, ignored: 2, failed: vec!["a::bad".to_owned()], skipped });
+    }
+}

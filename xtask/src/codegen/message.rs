@@ -1,0 +1,505 @@
+//! One message in Rust: its structs, their defaults, and their decoding and encoding at every version.
+
+use super::name;
+use crate::schema::{Field, Schema, Struct, Type, Versions};
+use anyhow::{Context, Result, bail};
+use std::fmt::Write;
+
+/// Writes into the text being generated; a `String` takes all, so there is no error to hand on.
+macro_rules! out {
+    ($out:expr, $($arg:tt)*) => { writeln!($out, $($arg)*).expect("a String takes all") };
+}
+
+/// What the generation of each struct of a message needs to know of the message.
+struct Message<'a> {
+    schema: &'a Schema,
+    structs: Vec<Struct>,
+}
+
+/// The Rust text of a message.
+pub fn generate(schema: &Schema) -> Result<String> {
+    let mut structs = Vec::new();
+    collect_structs(&schema.fields, &mut structs);
+    structs.extend(schema.structs.iter().cloned());
+    for shared in &schema.structs {
+        collect_structs(&shared.fields, &mut structs);
+    }
+    let context = Message { schema, structs };
+    let mut out = String::new();
+    out!(
+        out,
+        "use crate::{{DecodeError, Decoder, EncodeError, Encoder, Message, Records, TaggedFields, Uuid}};"
+    );
+    out!(out, "use bytes::Bytes;\n");
+    let (low, high) = schema.versions.0.context("no versions")?;
+    let key = schema.key.map(|k| format!(", API key {k}")).unwrap_or_default();
+    out!(
+        out,
+        "/// Kafka's `{}`: {}{key}, versions {}, flexible {}.",
+        schema.name,
+        schema.kind,
+        schema.versions,
+        schema.flexible
+    );
+    write_struct(&mut out, &context, &schema.name, &schema.fields)?;
+    out!(out, "impl Message for {} {{", schema.name);
+    out!(out, "const NAME: &'static str = {:?};", schema.name);
+    out!(out, "const MIN_VERSION: i16 = {low};\nconst MAX_VERSION: i16 = {high};");
+    out!(
+        out,
+        "fn is_flexible(version: i16) -> bool {{ let _ = version; {} }}",
+        condition(schema.flexible, schema.versions)
+    );
+    out!(
+        out,
+        "fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {{ Self::read(d, version) }}"
+    );
+    out!(
+        out,
+        "fn encode(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {{ self.write(e, version) }}"
+    );
+    out!(out, "}}");
+    for nested in &context.structs {
+        out!(out, "\n/// `{}` of [`{}`].", nested.name, schema.name);
+        write_struct(&mut out, &context, &nested.name, &nested.fields)?;
+    }
+    // What a message does not use is not imported.
+    for unused in ["TaggedFields", "Records", "Uuid"] {
+        if count_word(&out, unused) == 1 {
+            out = out.replacen(&format!(", {unused}"), "", 1);
+        }
+    }
+    if count_word(&out, "Bytes") == 1 {
+        out = out.replacen("use bytes::Bytes;\n", "", 1);
+    }
+    Ok(out)
+}
+
+fn count_word(text: &str, word: &str) -> usize {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '`').filter(|w| *w == word).count()
+}
+
+fn collect_structs(fields: &[Field], structs: &mut Vec<Struct>) {
+    for field in fields {
+        if let (Some(name), false) = (field.ty.struct_name(), field.fields.is_empty()) {
+            structs.push(Struct {
+                name: name.to_owned(),
+                versions: field.versions,
+                fields: field.fields.clone(),
+            });
+        }
+        collect_structs(&field.fields, structs);
+    }
+}
+
+/// A Rust condition on `version` that holds for `wanted`, knowing that the message is at one of `valid`.
+fn condition(wanted: Versions, valid: Versions) -> String {
+    let Some((low, high)) = wanted.intersect(valid).0 else { return "false".to_owned() };
+    let (valid_low, valid_high) = valid.0.expect("a wanted version lies in the valid ones");
+    match (low <= valid_low, high >= valid_high) {
+        (true, true) => "true".to_owned(),
+        (false, true) => format!("version >= {low}"),
+        (true, false) => format!("version <= {high}"),
+        (false, false) if low == high => format!("version == {low}"),
+        (false, false) => format!("({low}..={high}).contains(&version)"),
+    }
+}
+
+fn present<'a>(context: &Message<'_>, fields: &'a [Field]) -> Vec<&'a Field> {
+    fields.iter().filter(|f| f.versions.intersect(context.schema.versions) != Versions::NONE).collect()
+}
+
+fn write_struct(out: &mut String, context: &Message<'_>, name: &str, fields: &[Field]) -> Result<()> {
+    let fields = present(context, fields);
+    let zero_defaults = fields.iter().all(|f| default_is_zero(f));
+    let derive_default = if zero_defaults { ", Default" } else { "" };
+    out!(out, "#[derive(Clone, Debug, PartialEq{derive_default})]\npub struct {name} {{");
+    for field in &fields {
+        out!(out, "/// {}", describe(field));
+        out!(out, "pub {}: {},", name::field(&field.name), rust_type(field));
+    }
+    out!(out, "}}\n");
+    if !zero_defaults {
+        out!(out, "impl Default for {name} {{ fn default() -> Self {{ Self {{");
+        for field in &fields {
+            out!(out, "{}: {},", name::field(&field.name), default_value(field)?);
+        }
+        out!(out, "}} }} }}\n");
+    }
+    out!(out, "impl {name} {{");
+    write_decode(out, context, &fields)?;
+    write_encode(out, context, name, &fields)?;
+    out!(out, "}}\n");
+    Ok(())
+}
+
+fn describe(field: &Field) -> String {
+    let mut text = format!("`{}`, versions {}", field.name, field.versions);
+    if field.nullable != Versions::NONE {
+        write!(text, ", null in {}", field.nullable).expect("a String takes all");
+    }
+    if let Some((tag, versions)) = field.tag {
+        write!(text, ", tag {tag} in {versions}").expect("a String takes all");
+    }
+    if let Some(default) = &field.default {
+        write!(text, ", default {default:?}").expect("a String takes all");
+    }
+    text + "."
+}
+
+fn base_type(ty: &Type) -> String {
+    match ty {
+        Type::Bool => "bool".into(),
+        Type::Int8 => "i8".into(),
+        Type::Int16 => "i16".into(),
+        Type::Uint16 => "u16".into(),
+        Type::Int32 => "i32".into(),
+        Type::Uint32 => "u32".into(),
+        Type::Int64 => "i64".into(),
+        Type::Float64 => "f64".into(),
+        Type::String => "String".into(),
+        Type::Uuid => "Uuid".into(),
+        Type::Bytes => "Bytes".into(),
+        Type::Records => "Records".into(),
+        Type::Array(element) => format!("Vec<{}>", base_type(element)),
+        Type::Struct(name) => name.clone(),
+    }
+}
+
+fn is_nullable(field: &Field) -> bool {
+    field.nullable != Versions::NONE
+}
+
+fn rust_type(field: &Field) -> String {
+    if is_nullable(field) { format!("Option<{}>", base_type(&field.ty)) } else { base_type(&field.ty) }
+}
+
+/// Whether Rust's own default of the field's type is Kafka's default of the field.
+fn default_is_zero(field: &Field) -> bool {
+    match (&field.default, is_nullable(field)) {
+        (Some(text), true) => text == "null",
+        (None, true) => false,
+        (None, false) => true,
+        (Some(text), false) => matches!(text.as_str(), "" | "0" | "false"),
+    }
+}
+
+fn default_value(field: &Field) -> Result<String> {
+    let text = field.default.as_deref().unwrap_or_default();
+    if is_nullable(field) && text == "null" {
+        return Ok("None".into());
+    }
+    let value = match &field.ty {
+        Type::Bool => {
+            if text.is_empty() {
+                "false".into()
+            } else {
+                text.to_owned()
+            }
+        }
+        Type::Int8 | Type::Int16 | Type::Uint16 | Type::Int32 | Type::Uint32 | Type::Int64 => {
+            if text.is_empty() { "0".into() } else { text.to_owned() }
+        }
+        Type::Float64 => {
+            if text.is_empty() {
+                "0.0".into()
+            } else {
+                text.to_owned()
+            }
+        }
+        Type::String if !text.is_empty() => format!("{text:?}.to_owned()"),
+        _ if text.is_empty() => format!("{}::default()", base_type(&field.ty).replacen("Vec<", "Vec::<", 1)),
+        _ => bail!("{}: a default of {text:?} for {}", field.name, field.ty),
+    };
+    Ok(if is_nullable(field) { format!("Some({value})") } else { value })
+}
+
+/// The fewest bytes that a value of the type takes at any version: what an array's count is checked against.
+fn min_size(context: &Message<'_>, ty: &Type) -> usize {
+    match ty {
+        Type::Bool | Type::Int8 => 1,
+        Type::Int16 | Type::Uint16 => 2,
+        Type::Int32 | Type::Uint32 => 4,
+        Type::Int64 | Type::Float64 => 8,
+        Type::Uuid => 16,
+        Type::String | Type::Bytes | Type::Records | Type::Array(_) => 1,
+        Type::Struct(name) => {
+            let nested = context
+                .structs
+                .iter()
+                .find(|s| s.name == *name)
+                .expect("every struct is defined in its message");
+            let (low, high) = context.schema.versions.0.expect("a generated message has versions");
+            let size_at = |version| {
+                nested
+                    .fields
+                    .iter()
+                    .filter(|f| {
+                        f.versions.contains(version) && !f.tag.is_some_and(|(_, v)| v.contains(version))
+                    })
+                    .map(|f| if is_nullable(f) { 1 } else { min_size(context, &f.ty) })
+                    .sum::<usize>()
+            };
+            (low..=high).map(size_at).filter(|&s| s > 0).min().unwrap_or(1)
+        }
+    }
+}
+
+/// How the field says whether lengths are compact: the message's flexibility, or the field's own.
+fn flexible_of(context: &Message<'_>, field: &Field) -> String {
+    match field.flexible {
+        Some(versions) => condition(versions, context.schema.versions),
+        None => "flexible".to_owned(),
+    }
+}
+
+fn write_decode(out: &mut String, context: &Message<'_>, fields: &[&Field]) -> Result<()> {
+    let valid = context.schema.versions;
+    out!(out, "pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {{");
+    out!(out, "let flexible = {}; let _ = (version, flexible);", condition(context.schema.flexible, valid));
+    out!(out, "let mut m = Self::default();");
+    for field in fields {
+        let untagged = untagged_condition(context, field);
+        if untagged == "false" {
+            continue;
+        }
+        let read = format!(
+            "m.{} = {};",
+            name::field(&field.name),
+            read_field(context, field, &flexible_of(context, field))
+        );
+        if untagged == "true" { out!(out, "{read}") } else { out!(out, "if {untagged} {{ {read} }}") }
+    }
+    if context.schema.flexible.intersect(valid) != Versions::NONE {
+        out!(out, "if flexible {{");
+        let tagged: Vec<_> = fields.iter().filter(|f| f.tag.is_some()).collect();
+        if tagged.is_empty() {
+            out!(out, "d.skip_tagged_fields()?;");
+        } else {
+            out!(out, "d.tagged_fields(|d, tag| {{ match tag {{");
+            for field in tagged {
+                let (tag, versions) = field.tag.expect("filtered by it");
+                let guard = condition(versions.intersect(field.versions), valid);
+                let guard = if guard == "true" { String::new() } else { format!(" if {guard}") };
+                out!(
+                    out,
+                    "{tag}{guard} => m.{} = {},",
+                    name::field(&field.name),
+                    read_tagged(context, field)
+                );
+            }
+            out!(out, "_ => return Ok(false), }} Ok(true) }})?;");
+        }
+        out!(out, "}}");
+    }
+    out!(out, "Ok(m) }}\n");
+    Ok(())
+}
+
+/// The condition under which a field stands in the body, not among the tagged fields.
+fn untagged_condition(context: &Message<'_>, field: &Field) -> String {
+    let valid = context.schema.versions;
+    match field.tag {
+        Some((_, tagged))
+            if field.versions.intersect(valid).intersect(tagged) == field.versions.intersect(valid) =>
+        {
+            "false".into()
+        }
+        Some((_, tagged)) => {
+            format!("{} && !({})", condition(field.versions, valid), condition(tagged, valid))
+        }
+        None => condition(field.versions, valid),
+    }
+}
+
+fn read_field(context: &Message<'_>, field: &Field, flexible: &str) -> String {
+    let nullable = condition(field.nullable.intersect(field.versions), context.schema.versions);
+    // A field that is nullable in all the versions in which it exists needs no condition.
+    let nullable = if field.nullable.intersect(field.versions).intersect(context.schema.versions)
+        == field.versions.intersect(context.schema.versions)
+    {
+        "true".to_owned()
+    } else {
+        nullable
+    };
+    match (&field.ty, is_nullable(field)) {
+        (Type::String, true) => format!("d.nullable_string({flexible}, {nullable})?"),
+        (Type::Bytes, true) => format!("d.nullable_bytes({flexible}, {nullable})?"),
+        (Type::Records, true) => format!("d.nullable_bytes({flexible}, {nullable})?.map(Records::Inline)"),
+        (Type::Array(element), true) => {
+            let size = min_size(context, element);
+            format!(
+                "match d.nullable_array_len({flexible}, {nullable}, {size})? {{ None => None, Some(count) => Some({}) }}",
+                read_elements(element, flexible)
+            )
+        }
+        (Type::Array(element), false) => {
+            format!(
+                "{{ let count = d.array_len({flexible}, {})?; {} }}",
+                min_size(context, element),
+                read_elements(element, flexible)
+            )
+        }
+        (Type::Struct(name), true) => {
+            format!("if d.is_present({nullable})? {{ Some({name}::read(d, version)?) }} else {{ None }}")
+        }
+        (ty, false) => read_plain(ty, flexible),
+        (ty, true) => unreachable!("Kafka has no nullable {ty}"),
+    }
+}
+
+/// As [`read_field`]; a tagged struct that may be null is preceded by a varint, not by a byte.
+fn read_tagged(context: &Message<'_>, field: &Field) -> String {
+    match (&field.ty, is_nullable(field)) {
+        (Type::Struct(name), true) => {
+            format!("if d.is_tagged_present()? {{ Some({name}::read(d, version)?) }} else {{ None }}")
+        }
+        _ => read_field(context, field, "true"),
+    }
+}
+
+fn read_elements(element: &Type, flexible: &str) -> String {
+    format!(
+        "{{ let mut list = Vec::with_capacity(count); for _ in 0..count {{ list.push({}); }} list }}",
+        read_plain(element, flexible)
+    )
+}
+
+fn read_plain(ty: &Type, flexible: &str) -> String {
+    match ty {
+        Type::Bool => "d.bool()?".into(),
+        Type::String => format!("d.string({flexible})?"),
+        Type::Bytes => format!("d.bytes({flexible})?"),
+        Type::Records => format!("Records::Inline(d.bytes({flexible})?)"),
+        Type::Struct(name) => format!("{name}::read(d, version)?"),
+        Type::Array(_) => unreachable!("Kafka has no arrays of arrays"),
+        ty => format!("d.{}()?", base_type(ty).to_lowercase()),
+    }
+}
+
+fn write_encode(out: &mut String, context: &Message<'_>, name: &str, fields: &[&Field]) -> Result<()> {
+    let valid = context.schema.versions;
+    out!(out, "pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {{");
+    out!(
+        out,
+        "let flexible = {}; let _ = (&e, version, flexible);",
+        condition(context.schema.flexible, valid)
+    );
+    for field in fields {
+        let exists = condition(field.versions, valid);
+        let untagged = untagged_condition(context, field);
+        if exists != "true" && !field.ignorable {
+            out!(
+                out,
+                "if !({exists}) && {} {{ return Err(EncodeError::not_in_version({name:?}, {:?}, version)); }}",
+                not_default(field)?,
+                field.name
+            );
+        }
+        if untagged != "false" {
+            let write = write_field(context, field, name, &flexible_of(context, field));
+            if untagged == "true" { out!(out, "{write}") } else { out!(out, "if {untagged} {{ {write} }}") }
+        }
+    }
+    if context.schema.flexible.intersect(valid) != Versions::NONE {
+        let mut tagged: Vec<_> = fields.iter().filter(|f| f.tag.is_some()).collect();
+        tagged.sort_by_key(|f| f.tag.map(|(tag, _)| tag));
+        out!(out, "if flexible {{");
+        if tagged.is_empty() {
+            out!(out, "e.no_tagged_fields();");
+        } else {
+            out!(out, "let mut tagged = TaggedFields::default();");
+            for field in tagged {
+                let (tag, versions) = field.tag.expect("filtered by it");
+                let guard = condition(versions.intersect(field.versions), valid);
+                out!(
+                    out,
+                    "if {guard} && {} {{ tagged.add({tag}, |e| {{ {} Ok(()) }})?; }}",
+                    not_default(field)?,
+                    write_tagged(context, field, name)
+                );
+            }
+            out!(out, "e.tagged_fields(tagged);");
+        }
+        out!(out, "}}");
+    }
+    out!(out, "Ok(()) }}");
+    Ok(())
+}
+
+fn not_default(field: &Field) -> Result<String> {
+    let access = format!("self.{}", name::field(&field.name));
+    let default = default_value(field)?;
+    Ok(match (&field.ty, is_nullable(field)) {
+        (_, true) if default == "None" => format!("{access}.is_some()"),
+        (Type::Array(_) | Type::Bytes, true) => format!("{access}.as_ref().is_none_or(|v| !v.is_empty())"),
+        (Type::Array(_) | Type::Bytes, false) => format!("!{access}.is_empty()"),
+        (Type::String, false) if default == "String::default()" => format!("!{access}.is_empty()"),
+        (Type::Bool, false) => {
+            if default == "true" {
+                format!("!{access}")
+            } else {
+                access
+            }
+        }
+        _ => format!("{access} != {default}"),
+    })
+}
+
+fn write_field(context: &Message<'_>, field: &Field, owner: &str, flexible: &str) -> String {
+    let access = format!("self.{}", name::field(&field.name));
+    if !is_nullable(field) {
+        return write_plain(&field.ty, &access, true, flexible);
+    }
+    let all_nullable = field.nullable.intersect(field.versions).intersect(context.schema.versions)
+        == field.versions.intersect(context.schema.versions);
+    let refuse = if all_nullable {
+        String::new()
+    } else {
+        let nullable = condition(field.nullable, context.schema.versions);
+        format!("if !({nullable}) {{ return Err(EncodeError::null({owner:?}, {:?}, version)); }}", field.name)
+    };
+    let (null, prefix) = match &field.ty {
+        Type::String => (format!("e.null_string({flexible})"), ""),
+        Type::Bytes | Type::Records => (format!("e.null_bytes({flexible})"), ""),
+        Type::Array(_) => (format!("e.null_array({flexible})"), ""),
+        _ => ("e.i8(-1)".to_owned(), "e.i8(1);"),
+    };
+    // A struct that may be null is preceded by a byte only in the versions in which it may be.
+    let prefix = if prefix.is_empty() || all_nullable {
+        prefix.to_owned()
+    } else {
+        format!("if {} {{ {prefix} }}", condition(field.nullable, context.schema.versions))
+    };
+    format!(
+        "match &{access} {{ None => {{ {refuse} {null}; }} Some(v) => {{ {prefix} {} }} }}",
+        write_plain(&field.ty, "v", false, flexible)
+    )
+}
+
+/// As [`write_field`]; a tagged struct that may be null is preceded by a varint, not by a byte.
+fn write_tagged(context: &Message<'_>, field: &Field, owner: &str) -> String {
+    match (&field.ty, is_nullable(field)) {
+        (Type::Struct(_), true) => format!(
+            "match &self.{} {{ None => e.uvarint(0), Some(v) => {{ e.uvarint(1); v.write(e, version)?; }} }}",
+            name::field(&field.name)
+        ),
+        _ => write_field(context, field, owner, "true"),
+    }
+}
+
+fn write_plain(ty: &Type, access: &str, place: bool, flexible: &str) -> String {
+    let borrowed = if place { format!("&{access}") } else { access.to_owned() };
+    let copied = if place { access.to_owned() } else { format!("*{access}") };
+    match ty {
+        Type::String => format!("e.string({borrowed}, {flexible})?;"),
+        Type::Bytes => format!("e.bytes({borrowed}, {flexible})?;"),
+        Type::Records => format!("e.records({borrowed}, {flexible})?;"),
+        Type::Struct(_) => format!("{access}.write(e, version)?;"),
+        Type::Array(element) => format!(
+            "e.array_len({access}.len(), {flexible})?; for v in {borrowed} {{ {} }}",
+            write_plain(element, "v", false, flexible)
+        ),
+        ty => format!("e.{}({copied});", base_type(ty).to_lowercase()),
+    }
+}

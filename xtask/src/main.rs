@@ -1,0 +1,72 @@
+//! Code generation, tidy checks, and the one check that CI runs.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool")]
+
+mod check;
+mod codegen;
+mod fresh;
+mod schema;
+mod tidy;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The project's own chores.
+#[derive(Parser)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run every check of the workspace: what CI runs
+    Check {
+        /// Leave out the tests, which take the longest
+        #[arg(long)]
+        no_test: bool,
+    },
+    /// Check the rules that the compiler does not know
+    Tidy,
+    /// Generate the Rust code of Kafka's messages from crates/wire/schema
+    Codegen {
+        /// Change nothing; fail when a generated file is not what would be generated
+        #[arg(long)]
+        check: bool,
+    },
+    /// Write crates/wire/schema from the definitions inside Kafka's jars
+    Schema {
+        /// Kafka's jars: paths separated by colons, `DIR/*` for all of a folder
+        #[arg(long, env = "KAFKA_CLASSPATH")]
+        classpath: String,
+        /// Change nothing; fail when a schema is not what the jars say
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    match perform(Args::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn perform(command: Command) -> Result<()> {
+    let root = root()?;
+    match command {
+        Command::Check { no_test } => check::run(&root, no_test),
+        Command::Tidy => tidy::run(&root),
+        Command::Codegen { check } => codegen::run(&root, check),
+        Command::Schema { classpath, check } => schema::run(&root, &classpath, check),
+    }
+}
+
+fn root() -> Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the workspace")?;
+    Ok(root.to_owned())
+}

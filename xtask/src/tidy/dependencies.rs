@@ -1,0 +1,88 @@
+//! The dependency law: which crates of the workspace may use which.
+
+use super::manifest::{Manifest, members};
+use super::tree::Tree;
+use super::{Finding, Rule};
+
+pub const RULE: Rule = Rule {
+    name: "dependencies",
+    reason: "crates know only what their task needs (ARCHITECTURE.md); the lab and streams see any cluster from outside",
+    check: |tree| Ok(check(tree)),
+};
+
+/// A crate, and the crates of ours that it may use: in its code, its tests and its build.
+const LAW: [(&str, &[&str]); 11] = [
+    ("thalweg", &["broker", "client", "lab", "record", "stream", "wire"]),
+    ("thalweg-broker", &["client", "controller", "log", "metadata", "record", "wire"]),
+    ("thalweg-client", &["record", "wire"]),
+    ("thalweg-controller", &["log", "metadata", "record", "wire"]),
+    ("thalweg-lab", &["client", "record", "wire"]),
+    ("thalweg-log", &["record"]),
+    ("thalweg-metadata", &["wire"]),
+    ("thalweg-record", &[]),
+    ("thalweg-stream", &["client", "record", "wire"]),
+    ("thalweg-wire", &[]),
+    // Its checks run where the rest does not compile.
+    ("xtask", &[]),
+];
+
+fn check(tree: &Tree) -> Vec<Finding> {
+    members(tree).flat_map(|manifest| check_member(&manifest)).collect()
+}
+
+fn check_member(manifest: &Manifest<'_>) -> Vec<Finding> {
+    let name = manifest.name();
+    let Some((_, allowed)) = LAW.iter().find(|(member, _)| *member == name) else {
+        let message = format!("{name} has no line in the law, {}", file!());
+        return vec![Finding::new(manifest.path, 0, message)];
+    };
+    let mut findings = Vec::new();
+    for entry in manifest.dependencies() {
+        let Some(ours) = entry.dependency().strip_prefix("thalweg-") else { continue };
+        if !allowed.contains(&ours) {
+            let may = if allowed.is_empty() { "none of ours".to_owned() } else { allowed.join(", ") };
+            let message = format!("{name} uses {}; it may use: {may}", entry.dependency());
+            findings.push(Finding::new(manifest.path, entry.line, message));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(name: &str, dependencies: &str) -> Vec<String> {
+        let text = format!("[package]\nname = \"{name}\"\n\n{dependencies}");
+        let tree = Tree::of(&[("crates/x/Cargo.toml", &text)]);
+        check(&tree).into_iter().map(|finding| finding.message).collect()
+    }
+
+    #[test]
+    fn a_log_knows_records_and_nothing_of_requests() {
+        let good = "[dependencies]\nbytes.workspace = true\nthalweg-record.workspace = true\n";
+        assert_eq!(findings("thalweg-log", good), [""; 0]);
+        let bad = "[dependencies]\nthalweg-wire.workspace = true\n";
+        assert_eq!(findings("thalweg-log", bad), ["thalweg-log uses thalweg-wire; it may use: record"]);
+    }
+
+    #[test]
+    fn tests_keep_the_law_too() {
+        let bad = "[dev-dependencies]\nthalweg-broker.workspace = true\n";
+        assert_eq!(
+            findings("thalweg-lab", bad),
+            ["thalweg-lab uses thalweg-broker; it may use: client, record, wire"]
+        );
+        let bad = "[target.'cfg(unix)'.dev-dependencies]\nthalweg-wire = { workspace = true }\n";
+        assert_eq!(
+            findings("thalweg-record", bad),
+            ["thalweg-record uses thalweg-wire; it may use: none of ours"]
+        );
+    }
+
+    #[test]
+    fn a_new_crate_needs_its_line() {
+        let [message] = &findings("thalweg-common", "")[..] else { panic!("one finding") };
+        assert!(message.starts_with("thalweg-common has no line in the law"), "{message}");
+    }
+}

@@ -1,0 +1,83 @@
+//! Rules of the tree that the compiler does not know: a module for each, with its reason.
+//!
+//! Rules read the files that git knows or would add, so that what is ignored is not judged. They are quick and
+//! crude on purpose: they work on lines of code that rustfmt has formatted, and know no more of Rust than that needs.
+//! What a rule forbids, its own module has to name: rules on words leave this folder out.
+
+mod dependencies;
+mod documents;
+mod function_size;
+mod headers;
+mod leftovers;
+mod licences;
+mod lints;
+mod machines;
+mod manifest;
+mod names;
+mod root;
+mod source_size;
+mod tree;
+mod workspace_table;
+
+use anyhow::{Result, bail};
+use std::path::Path;
+use tree::Tree;
+
+/// One place where a rule does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Finding {
+    path: String,
+    /// Counted from one; zero for the file as a whole.
+    line: usize,
+    message: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), line, message: message.into() }
+    }
+}
+
+/// A rule: what to call it, why it is there, and what breaks it.
+struct Rule {
+    name: &'static str,
+    reason: &'static str,
+    check: fn(&Tree) -> Result<Vec<Finding>>,
+}
+
+const RULES: [Rule; 12] = [
+    dependencies::RULE,
+    workspace_table::RULE,
+    lints::RULE,
+    licences::RULE,
+    source_size::RULE,
+    function_size::RULE,
+    headers::RULE,
+    names::RULE,
+    leftovers::RULE,
+    machines::RULE,
+    documents::RULE,
+    root::RULE,
+];
+
+/// Checks every rule, prints what breaks them, and fails when something does.
+pub fn run(root: &Path) -> Result<()> {
+    let tree = Tree::read(root)?;
+    let mut broken = 0;
+    for rule in &RULES {
+        let findings = (rule.check)(&tree)?;
+        if findings.is_empty() {
+            continue;
+        }
+        broken += findings.len();
+        println!("{}: {}", rule.name, rule.reason);
+        for Finding { path, line, message } in &findings {
+            let place = if *line == 0 { path.clone() } else { format!("{path}:{line}") };
+            println!("  {place}: {message}");
+        }
+    }
+    if broken > 0 {
+        bail!("{broken} places break a rule");
+    }
+    Ok(())
+}
