@@ -11,7 +11,13 @@ CompressionCodecs[CompressionTypes.Snappy] = SnappyCodec;
 const kafka = new Kafka({ clientId: 'compat', brokers: [process.env.BOOTSTRAP], logLevel: logLevel.NOTHING });
 const admin = kafka.admin();
 await admin.connect();
-after(() => admin.disconnect());
+const members = [];
+after(async () => {
+  // A test that failed leaves its members running; they, or a broker that does not answer, must not keep the suite.
+  setTimeout(() => process.exit(1), 10_000).unref();
+  await Promise.allSettled(members.map((consumer) => consumer.disconnect()));
+  await admin.disconnect();
+});
 
 const unique = (stem) => `${stem}-${randomBytes(4).toString('hex')}`;
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -38,9 +44,11 @@ async function produce(topic, messages, options = {}, settings = {}) {
   }
 }
 
-// Starts a member of a group that collects what it gets.
+// Starts a member of a group that collects what it gets. A member of kafkajs notices a rebalance, or a request to
+// disconnect, only between two fetches: the longest wait of a fetch must be short beside the rebalance timeout.
 async function member(groupId, topic, settings = {}) {
-  const consumer = kafka.consumer({ groupId, sessionTimeout: 6_000, heartbeatInterval: 500, ...settings });
+  const consumer = kafka.consumer({ groupId, sessionTimeout: 6_000, heartbeatInterval: 300, maxWaitTimeInMs: 300, ...settings });
+  members.push(consumer);
   const found = { consumer, messages: [], assigned: [] };
   consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
     found.assigned = payload.memberAssignment[topic] ?? [];
