@@ -1,6 +1,12 @@
 //! The performance laboratory. A black-box user of the protocol: it never depends on the broker, so every number can be
 //! taken against any cluster.
 //!
-//! For now it holds the three tools that Kafka's users know, in [`perf`].
+//! - [`perf`] holds the three tools that Kafka's users know.
+//! - [`workload`] says what is measured, [`target`] what it is measured on, [`worker`] who produces and consumes.
+//! - [`result`] is what comes out.
 
 pub mod perf;
+pub mod result;
+pub mod target;
+pub mod worker;
+pub mod workload;

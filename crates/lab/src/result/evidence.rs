@@ -1,0 +1,71 @@
+//! Proof that what was acknowledged is in the log.
+
+use serde::{Deserialize, Serialize};
+
+/// What was found after a repetition.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// Records acknowledged to producers, warm-up included.
+    pub acknowledged: u64,
+    /// Records in the log: the end offsets less the start offsets, of all partitions.
+    pub in_log: u64,
+    /// Each partition.
+    pub partitions: Vec<PartitionEvidence>,
+    /// Bytes of the partitions on all disks, as the brokers tell.
+    pub bytes_on_disk: u64,
+    /// The least number of in-sync replicas seen during the run, of any partition.
+    pub in_sync_replicas_min: u32,
+    /// The replication factor that was asked for.
+    pub replication_factor: u16,
+    /// When records are synced to disk, in words.
+    pub fsync_policy: String,
+    /// What reading everything back has found; none where it was not asked for.
+    pub check: Option<Check>,
+    /// What contradicts the claim that nothing was lost: for people; empty when all agrees.
+    pub faults: Vec<String>,
+}
+
+/// One partition after a repetition.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PartitionEvidence {
+    /// The topic.
+    pub topic: String,
+    /// The partition.
+    pub partition: i32,
+    /// Its first offset.
+    pub start_offset: i64,
+    /// One behind its last offset.
+    pub end_offset: i64,
+    /// Its replicas.
+    pub replicas: Vec<ReplicaEvidence>,
+}
+
+/// One replica after a repetition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReplicaEvidence {
+    /// The broker.
+    pub broker: i32,
+    /// One behind its last offset.
+    pub end_offset: i64,
+    /// Bytes on the broker's disk.
+    pub bytes: u64,
+    /// Whether it was in sync.
+    pub in_sync: bool,
+}
+
+/// What reading everything back has found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// Records read.
+    pub read: u64,
+    /// Acknowledged, and not there.
+    pub lost: u64,
+    /// There more than once.
+    pub duplicated: u64,
+    /// Behind a later record of the same producer, in one partition.
+    pub reordered: u64,
+    /// Not what was sent.
+    pub damaged: u64,
+    /// There although the producer was not told so: no fault.
+    pub unacknowledged: u64,
+}
