@@ -16,6 +16,8 @@ const FLUSH_CHECK: Duration = Duration::from_secs(1);
 const PURGE: Duration = Duration::from_secs(5);
 /// How often partitions without traffic give back what they hold.
 const RELEASE_IDLE: Duration = Duration::from_secs(60);
+/// How often files that are longer than their batches are looked at, to end where these do once no more come.
+const TRIM: Duration = Duration::from_millis(250);
 
 /// Starts the periodic work; it ends when the set is dropped.
 pub fn start(broker: &Arc<Broker>) -> JoinSet<()> {
@@ -24,6 +26,7 @@ pub fn start(broker: &Arc<Broker>) -> JoinSet<()> {
     every(&mut tasks, broker, log.retention_check_interval, delete_old_segments);
     every(&mut tasks, broker, PURGE, purge);
     every(&mut tasks, broker, RELEASE_IDLE, release_idle);
+    every(&mut tasks, broker, TRIM, trim);
     every(&mut tasks, broker, log.producer_id_expiration_check_interval, expire_producers);
     every(&mut tasks, broker, log.high_watermark_checkpoint_interval, |b| {
         b.log_dirs.checkpoint_high_watermarks()
@@ -87,6 +90,12 @@ fn purge(broker: &Broker) {
 fn release_idle(broker: &Broker) {
     for partition in broker.partitions.all() {
         partition.release_if_idle();
+    }
+}
+
+fn trim(broker: &Broker) {
+    for partition in broker.partitions.all() {
+        partition.trim_if_quiet();
     }
 }
 

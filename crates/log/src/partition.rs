@@ -147,6 +147,8 @@ pub struct PartitionLog {
     /// Whether the name of the directory itself does.
     parent_is_dirty: bool,
     last_flush_ms: i64,
+    /// The log end when it was last asked whether the partition is quiet.
+    trim_seen_end: Offset,
     doomed: Vec<Doomed>,
     published: Arc<PublishedOffsets>,
     /// The log directory, unless the log is opened by itself.
@@ -394,6 +396,21 @@ impl PartitionLog {
         }
         self.hints = ReadHints::default();
         Ok(())
+    }
+
+    /// Whether the newest file is longer than its batches.
+    pub fn has_zeros(&self) -> bool {
+        self.segments.last().is_some_and(Segment::has_zeros)
+    }
+
+    /// Ends the newest file where its batches end, when nothing was appended since the last call: so that Kafka's tools,
+    /// which know no zeros, can read it.
+    pub fn trim_if_quiet(&mut self) -> io::Result<()> {
+        let is_quiet = std::mem::replace(&mut self.trim_seen_end, self.log_end) == self.log_end;
+        match self.segments.last_mut() {
+            Some(active) if is_quiet && active.has_zeros() => active.trim(&self.home),
+            _ => Ok(()),
+        }
     }
 
     /// Deletes the files whose time under the `.deleted` name is over.

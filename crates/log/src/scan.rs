@@ -126,6 +126,21 @@ impl<'a> HeaderScan<'a> {
     }
 }
 
+/// Whether a file holds nothing but zeros between two positions.
+pub fn is_zeros(file: &LogFile, from: u64, to: u64) -> io::Result<bool> {
+    let mut chunk = [0; HEADER_CHUNK];
+    let mut position = from;
+    while position < to {
+        let wanted = usize::try_from(to - position).map_or(HEADER_CHUNK, |bytes| bytes.min(HEADER_CHUNK));
+        let read = file.read_at(&mut chunk[..wanted], position)?;
+        if read == 0 || chunk[..read].iter().any(|&byte| byte != 0) {
+            return Ok(false);
+        }
+        position += read as u64;
+    }
+    Ok(true)
+}
+
 /// The whole batches of a segment file from a position on, each with its CRC checked.
 pub struct BatchScan<'a> {
     file: &'a LogFile,

@@ -93,7 +93,7 @@ pub struct Segment {
     pub created_ms: i64,
     bytes_since_index_entry: u64,
     recent: RecentBatches,
-    preallocation: write::Preallocation,
+    ahead: write::Ahead,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +150,7 @@ impl Segment {
             created_ms: now_ms,
             bytes_since_index_entry: 0,
             recent: RecentBatches::after(None),
-            preallocation: write::Preallocation::default(),
+            ahead: write::Ahead::default(),
         })
     }
 
@@ -173,7 +173,7 @@ impl Segment {
             created_ms: now_ms,
             bytes_since_index_entry: 0,
             recent: RecentBatches::after(Some(u32::MAX)),
-            preallocation: write::Preallocation::default(),
+            ahead: write::Ahead::default(),
         })
     }
 
@@ -205,7 +205,7 @@ impl Segment {
         self.offsets.close();
         self.times.close();
         if let Some(file) = self.file.take() {
-            self.preallocation.release(&file, self.size_bytes)?;
+            self.ahead.release(&file, self.size_bytes)?;
         }
         self.recent.forget();
         Ok(())
@@ -537,7 +537,7 @@ impl Segment {
     pub fn mark_deleted(&mut self, home: &Home, with_snapshot: bool) -> io::Result<Vec<PathBuf>> {
         self.close_indexes();
         if let Some(file) = self.file.take() {
-            self.preallocation.release(&file, self.size_bytes)?;
+            self.ahead.release(&file, self.size_bytes)?;
         }
         let mut renamed = Vec::new();
         let suffixes = [LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, SNAPSHOT_SUFFIX];

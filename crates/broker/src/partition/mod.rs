@@ -140,6 +140,13 @@ impl Partition {
         state.idle_since = end;
     }
 
+    /// Ends the newest file where its batches end, when nothing was appended since the last call.
+    pub fn trim_if_quiet(&self) {
+        if let Err(error) = self.with_log(PartitionLog::trim_if_quiet) {
+            tracing::warn!(partition = ?self, %error, "Trimming a log failed");
+        }
+    }
+
     /// Takes over what the cluster says of the partition. A new leader epoch begins at the log end.
     pub fn apply(&self, registration: &PartitionRegistration) {
         let mut state = self.state.lock();

@@ -174,6 +174,7 @@ impl Loading {
             dir_is_dirty: false,
             parent_is_dirty: false,
             last_flush_ms,
+            trim_seen_end: Offset::NONE,
             doomed: Vec::new(),
             published: Arc::new(PublishedOffsets::default()),
             state: None,

@@ -12,7 +12,7 @@ use crate::config::LogConfig;
 use crate::disk::{Durability, LogFile};
 use crate::epochs::LeaderEpochs;
 use crate::producers::{Producers, snapshot};
-use crate::scan::{BatchScan, HeaderScan, Placed, ScanError};
+use crate::scan::{BatchScan, HeaderScan, Placed, ScanError, is_zeros};
 use crate::segment::{Home, SNAPSHOT_SUFFIX, Segment, check_order};
 use crate::topic_partition::TopicPartition;
 
@@ -86,10 +86,16 @@ impl Loading {
             .and_then(|()| recovery.check_rest(&file, size_bytes));
         let (log_end, valid_bytes) = (recovery.expected, recovery.valid_bytes);
         self.log_end = log_end;
-        let cut_bytes = size_bytes - valid_bytes;
+        let mut cut_bytes = size_bytes - valid_bytes;
+        let follows = self.segments.get(index + 1).is_none_or(|next| next.base_offset == log_end);
+        let segment = &mut self.segments[index];
         match outcome {
             Ok(()) => {}
             Err(ScanError::Io(error)) => return Err(error.into()),
+            // What was made ready for appends that did not come: nothing is lost.
+            Err(ScanError::Corrupt(_)) if follows && is_zeros(&file, valid_bytes, size_bytes)? => {
+                cut_bytes = 0
+            }
             Err(ScanError::Corrupt(fault)) => tracing::warn!(
                 partition = %name, segment = segment.base_offset.0, %fault, cut_bytes, log_end = log_end.0,
                 "Log ends with bytes that are no valid batch and is cut"

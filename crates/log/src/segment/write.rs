@@ -1,9 +1,10 @@
-//! Appending to a segment, cutting it, and reserving space ahead of its end.
+//! Appending to a segment, cutting it, and making room ahead of its end.
 //!
 //! Owns: what a failed write leaves behind (nothing: the file is cut back to the last whole append). Refuses:
 //! going on after it could not be cut back.
 
 use std::io::{self, IoSlice};
+use std::sync::LazyLock;
 
 use thalweg_record::{BatchHeader, Offset};
 
@@ -37,44 +38,90 @@ pub enum WriteError {
     Failed(io::Error),
 }
 
-/// Space that is reserved beyond the end of the file.
+/// Appends up to this size are made into pages that are there already.
+///
+/// The kernel makes pages as large as the write that first touches them. A file that grows by small appends is made of
+/// single pages, and making those costs three times what the copy into them costs.
+const SMALL_APPEND_BYTES_MAX: u64 = 64 * 1024;
+
+/// Pages are made up to a multiple of this.
+const PAGES_BYTES: u64 = 128 * 1024;
+
+/// What pages are made of. Never written, so it takes no memory of its own.
+static ZEROS: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; PAGES_BYTES as usize].into());
+
+/// What lies ready beyond the last batch: reserved blocks beyond the end of the file, and zeros within it.
 #[derive(Debug, Default)]
-pub(super) struct Preallocation {
+pub(super) struct Ahead {
     reserved_to: u64,
+    zeroed_to: u64,
     grown_bytes: u64,
     refused: bool,
 }
 
-impl Preallocation {
-    /// Reserves space when the next write would go beyond what is reserved. A refusal is no failure: the write
-    /// itself will tell.
+impl Ahead {
+    /// Makes room for the next write. A refusal is no failure: the write itself will tell.
     fn before_write(&mut self, file: &LogFile, size_bytes: u64, incoming: u64, config: &LogConfig) {
         self.grown_bytes += incoming;
-        let ahead_max = u64::from(config.preallocate_bytes);
-        let enough = size_bytes + incoming <= self.reserved_to;
-        if enough || self.refused || ahead_max == 0 || self.grown_bytes < PREALLOCATE_AFTER_BYTES {
+        if self.refused || config.preallocate_bytes == 0 || self.grown_bytes < PREALLOCATE_AFTER_BYTES {
             return;
         }
-        let ahead = self.grown_bytes.next_power_of_two().min(ahead_max);
-        let target = (size_bytes + ahead).min(u64::from(config.segment_bytes));
-        if target <= size_bytes + incoming {
-            return;
-        }
-        match file.preallocate(size_bytes, target - size_bytes) {
-            Ok(()) => self.reserved_to = target,
-            Err(error) => {
-                tracing::debug!(%error, "Space cannot be reserved ahead of the end of a segment");
-                self.refused = true;
-            }
+        let made = self.reserve(file, size_bytes, incoming, config).and_then(|()| {
+            // With a sync for each append, zeros would be written to the medium too.
+            let few_syncs = config.flush_messages == i64::MAX;
+            let wanted = few_syncs && incoming <= SMALL_APPEND_BYTES_MAX;
+            if wanted { self.make_pages(file, size_bytes, incoming) } else { Ok(()) }
+        });
+        if let Err(error) = made {
+            tracing::debug!(%error, "No room can be made ahead of the end of a segment");
+            self.refused = true;
         }
     }
 
-    /// Gives back what is reserved beyond the end.
+    fn reserve(
+        &mut self,
+        file: &LogFile,
+        size_bytes: u64,
+        incoming: u64,
+        config: &LogConfig,
+    ) -> io::Result<()> {
+        let ahead = self.grown_bytes.next_power_of_two().min(u64::from(config.preallocate_bytes));
+        let target = (size_bytes + ahead).min(u64::from(config.segment_bytes));
+        if size_bytes + incoming > self.reserved_to && target > size_bytes + incoming {
+            file.preallocate(size_bytes, target - size_bytes)?;
+            self.reserved_to = target;
+        }
+        Ok(())
+    }
+
+    /// Writes zeros from the end of the file to the next multiple behind the incoming bytes.
+    fn make_pages(&mut self, file: &LogFile, size_bytes: u64, incoming: u64) -> io::Result<()> {
+        let end = size_bytes + incoming;
+        if end <= self.zeroed_to {
+            return Ok(());
+        }
+        let mut from = self.zeroed_to.max(size_bytes);
+        // Known before it is done: a part of it may be there after an error.
+        self.zeroed_to = end.next_multiple_of(PAGES_BYTES);
+        while from < self.zeroed_to {
+            let len = (self.zeroed_to - from).min(PAGES_BYTES - from % PAGES_BYTES);
+            file.write_all_at(&ZEROS[..usize::try_from(len).expect("at most all zeros")], from)?;
+            from += len;
+        }
+        Ok(())
+    }
+
+    /// Whether the file is longer than its batches.
+    fn has_zeros(&self, size_bytes: u64) -> bool {
+        self.zeroed_to > size_bytes
+    }
+
+    /// Gives back what lies beyond the last batch.
     pub(super) fn release(&mut self, file: &LogFile, size_bytes: u64) -> io::Result<()> {
-        if self.reserved_to > size_bytes {
+        if self.reserved_to.max(self.zeroed_to) > size_bytes {
             file.set_len(size_bytes)?;
         }
-        *self = Preallocation::default();
+        *self = Ahead::default();
         Ok(())
     }
 }
@@ -91,7 +138,7 @@ impl Segment {
     ) -> Result<(), WriteError> {
         let incoming: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
         let file = self.file(home).map_err(WriteError::Failed)?;
-        self.preallocation.before_write(&file, self.size_bytes, incoming, config);
+        self.ahead.before_write(&file, self.size_bytes, incoming, config);
         if let Err(error) = file.write_gathered_at(pieces, self.size_bytes) {
             return Err(self.undo_write(&file, error));
         }
@@ -105,12 +152,23 @@ impl Segment {
         Ok(())
     }
 
+    /// Whether the file is longer than its batches.
+    pub fn has_zeros(&self) -> bool {
+        self.ahead.has_zeros(self.size_bytes)
+    }
+
+    /// Ends the file where its batches end.
+    pub fn trim(&mut self, home: &Home) -> io::Result<()> {
+        let file = self.file(home)?;
+        self.ahead.release(&file, self.size_bytes)
+    }
+
     fn undo_write(&mut self, file: &LogFile, error: io::Error) -> WriteError {
         if let Err(cut) = file.set_len(self.size_bytes) {
             tracing::error!(%error, %cut, "Segment cannot be cut back after a failed write");
             return WriteError::Failed(cut);
         }
-        self.preallocation = Preallocation::default();
+        self.ahead = Ahead::default();
         if disk::is_disk_full(&error) { WriteError::DiskFull(error) } else { WriteError::Failed(error) }
     }
 
@@ -176,7 +234,7 @@ impl Segment {
         self.times.write_pending(&home.disk, &home.file(self.base_offset, TIME_INDEX_SUFFIX))?;
         self.close_indexes();
         if let Some(file) = &self.file {
-            self.preallocation.release(file, self.size_bytes)?;
+            self.ahead.release(file, self.size_bytes)?;
         }
         Ok(())
     }
@@ -184,12 +242,12 @@ impl Segment {
     /// Cuts the file at `size_bytes`, which is where a batch ends, whatever the indexes say.
     pub fn cut(&mut self, home: &Home, size_bytes: u64) -> io::Result<()> {
         let file = self.file(home)?;
-        if size_bytes < self.size_bytes {
+        if size_bytes < self.size_bytes || self.has_zeros() {
             file.set_len(size_bytes)?;
         } else {
             file.release_beyond_end()?;
         }
-        self.preallocation = Preallocation::default();
+        self.ahead = Ahead::default();
         self.size_bytes = size_bytes;
         Ok(())
     }

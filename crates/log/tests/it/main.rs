@@ -1,5 +1,6 @@
 //! The log through its public interface, on a real file system.
 
+mod ahead;
 mod append;
 mod compaction;
 mod dirs;
