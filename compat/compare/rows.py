@@ -4,7 +4,7 @@ import dataclasses
 import shutil
 import time
 
-from systems import System, bare_copy, generator, librdkafka, warm
+from systems import System, bare_copy, bare_echo, generator, librdkafka, warm
 from wire import API_VERSIONS, METADATA, Connection, array, batch, string
 
 RECORD_OVERHEAD = 12
@@ -164,6 +164,11 @@ class EndToEnd(Row):
             sizes = ["--num-records", self.records, "--producer-acks", 1, "--record-size", 100]
             result, _ = generator("e2e-latency", *place, *sizes)
             return {"p50 µs": result["latency_us"]["p50"], "p99 µs": result["latency_us"]["p99"]}
+
+    def ceiling(self, directory):
+        times = bare_echo(self.records)
+        echo = "µs of a bare echo between two processes"
+        return {f"p50 {echo}": times[len(times) // 2], f"p99 {echo}": times[len(times) * 99 // 100]}
 
 
 class Fresh(Row):

@@ -126,3 +126,26 @@ def bare_copy(directory, total, block=1 << 20):
     receiver.close()
     path.unlink()
     return total / seconds / 2**20
+
+
+def bare_echo(rounds, size=100):
+    """Microseconds, sorted, of a bare echo over loopback between two processes: the floor of any broker's latency."""
+    receiver = socket.create_server(("127.0.0.1", 0))
+    child = os.fork()
+    if child == 0:
+        connection, _ = receiver.accept()
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while data := connection.recv(size):
+            connection.sendall(data)
+        os._exit(0)
+    times, data = [], bytes(size)
+    with socket.create_connection(receiver.getsockname()) as sender:
+        sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for _ in range(rounds):
+            began = time.perf_counter()
+            sender.sendall(data)
+            sender.recv(size, socket.MSG_WAITALL)
+            times.append((time.perf_counter() - began) * 1e6)
+    os.waitpid(child, 0)
+    receiver.close()
+    return sorted(times)
