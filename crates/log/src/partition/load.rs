@@ -15,6 +15,7 @@ use std::sync::Arc;
 use thalweg_record::Offset;
 
 use super::error::LogError;
+use super::in_flight::recall_in_flight;
 use super::replay::{replay_epoch, replay_segments};
 use super::{PartitionLog, PublishedOffsets, ReadHints, metadata};
 use crate::clock::Clock;
@@ -196,6 +197,7 @@ impl Loading {
                 self.log_end = log_end;
                 self.load_producers(config, log_end, now_ms)?;
                 replay_segments(&self.home, &mut self.segments, &mut self.producers, log_end)?;
+                recall_in_flight(&self.home, &mut self.segments, &mut self.producers)?;
             }
             None => self.recover(name, config, options.recovery_point, now_ms)?,
         }

@@ -6,6 +6,7 @@
 use thalweg_record::Offset;
 
 use super::error::LogError;
+use super::in_flight::recall_in_flight;
 use super::load::{Loading, unless_full};
 use super::replay::{replay_completion, replay_epoch, replay_producers, replay_segments};
 use crate::config::LogConfig;
@@ -46,6 +47,7 @@ impl Loading {
                 "Records that had been synced are gone"
             );
         }
+        recall_in_flight(&self.home, &mut self.segments, &mut self.producers)?;
         let end = self.log_end.0;
         self.producers.set_map_end(end);
         if !self.producers.is_empty() {
