@@ -69,8 +69,11 @@ impl Recall<'_> {
             if end == 0 {
                 return Ok(false);
             }
-            let wanted = end.min(self.block_bytes).min(self.budget_bytes);
-            let start = segment.boundary_before(self.home, 0, end - wanted)?.position;
+            // A small segment is read from its beginning, without a look into its index.
+            let start = match end.saturating_sub(self.block_bytes.min(self.budget_bytes)) {
+                0 => 0,
+                limit => segment.boundary_before(self.home, 0, limit)?.position,
+            };
             self.read_block(segment, start, end)?;
             self.budget_bytes = self.budget_bytes.saturating_sub(end - start);
             self.block_bytes *= 2;
