@@ -89,28 +89,33 @@ impl Publisher {
         Ok(Partition::new(topic, id, index, broker.node_id, log, settings, registration))
     }
 
-    /// The log that was found, if it belongs to the topic; else it belongs to one that was deleted, and goes.
+    /// The log that was found, if it belongs to the topic; else it belongs to another of that name, and is set aside.
     fn claim(&self, mut log: PartitionLog, topic_id: Uuid) -> Option<PartitionLog> {
         match log.assign_topic_id(log_uuid(topic_id)) {
             Ok(true) => return Some(log),
-            Ok(false) => tracing::warn!(partition = %log.name(), "A log belongs to a topic that is deleted"),
+            Ok(false) => {}
             Err(error) => tracing::error!(partition = %log.name(), %error, "A log could not be claimed"),
         }
-        if let Err(error) = self.broker.log_dirs.delete(&mut log) {
-            tracing::error!(partition = %log.name(), %error, "Deleting a log failed");
-        }
+        self.set_aside(log);
         None
     }
 
     /// After the first image, logs that it does not name are strays: their topics were deleted, or their partitions
-    /// moved, while the broker was away.
-    fn delete_strays(&self) {
+    /// moved, while the broker was away, or the metadata is not that of this data. As in Kafka they are kept under
+    /// another name, since nobody has asked for their deletion here.
+    fn set_strays_aside(&self) {
         let Some(strays) = self.found.lock().take() else { return };
-        for (name, mut log) in strays {
-            tracing::warn!(partition = %name, "Deleting a log that the cluster does not know");
-            if let Err(error) = self.broker.log_dirs.delete(&mut log) {
-                tracing::error!(partition = %name, %error, "Deleting a log failed");
-            }
+        strays.into_values().for_each(|log| self.set_aside(log));
+    }
+
+    fn set_aside(&self, mut log: PartitionLog) {
+        let partition = log.name().clone();
+        match self.broker.log_dirs.set_aside(&mut log) {
+            Ok(path) => tracing::warn!(
+                %partition, path = %path.display(),
+                "Log belongs to no topic of the cluster and is set aside; delete it when nobody misses it"
+            ),
+            Err(error) => tracing::error!(%partition, %error, "Setting a log aside failed"),
         }
     }
 
@@ -142,7 +147,7 @@ impl ImageListener for Publisher {
         tokio::task::block_in_place(|| {
             let local = delta.local_changes(self.broker.node_id);
             self.change_partitions(&local, &image);
-            self.delete_strays();
+            self.set_strays_aside();
             self.broker.set_image(Arc::clone(&image));
             self.change_coordinators(&local, delta);
             reconfigure::apply(&self.broker, &image, delta.changes().configs.iter());

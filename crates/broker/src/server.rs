@@ -79,7 +79,7 @@ pub async fn start(config: BrokerConfig) -> Result<Server, StartError> {
     let listening = bind_all(&config)?;
     let clock = Clock::system();
     let (log_dirs, found) = open_logs(&config, &clock)?;
-    let controller = start_controller(&config, &log_dirs, &clock).await?;
+    let controller = start_controller(&config, &log_dirs, &clock, found.is_empty()).await?;
     let link = ControllerLink::in_process(Arc::clone(&controller));
 
     let (partitions, image) = (Arc::new(Partitions::default()), ImageCell::new());
@@ -167,6 +167,7 @@ async fn start_controller(
     config: &Arc<BrokerConfig>,
     log_dirs: &LogDirs,
     clock: &Clock,
+    may_format: bool,
 ) -> Result<Arc<Controller>, StartError> {
     let settings = &config.controller;
     let dir = settings.metadata_log.dir.clone();
@@ -187,6 +188,7 @@ async fn start_controller(
         rebalance_leaders: settings.leader_imbalance_check_interval.is_some(),
         rebalance_interval: settings.leader_imbalance_check_interval.unwrap_or(NEVER),
         supported_features: features::ranges(),
+        may_format,
         clock: clock.clone(),
         ..ControllerOptions::new(config.node_id, log_dirs.cluster_id(), directory_id, dir)
     };

@@ -44,13 +44,23 @@ pub struct OpenOptions {
     pub log_start: Offset,
     /// From the cleaner checkpoint.
     pub cleaned_to: Offset,
+    /// Whether all below the start of the latest leader epoch was synced before that epoch began, as in a log
+    /// with one writer that syncs before it leads. A log that ends below is not opened, instead of being cut.
+    pub reaches_latest_epoch: bool,
 }
 
 impl OpenOptions {
     /// For a partition without checkpoints.
     pub fn new(clean: bool) -> OpenOptions {
         let zero = Offset::ZERO;
-        OpenOptions { clean, recovery_point: zero, high_watermark: zero, log_start: zero, cleaned_to: zero }
+        OpenOptions {
+            clean,
+            recovery_point: zero,
+            high_watermark: zero,
+            log_start: zero,
+            cleaned_to: zero,
+            reaches_latest_epoch: false,
+        }
     }
 }
 
@@ -199,7 +209,7 @@ impl Loading {
                 replay_segments(&self.home, &mut self.segments, &mut self.producers, log_end)?;
                 recall_in_flight(&self.home, &mut self.segments, &mut self.producers)?;
             }
-            None => self.recover(name, config, options.recovery_point, now_ms)?,
+            None => self.recover(name, config, options, now_ms)?,
         }
         if self.log_end < options.log_start {
             self.restart_at(name, options.log_start, now_ms)?;

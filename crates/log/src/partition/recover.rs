@@ -7,13 +7,13 @@ use thalweg_record::Offset;
 
 use super::error::LogError;
 use super::in_flight::recall_in_flight;
-use super::load::{Loading, unless_full};
+use super::load::{Loading, OpenOptions, unless_full};
 use super::replay::{replay_completion, replay_epoch, replay_producers, replay_segments};
 use crate::config::LogConfig;
 use crate::disk::{Durability, LogFile};
 use crate::epochs::LeaderEpochs;
 use crate::producers::{Producers, snapshot};
-use crate::scan::{BatchScan, HeaderScan, Placed, ScanError};
+use crate::scan::{BatchFault, BatchScan, CorruptBatch, HeaderScan, Placed, ScanError};
 use crate::segment::{Home, SNAPSHOT_SUFFIX, Segment, check_order};
 use crate::topic_partition::TopicPartition;
 
@@ -23,9 +23,14 @@ impl Loading {
         &mut self,
         name: &TopicPartition,
         config: &LogConfig,
-        recovery_point: Offset,
+        options: &OpenOptions,
         now_ms: i64,
     ) -> Result<(), LogError> {
+        let recovery_point = options.recovery_point;
+        let synced_to = match self.epochs.entries().last() {
+            Some(&(_, start)) if options.reaches_latest_epoch => start,
+            _ => Offset::ZERO,
+        };
         let first = self.segments.partition_point(|segment| segment.base_offset <= recovery_point);
         let first = first.saturating_sub(1);
         let first_base = self.segments[first].base_offset;
@@ -35,11 +40,14 @@ impl Loading {
         self.log_end = first_base;
         let mut index = first;
         while index < self.segments.len() {
-            let cut_bytes = self.recover_segment(index, name, config, recovery_point)?;
+            let cut_bytes = self.recover_segment(index, name, config, recovery_point, synced_to)?;
             if cut_bytes > 0 {
                 self.drop_segments_after(index, name)?;
             }
             index += 1;
+        }
+        if self.log_end < synced_to {
+            return Err(LogError::EndsEarly { log_end: self.log_end, synced_to });
         }
         if self.log_end < recovery_point {
             tracing::error!(
@@ -68,6 +76,7 @@ impl Loading {
         name: &TopicPartition,
         config: &LogConfig,
         recovery_point: Offset,
+        synced_to: Offset,
     ) -> Result<u64, LogError> {
         let segment = &mut self.segments[index];
         segment.reset_indexes(&self.home)?;
@@ -92,6 +101,9 @@ impl Loading {
         match outcome {
             Ok(()) => {}
             Err(ScanError::Io(error)) => return Err(error.into()),
+            Err(ScanError::Corrupt(fault)) if log_end < synced_to || is_synced(&fault, synced_to) => {
+                return Err(LogError::Corrupt { segment: segment.base_offset, fault });
+            }
             Err(ScanError::Corrupt(fault)) => tracing::warn!(
                 partition = %name, segment = segment.base_offset.0, %fault, cut_bytes, log_end = log_end.0,
                 "Log ends with bytes that are no valid batch and is cut"
@@ -115,6 +127,11 @@ impl Loading {
         }
         Ok(())
     }
+}
+
+/// Whether what does not follow is a batch that was synced: the one before it has a wrong offset, which no CRC covers.
+fn is_synced(fault: &CorruptBatch, synced_to: Offset) -> bool {
+    matches!(fault.reason, BatchFault::OffsetsOutOfOrder { base_offset, .. } if base_offset < synced_to.0)
 }
 
 /// A segment while it is recovered.
