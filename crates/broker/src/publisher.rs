@@ -10,33 +10,74 @@ use crate::membership::ImageListener;
 use crate::partition::Partition;
 use crate::reconfigure;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use thalweg_log::{PartitionLog, TopicPartition};
 use thalweg_metadata::topic_name::OFFSETS;
 use thalweg_metadata::{Delta, Image, LocalChanges, LocalPartition};
 use thalweg_wire::Uuid;
 
+/// Partitions by topic and index.
+type Unopened = HashSet<(Uuid, i32)>;
+
 /// Brings the broker in line with each new image.
 pub struct Publisher {
     broker: Arc<Broker>,
     /// The logs that were found on disk and that no image has claimed yet.
     found: Mutex<Option<HashMap<TopicPartition, PartitionLog>>>,
+    /// The partitions that could not be opened, as on a full disk, and are tried again. Its lock is held for a whole
+    /// change, so that none happens beside another.
+    unopened: Mutex<Unopened>,
 }
 
 impl Publisher {
     /// A publisher for a broker that found these logs at its start.
     pub fn new(broker: Arc<Broker>, found: Vec<PartitionLog>) -> Self {
         let found = found.into_iter().map(|log| (log.name().clone(), log)).collect();
-        Self { broker, found: Mutex::new(Some(found)) }
+        Self { broker, found: Mutex::new(Some(found)), unopened: Mutex::default() }
     }
 
-    fn change_partitions(&self, local: &LocalChanges, image: &Image) {
+    fn change_partitions(&self, local: &LocalChanges, image: &Image, unopened: &mut Unopened) {
         for gone in &local.deletes {
+            unopened.remove(&(gone.topic.id, gone.partition));
             self.delete(gone);
         }
         for change in local.leaders.iter().chain(&local.followers) {
-            self.apply(change, image);
+            if let Err(error) = self.apply(change, image) {
+                let (topic, partition) = (&change.topic.name, change.partition);
+                tracing::error!(%topic, partition, %error, "A partition could not be opened and will be tried again");
+                unopened.insert((change.topic.id, partition));
+            }
+        }
+    }
+
+    /// Tries again to open what could not be opened: there may be room on the disk by now. Blocks.
+    pub fn open_the_unopened(&self) {
+        let mut unopened = self.unopened.lock();
+        if unopened.is_empty() {
+            return;
+        }
+        let image = self.broker.image();
+        unopened.retain(|&(topic, partition)| {
+            let Some(topic) = image.topics().get_by_id(topic) else { return false };
+            let Some(registration) = topic.partition(partition) else { return false };
+            let (topic, registration) = (Arc::clone(topic), Arc::clone(registration));
+            let change = LocalPartition { topic, partition, registration, is_new: true };
+            if self.apply(&change, &image).is_err() {
+                return true;
+            }
+            tracing::info!(topic = %change.topic.name, partition, "A partition is open after all");
+            self.change_coordinator(&change);
+            false
+        });
+    }
+
+    /// A coordinator that could not load from a partition that was not open begins again.
+    fn change_coordinator(&self, opened: &LocalPartition) {
+        let registration = &opened.registration;
+        if &*opened.topic.name == OFFSETS && registration.leader == self.broker.node_id {
+            self.broker.groups.on_resigned(opened.partition, None);
+            self.broker.groups.on_elected(opened.partition, registration.leader_epoch);
         }
     }
 
@@ -49,19 +90,16 @@ impl Publisher {
         }
     }
 
-    fn apply(&self, change: &LocalPartition, image: &Image) {
+    /// Brings one partition in line.
+    fn apply(&self, change: &LocalPartition, image: &Image) -> Result<(), thalweg_log::CreateError> {
         let topic = self.broker.partitions.topic_by_id(change.topic.id);
         if let Some(partition) = topic.and_then(|topic| topic.partition(change.partition)) {
             partition.apply(&change.registration);
-            return;
+            return Ok(());
         }
-        match self.open(change, image) {
-            Ok(partition) => self.broker.partitions.insert(Arc::new(partition)),
-            Err(error) => {
-                let (topic, partition) = (&change.topic.name, change.partition);
-                tracing::error!(%topic, partition, %error, "A partition could not be opened");
-            }
-        }
+        let opened = self.open(change, image)?;
+        self.broker.partitions.insert(Arc::new(opened));
+        Ok(())
     }
 
     fn open(&self, change: &LocalPartition, image: &Image) -> Result<Partition, thalweg_log::CreateError> {
@@ -146,11 +184,13 @@ impl ImageListener for Publisher {
         // Creating directories blocks; other connections go on meanwhile.
         tokio::task::block_in_place(|| {
             let local = delta.local_changes(self.broker.node_id);
-            self.change_partitions(&local, &image);
+            let mut unopened = self.unopened.lock();
+            self.change_partitions(&local, &image, &mut unopened);
             self.set_strays_aside();
             self.broker.set_image(Arc::clone(&image));
             self.change_coordinators(&local, delta);
             reconfigure::apply(&self.broker, &image, delta.changes().configs.iter());
+            drop(unopened);
         });
     }
 }

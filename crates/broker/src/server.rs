@@ -30,6 +30,8 @@ use tokio::task::JoinSet;
 const FRAME_MEMORY: usize = 512 * 1024 * 1024;
 /// How long connections may take to finish what they have begun when the broker stops.
 const DRAIN: Duration = Duration::from_secs(10);
+/// How often partitions that could not be opened are tried again.
+const OPEN_AGAIN: Duration = Duration::from_secs(5);
 /// How often the data directories are looked at for one that has failed.
 const DIRECTORY_CHECK: Duration = Duration::from_secs(1);
 /// A time without traffic that never comes.
@@ -103,7 +105,7 @@ pub async fn start(config: BrokerConfig) -> Result<Server, StartError> {
     });
     let publisher = Arc::new(Publisher::new(Arc::clone(&broker), found));
     let options = membership_options(&config, &log_dirs, &listening);
-    let membership = Membership::start(link, options, publisher).await?;
+    let membership = Membership::start(link, options, publisher.clone()).await?;
     broker.set_epoch(membership.broker_epoch());
 
     // Connections wait in the kernel until the image shows the broker: a client that asked before would be told of a
@@ -114,6 +116,7 @@ pub async fn start(config: BrokerConfig) -> Result<Server, StartError> {
     let mut housekeeping = housekeeping::start(&broker);
     let groups = Arc::clone(&broker.groups);
     housekeeping.spawn(async move { groups.run().await });
+    housekeeping.spawn(open_the_unopened(publisher));
     let data_dirs = config.log.dirs.clone();
     let directories = log_dirs.online_ids();
     Ok(Server {
@@ -127,6 +130,17 @@ pub async fn start(config: BrokerConfig) -> Result<Server, StartError> {
         listeners,
         housekeeping,
     })
+}
+
+/// Tries again and again to open what could not be opened when the cluster named it.
+async fn open_the_unopened(publisher: Arc<Publisher>) {
+    loop {
+        tokio::time::sleep(OPEN_AGAIN).await;
+        let publisher = Arc::clone(&publisher);
+        if tokio::task::spawn_blocking(move || publisher.open_the_unopened()).await.is_err() {
+            tracing::error!("Opening partitions again has panicked; it goes on at its next turn");
+        }
+    }
 }
 
 fn check_supported(config: &BrokerConfig) -> Result<(), StartError> {

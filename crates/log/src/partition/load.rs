@@ -84,10 +84,19 @@ impl PartitionLog {
         if home.disk.list(&home.dir)?.iter().any(|listed| listed.name.ends_with(LOG_SUFFIX)) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        if let Some(topic_id) = topic_id {
-            metadata::write(&home.disk, &home.dir, topic_id)?;
-        }
-        let segment = Segment::create(&home, Offset::ZERO, clock.now_ms())?;
+        let written = topic_id
+            .map_or(Ok(()), |topic_id| metadata::write(&home.disk, &home.dir, topic_id))
+            .and_then(|()| Segment::create(&home, Offset::ZERO, clock.now_ms()));
+        let segment = match written {
+            Ok(segment) => segment,
+            Err(error) => {
+                // What is there of it would be in the way of the next attempt. Nothing was in the directory before.
+                if let Err(error) = home.disk.remove_dir(&home.dir) {
+                    tracing::warn!(dir = %home.dir.display(), %error, "Half a partition cannot be removed");
+                }
+                return Err(error);
+            }
+        };
         let loading = Loading {
             home,
             segments: vec![segment],
