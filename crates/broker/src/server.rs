@@ -28,8 +28,9 @@ use tokio::task::JoinSet;
 
 /// What frames may take while they arrive, over all connections, unless `queued.max.request.bytes` says otherwise.
 const FRAME_MEMORY: usize = 512 * 1024 * 1024;
-/// How long connections may take to finish what they have begun when the broker stops.
-const DRAIN: Duration = Duration::from_secs(10);
+/// How long connections may take to finish what they have begun when the broker stops. By then it leads nothing, and
+/// whoever goes on sending without a pause is refused again and again.
+const DRAIN: Duration = Duration::from_secs(2);
 /// How often partitions that could not be opened are tried again.
 const OPEN_AGAIN: Duration = Duration::from_secs(5);
 /// How often the data directories are looked at for one that has failed.
