@@ -10,33 +10,74 @@ use crate::membership::ImageListener;
 use crate::partition::Partition;
 use crate::reconfigure;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use thalweg_log::{PartitionLog, TopicPartition};
 use thalweg_metadata::topic_name::OFFSETS;
 use thalweg_metadata::{Delta, Image, LocalChanges, LocalPartition};
 use thalweg_wire::Uuid;
 
+/// Partitions by topic and index.
+type Unopened = HashSet<(Uuid, i32)>;
+
 /// Brings the broker in line with each new image.
 pub struct Publisher {
     broker: Arc<Broker>,
     /// The logs that were found on disk and that no image has claimed yet.
     found: Mutex<Option<HashMap<TopicPartition, PartitionLog>>>,
+    /// The partitions that could not be opened, as on a full disk, and are tried again. Its lock is held for a whole
+    /// change, so that none happens beside another.
+    unopened: Mutex<Unopened>,
 }
 
 impl Publisher {
     /// A publisher for a broker that found these logs at its start.
     pub fn new(broker: Arc<Broker>, found: Vec<PartitionLog>) -> Self {
         let found = found.into_iter().map(|log| (log.name().clone(), log)).collect();
-        Self { broker, found: Mutex::new(Some(found)) }
+        Self { broker, found: Mutex::new(Some(found)), unopened: Mutex::default() }
     }
 
-    fn change_partitions(&self, local: &LocalChanges, image: &Image) {
+    fn change_partitions(&self, local: &LocalChanges, image: &Image, unopened: &mut Unopened) {
         for gone in &local.deletes {
+            unopened.remove(&(gone.topic.id, gone.partition));
             self.delete(gone);
         }
         for change in local.leaders.iter().chain(&local.followers) {
-            self.apply(change, image);
+            if let Err(error) = self.apply(change, image) {
+                let (topic, partition) = (&change.topic.name, change.partition);
+                tracing::error!(%topic, partition, %error, "A partition could not be opened and will be tried again");
+                unopened.insert((change.topic.id, partition));
+            }
+        }
+    }
+
+    /// Tries again to open what could not be opened: there may be room on the disk by now. Blocks.
+    pub fn open_the_unopened(&self) {
+        let mut unopened = self.unopened.lock();
+        if unopened.is_empty() {
+            return;
+        }
+        let image = self.broker.image();
+        unopened.retain(|&(topic, partition)| {
+            let Some(topic) = image.topics().get_by_id(topic) else { return false };
+            let Some(registration) = topic.partition(partition) else { return false };
+            let (topic, registration) = (Arc::clone(topic), Arc::clone(registration));
+            let change = LocalPartition { topic, partition, registration, is_new: true };
+            if self.apply(&change, &image).is_err() {
+                return true;
+            }
+            tracing::info!(topic = %change.topic.name, partition, "A partition is open after all");
+            self.change_coordinator(&change);
+            false
+        });
+    }
+
+    /// A coordinator that could not load from a partition that was not open begins again.
+    fn change_coordinator(&self, opened: &LocalPartition) {
+        let registration = &opened.registration;
+        if &*opened.topic.name == OFFSETS && registration.leader == self.broker.node_id {
+            self.broker.groups.on_resigned(opened.partition, None);
+            self.broker.groups.on_elected(opened.partition, registration.leader_epoch);
         }
     }
 
@@ -49,19 +90,16 @@ impl Publisher {
         }
     }
 
-    fn apply(&self, change: &LocalPartition, image: &Image) {
+    /// Brings one partition in line.
+    fn apply(&self, change: &LocalPartition, image: &Image) -> Result<(), thalweg_log::CreateError> {
         let topic = self.broker.partitions.topic_by_id(change.topic.id);
         if let Some(partition) = topic.and_then(|topic| topic.partition(change.partition)) {
             partition.apply(&change.registration);
-            return;
+            return Ok(());
         }
-        match self.open(change, image) {
-            Ok(partition) => self.broker.partitions.insert(Arc::new(partition)),
-            Err(error) => {
-                let (topic, partition) = (&change.topic.name, change.partition);
-                tracing::error!(%topic, partition, %error, "A partition could not be opened");
-            }
-        }
+        let opened = self.open(change, image)?;
+        self.broker.partitions.insert(Arc::new(opened));
+        Ok(())
     }
 
     fn open(&self, change: &LocalPartition, image: &Image) -> Result<Partition, thalweg_log::CreateError> {
@@ -89,28 +127,33 @@ impl Publisher {
         Ok(Partition::new(topic, id, index, broker.node_id, log, settings, registration))
     }
 
-    /// The log that was found, if it belongs to the topic; else it belongs to one that was deleted, and goes.
+    /// The log that was found, if it belongs to the topic; else it belongs to another of that name, and is set aside.
     fn claim(&self, mut log: PartitionLog, topic_id: Uuid) -> Option<PartitionLog> {
         match log.assign_topic_id(log_uuid(topic_id)) {
             Ok(true) => return Some(log),
-            Ok(false) => tracing::warn!(partition = %log.name(), "A log belongs to a topic that is deleted"),
+            Ok(false) => {}
             Err(error) => tracing::error!(partition = %log.name(), %error, "A log could not be claimed"),
         }
-        if let Err(error) = self.broker.log_dirs.delete(&mut log) {
-            tracing::error!(partition = %log.name(), %error, "Deleting a log failed");
-        }
+        self.set_aside(log);
         None
     }
 
     /// After the first image, logs that it does not name are strays: their topics were deleted, or their partitions
-    /// moved, while the broker was away.
-    fn delete_strays(&self) {
+    /// moved, while the broker was away, or the metadata is not that of this data. As in Kafka they are kept under
+    /// another name, since nobody has asked for their deletion here.
+    fn set_strays_aside(&self) {
         let Some(strays) = self.found.lock().take() else { return };
-        for (name, mut log) in strays {
-            tracing::warn!(partition = %name, "Deleting a log that the cluster does not know");
-            if let Err(error) = self.broker.log_dirs.delete(&mut log) {
-                tracing::error!(partition = %name, %error, "Deleting a log failed");
-            }
+        strays.into_values().for_each(|log| self.set_aside(log));
+    }
+
+    fn set_aside(&self, mut log: PartitionLog) {
+        let partition = log.name().clone();
+        match self.broker.log_dirs.set_aside(&mut log) {
+            Ok(path) => tracing::warn!(
+                %partition, path = %path.display(),
+                "Log belongs to no topic of the cluster and is set aside; delete it when nobody misses it"
+            ),
+            Err(error) => tracing::error!(%partition, %error, "Setting a log aside failed"),
         }
     }
 
@@ -141,11 +184,13 @@ impl ImageListener for Publisher {
         // Creating directories blocks; other connections go on meanwhile.
         tokio::task::block_in_place(|| {
             let local = delta.local_changes(self.broker.node_id);
-            self.change_partitions(&local, &image);
-            self.delete_strays();
+            let mut unopened = self.unopened.lock();
+            self.change_partitions(&local, &image, &mut unopened);
+            self.set_strays_aside();
             self.broker.set_image(Arc::clone(&image));
             self.change_coordinators(&local, delta);
             reconfigure::apply(&self.broker, &image, delta.changes().configs.iter());
+            drop(unopened);
         });
     }
 }

@@ -28,8 +28,11 @@ use tokio::task::JoinSet;
 
 /// What frames may take while they arrive, over all connections, unless `queued.max.request.bytes` says otherwise.
 const FRAME_MEMORY: usize = 512 * 1024 * 1024;
-/// How long connections may take to finish what they have begun when the broker stops.
-const DRAIN: Duration = Duration::from_secs(10);
+/// How long connections may take to finish what they have begun when the broker stops. By then it leads nothing, and
+/// whoever goes on sending without a pause is refused again and again.
+const DRAIN: Duration = Duration::from_secs(2);
+/// How often partitions that could not be opened are tried again.
+const OPEN_AGAIN: Duration = Duration::from_secs(5);
 /// How often the data directories are looked at for one that has failed.
 const DIRECTORY_CHECK: Duration = Duration::from_secs(1);
 /// A time without traffic that never comes.
@@ -79,7 +82,7 @@ pub async fn start(config: BrokerConfig) -> Result<Server, StartError> {
     let listening = bind_all(&config)?;
     let clock = Clock::system();
     let (log_dirs, found) = open_logs(&config, &clock)?;
-    let controller = start_controller(&config, &log_dirs, &clock).await?;
+    let controller = start_controller(&config, &log_dirs, &clock, found.is_empty()).await?;
     let link = ControllerLink::in_process(Arc::clone(&controller));
 
     let (partitions, image) = (Arc::new(Partitions::default()), ImageCell::new());
@@ -103,7 +106,7 @@ pub async fn start(config: BrokerConfig) -> Result<Server, StartError> {
     });
     let publisher = Arc::new(Publisher::new(Arc::clone(&broker), found));
     let options = membership_options(&config, &log_dirs, &listening);
-    let membership = Membership::start(link, options, publisher).await?;
+    let membership = Membership::start(link, options, publisher.clone()).await?;
     broker.set_epoch(membership.broker_epoch());
 
     // Connections wait in the kernel until the image shows the broker: a client that asked before would be told of a
@@ -114,6 +117,7 @@ pub async fn start(config: BrokerConfig) -> Result<Server, StartError> {
     let mut housekeeping = housekeeping::start(&broker);
     let groups = Arc::clone(&broker.groups);
     housekeeping.spawn(async move { groups.run().await });
+    housekeeping.spawn(open_the_unopened(publisher));
     let data_dirs = config.log.dirs.clone();
     let directories = log_dirs.online_ids();
     Ok(Server {
@@ -127,6 +131,17 @@ pub async fn start(config: BrokerConfig) -> Result<Server, StartError> {
         listeners,
         housekeeping,
     })
+}
+
+/// Tries again and again to open what could not be opened when the cluster named it.
+async fn open_the_unopened(publisher: Arc<Publisher>) {
+    loop {
+        tokio::time::sleep(OPEN_AGAIN).await;
+        let publisher = Arc::clone(&publisher);
+        if tokio::task::spawn_blocking(move || publisher.open_the_unopened()).await.is_err() {
+            tracing::error!("Opening partitions again has panicked; it goes on at its next turn");
+        }
+    }
 }
 
 fn check_supported(config: &BrokerConfig) -> Result<(), StartError> {
@@ -167,6 +182,7 @@ async fn start_controller(
     config: &Arc<BrokerConfig>,
     log_dirs: &LogDirs,
     clock: &Clock,
+    may_format: bool,
 ) -> Result<Arc<Controller>, StartError> {
     let settings = &config.controller;
     let dir = settings.metadata_log.dir.clone();
@@ -187,6 +203,7 @@ async fn start_controller(
         rebalance_leaders: settings.leader_imbalance_check_interval.is_some(),
         rebalance_interval: settings.leader_imbalance_check_interval.unwrap_or(NEVER),
         supported_features: features::ranges(),
+        may_format,
         clock: clock.clone(),
         ..ControllerOptions::new(config.node_id, log_dirs.cluster_id(), directory_id, dir)
     };

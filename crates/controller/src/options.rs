@@ -51,6 +51,8 @@ pub struct ControllerOptions {
     pub supported_features: BTreeMap<String, VersionRange>,
     /// The features, besides `metadata.version`, that a new cluster is formatted with.
     pub bootstrap_features: BTreeMap<String, i16>,
+    /// Whether a cluster may be begun where there is no metadata log: not where data of one lies.
+    pub may_format: bool,
     /// Through which files are opened.
     pub disk: Disk,
     /// The wall clock, for the timestamps of records.
@@ -85,6 +87,7 @@ impl ControllerOptions {
             rebalance_interval: Duration::from_secs(300),
             supported_features: default_supported_features(),
             bootstrap_features: BTreeMap::new(),
+            may_format: true,
             disk: Disk::real(),
             clock: Clock::system(),
         }

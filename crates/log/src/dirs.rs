@@ -10,6 +10,7 @@
 //!   log-start-offset-checkpoint
 //!   <topic>-<partition>/               see `partition`
 //!   <topic>-<partition>.<hex>-delete/  a deleted partition, removed a little later
+//!   <topic>-<partition>.<hex>-stray/   a partition that the cluster does not know, kept for people to judge
 //! ```
 //!
 //! Owns: which partitions are where, the checkpoints, and what a failing disk takes with it. Refuses: owning the
@@ -200,6 +201,16 @@ impl LogDirs {
         log.retire(&renamed)?;
         state.doom(due_ms, renamed);
         Ok(())
+    }
+
+    /// Sets a partition aside that the cluster does not know: its directory gets a name that ends with `-stray`, and
+    /// stays. The log takes no more batches. Says where it is.
+    pub fn set_aside(&self, log: &mut PartitionLog) -> io::Result<PathBuf> {
+        let Some(state) = log.state().cloned() else { return Err(io::ErrorKind::NotFound.into()) };
+        state.unregister(log.name());
+        let renamed = state.path().join(log.name().stray_dir_name());
+        log.retire(&renamed)?;
+        Ok(renamed)
     }
 
     /// Removes the directories of deleted partitions whose time is over. May take long: call it where blocking

@@ -32,6 +32,7 @@ mod append;
 mod compact;
 mod error;
 mod flush;
+mod in_flight;
 mod load;
 pub mod metadata;
 mod read;

@@ -21,7 +21,7 @@ pub use error::{
 pub use verification::{VerificationGuard, Verifications};
 
 /// The batches that are remembered of each producer: its limit of requests in flight.
-const BATCHES_REMEMBERED: usize = 5;
+pub(crate) const BATCHES_REMEMBERED: usize = 5;
 
 /// One batch of a producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,15 @@ pub struct BatchMetadata {
 }
 
 impl BatchMetadata {
+    fn of(header: &BatchHeader) -> BatchMetadata {
+        BatchMetadata {
+            last_sequence: header.last_sequence(),
+            last_offset: header.last_offset().0,
+            offset_delta: header.last_offset_delta,
+            timestamp: header.max_timestamp,
+        }
+    }
+
     /// Sequence of the first record.
     pub fn first_sequence(&self) -> i32 {
         thalweg_record::decrement_sequence(self.last_sequence, self.offset_delta)
@@ -102,6 +111,12 @@ impl ProducerEntry {
             self.batches.clear();
             self.epoch = epoch;
         }
+    }
+
+    /// Whether batches of this epoch may lie before the oldest that is remembered.
+    fn may_miss_batches(&self) -> bool {
+        self.batches.len() < BATCHES_REMEMBERED
+            && self.batches.first().is_some_and(|oldest| oldest.first_sequence() != 0)
     }
 
     /// Takes over what an append has prepared.
@@ -182,6 +197,41 @@ impl Producers {
             self.ongoing.insert(first_offset, Transaction { producer_id, last_offset: None });
         }
         self.entries.insert(producer_id, entry);
+    }
+
+    /// Whether a producer may miss batches that are in the log, apart from those that were silent for `silent_ms`
+    /// before the newest batch of all.
+    pub fn may_miss_batches(&self, silent_ms: i64) -> bool {
+        let newest = self.entries.values().map(|entry| entry.last_timestamp).max().unwrap_or(0);
+        self.entries
+            .values()
+            .any(|entry| entry.may_miss_batches() && newest.saturating_sub(entry.last_timestamp) < silent_ms)
+    }
+
+    /// A stored batch that its producer should remember and does not.
+    pub fn missed(&self, header: &BatchHeader) -> Option<BatchMetadata> {
+        if !header.producer_id.is_some() || header.attributes.is_control() {
+            return None;
+        }
+        let entry = self.get(header.producer_id)?;
+        let oldest = entry.batches.first()?;
+        let is_missed = entry.may_miss_batches()
+            && header.producer_epoch == entry.epoch
+            && header.last_offset().0 < oldest.first_offset();
+        is_missed.then(|| BatchMetadata::of(header))
+    }
+
+    /// Puts batches before those that are remembered of a producer, the newest of them first.
+    pub fn recall(
+        &mut self,
+        producer_id: ProducerId,
+        missed: impl IntoIterator<Item = BatchMetadata, IntoIter: DoubleEndedIterator>,
+    ) {
+        let Some(entry) = self.entries.get_mut(&producer_id) else { return };
+        let room = BATCHES_REMEMBERED - entry.batches.len();
+        for batch in missed.into_iter().rev().take(room) {
+            entry.batches.insert(0, batch);
+        }
     }
 
     /// Whether this incarnation of the producer has a transaction open here.

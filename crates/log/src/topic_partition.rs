@@ -11,6 +11,9 @@ use crate::uuid::Uuid;
 /// The suffix of a directory whose partition was deleted.
 pub const DELETE_DIR_SUFFIX: &str = "-delete";
 
+/// The suffix of a directory whose partition belongs to no topic of the cluster.
+pub const STRAY_DIR_SUFFIX: &str = "-stray";
+
 /// The longest file name of the usual file systems.
 const NAME_MAX: usize = 255;
 
@@ -36,8 +39,17 @@ impl TopicPartition {
 
     /// A fresh name for the directory of this partition once it is deleted.
     pub fn delete_dir_name(&self) -> String {
+        self.unique_dir_name(DELETE_DIR_SUFFIX)
+    }
+
+    /// A fresh name for the directory of this partition once it is known to be a stray.
+    pub fn stray_dir_name(&self) -> String {
+        self.unique_dir_name(STRAY_DIR_SUFFIX)
+    }
+
+    fn unique_dir_name(&self, suffix: &str) -> String {
         let unique: String = Uuid::random().as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-        let ending = format!("-{}.{unique}{DELETE_DIR_SUFFIX}", self.partition);
+        let ending = format!("-{}.{unique}{suffix}", self.partition);
         let mut kept = self.topic.len().min(NAME_MAX - ending.len());
         while !self.topic.is_char_boundary(kept) {
             kept -= 1;

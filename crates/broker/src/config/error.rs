@@ -112,6 +112,17 @@ pub enum ConfigError {
     RemoteStorage,
 }
 
+impl ConfigError {
+    /// The key whose value is wrong, where it is the value of one key.
+    pub fn key(&self) -> Option<&str> {
+        match self {
+            Self::Value(InvalidValue { name, .. })
+            | Self::List(InvalidList::EmptyEntry { name } | InvalidList::Empty { name, .. }) => Some(name),
+            _ => None,
+        }
+    }
+}
+
 /// All that is wrong with a broker's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]

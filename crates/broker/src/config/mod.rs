@@ -31,7 +31,10 @@ pub use error::{AlterError, ConfigError, InvalidConfig, InvalidList, InvalidValu
 pub use group::{describe_client_metrics, validate_client_metrics};
 pub use key::{ConfigKey, ConfigType, Importance, Support, UpdateMode};
 pub use listener::{Listener, Listeners, SecurityProtocol};
-pub use properties::{BadAssignment, BadLine, LoadError, ReadFailed, ServerProperties, Warning, WarningKind};
+pub use properties::{
+    BadAssignment, BadLine, LoadError, PlacedError, ReadFailed, RefusedConfig, ServerProperties, Warning,
+    WarningKind,
+};
 pub use rules::Roles;
 pub use settings::{
     CleanerSettings, ControllerSettings, GroupSettings, InternalTopic, LogSettings, MetadataLogSettings,

@@ -4,13 +4,18 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use super::error::{ConfigError, InvalidConfig};
 use super::java_properties::{self, Malformed};
 use super::key::{ConfigKey, Support};
 use super::table;
+
+/// More than a file of properties ever has; what is longer is another file, or a device without an end.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The file cannot be read.
 #[derive(Debug, Error)]
@@ -19,7 +24,7 @@ pub struct ReadFailed {
     /// The file.
     pub path: PathBuf,
     /// The system's reason.
-    pub source: std::io::Error,
+    pub source: io::Error,
 }
 
 /// A line with a malformed escape, the only thing that is no property.
@@ -51,16 +56,41 @@ pub struct BadAssignment {
     pub text: String,
 }
 
+/// A configuration that is refused, with where each of its errors was written.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+pub struct RefusedConfig(pub Vec<PlacedError>);
+
+/// One thing that is wrong, and where it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlacedError {
+    /// The file or the argument; none for what is wrong without being set.
+    pub origin: Option<String>,
+    /// What is wrong.
+    pub error: ConfigError,
+}
+
+impl fmt::Display for PlacedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.origin {
+            Some(origin) => write!(f, "{origin}: {}", self.error),
+            None => self.error.fmt(f),
+        }
+    }
+}
+
 /// The properties of a broker by key, as text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerProperties {
     values: BTreeMap<String, String>,
+    /// Where they were written, as far as that is known.
+    origins: BTreeMap<String, String>,
 }
 
 impl ServerProperties {
     /// Reads a Java properties file.
     pub fn load(path: &Path) -> Result<Self, LoadError> {
-        let bytes = std::fs::read(path).map_err(|source| ReadFailed { path: path.to_owned(), source })?;
+        let bytes = read_bounded(path).map_err(|source| ReadFailed { path: path.to_owned(), source })?;
         Ok(Self::parse(path, &bytes)?)
     }
 
@@ -68,23 +98,41 @@ impl ServerProperties {
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, BadLine> {
         let read = java_properties::read(bytes);
         let values = read.map_err(|Malformed { line }| BadLine { path: path.to_owned(), line })?;
-        Ok(Self { values: values.into_iter().collect() })
+        let values: BTreeMap<String, String> = values.into_iter().collect();
+        let origin = path.display().to_string();
+        let origins = values.keys().map(|key| (key.clone(), origin.clone())).collect();
+        Ok(Self { values, origins })
     }
 
     /// Sets one property over whatever the file says.
     pub fn set(&mut self, key: &str, value: &str) {
         self.values.insert(key.to_owned(), value.to_owned());
+        self.origins.remove(key);
     }
 
-    /// Sets one property from `key=value`.
-    pub fn assign(&mut self, text: &str) -> Result<(), BadAssignment> {
+    /// Sets one property over whatever the file says; `origin` is named when it is wrong.
+    pub fn set_from(&mut self, origin: &str, key: &str, value: &str) {
+        self.set(key, value);
+        self.origins.insert(key.to_owned(), origin.to_owned());
+    }
+
+    /// Sets one property from `key=value`; `origin` is named when it is wrong.
+    pub fn assign(&mut self, origin: &str, text: &str) -> Result<(), BadAssignment> {
         match text.split_once('=') {
             Some((key, value)) if !key.trim().is_empty() => {
-                self.set(key.trim(), value.trim());
+                self.set_from(origin, key.trim(), value.trim());
                 Ok(())
             }
             _ => Err(BadAssignment { text: text.to_owned() }),
         }
+    }
+
+    /// Adds to what is wrong where it was written.
+    pub fn place(&self, invalid: InvalidConfig) -> RefusedConfig {
+        let origin = |error: &ConfigError| error.key().and_then(|key| self.origins.get(key)).cloned();
+        RefusedConfig(
+            invalid.0.into_iter().map(|error| PlacedError { origin: origin(&error), error }).collect(),
+        )
     }
 
     /// The value of a property, if it is set.
@@ -101,6 +149,17 @@ impl ServerProperties {
     pub fn warnings(&self) -> Vec<Warning> {
         self.values.iter().filter_map(|(name, value)| warning(name, value)).collect()
     }
+}
+
+#[expect(clippy::disallowed_types, reason = "a file of the user, read once before there is a disk")]
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        let reason = format!("It has more than {FILE_BYTES_MAX} bytes and is no file of properties");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
+    }
+    Ok(bytes)
 }
 
 fn warning(name: &str, value: &str) -> Option<Warning> {
@@ -227,12 +286,35 @@ mod tests {
     }
 
     #[test]
+    fn what_is_wrong_is_told_with_where_it_was_written() {
+        let mut properties = parse("num.partitions=many\nlog.segment.bytes=1\n");
+        properties.set_from("--listen", "listeners", "PLAINTEXT://nowhere");
+        properties.assign("--set", "log.segment.bytes=2").expect("an assignment");
+        properties.set("broker.rack", "r");
+        let invalid = super::super::BrokerConfig::new(&properties).expect_err("three are wrong");
+        let told = properties.place(invalid).to_string();
+        for start in [
+            "server.properties: Invalid value many for configuration num.partitions",
+            "--set: Invalid value 2 for configuration log.segment.bytes",
+            "--listen: Invalid value PLAINTEXT://nowhere for configuration listeners",
+        ] {
+            assert!(told.lines().any(|line| line.starts_with(start)), "{start} in {told}");
+        }
+    }
+
+    #[test]
+    fn a_file_without_an_end_is_refused() {
+        let error = ServerProperties::load(Path::new("/dev/zero")).expect_err("no properties");
+        assert!(error.to_string().starts_with("Cannot read /dev/zero: It has more than"), "{error}");
+    }
+
+    #[test]
     fn an_override_needs_a_key_and_a_value() {
         let mut properties = ServerProperties::default();
-        assert_eq!(properties.assign("log.dirs = /a=b"), Ok(()));
+        assert_eq!(properties.assign("--set", "log.dirs = /a=b"), Ok(()));
         assert_eq!(properties.get("log.dirs"), Some("/a=b"));
         for text in ["node.id", "=1", ""] {
-            assert_eq!(properties.assign(text), Err(BadAssignment { text: text.to_owned() }));
+            assert_eq!(properties.assign("--set", text), Err(BadAssignment { text: text.to_owned() }));
         }
     }
 

@@ -16,7 +16,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A listener could not be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("listener {name} cannot listen on {host}:{port}")]
+#[error("listener {name} (listeners) cannot listen on {host}:{port}")]
 pub struct BindError {
     /// The listener's name.
     pub name: String,

@@ -6,10 +6,12 @@ use crate::records::{Topic, batch, fetch, fetch_partition, produce};
 use crate::running::Running;
 use bytes::Bytes;
 use std::time::Duration;
+use thalweg_wire::ErrorCode;
 use thalweg_wire::frame::encode_request;
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
 use thalweg_wire::request::join_group_request::JoinGroupRequestProtocol;
 use thalweg_wire::request::*;
+use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
 fn data() -> tempfile::TempDir {
@@ -221,7 +223,13 @@ async fn the_broker_stops_soon_whatever_its_clients_wait_for() {
         .await;
     // A member that does not come back keeps the second one waiting for a minute.
     let mut members = [Raw::connect(&broker).await, Raw::connect(&broker).await];
-    let joined = members[0].ask(&join(""), 3).await.expect("an answer");
+    let joined = loop {
+        let answer = members[0].ask(&join(""), 3).await.expect("an answer");
+        if answer.error_code != ErrorCode::CoordinatorLoadInProgress.code() {
+            break answer;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
     assert_eq!(joined.error_code, 0);
     members[1].send(&join(""), 3).await;
     let mut polling = Raw::connect(&broker).await;
@@ -269,4 +277,20 @@ async fn the_broker_stops_soon_whatever_its_clients_wait_for() {
     let end = partition.published_offsets().log_end_offset();
     assert!(end.0 >= acknowledged, "{acknowledged} were acknowledged, {end:?} are there");
     again.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_client_that_never_pauses_does_not_hold_up_the_end() {
+    let dir = data();
+    let broker = Running::start(dir.path(), &[]).await;
+    let (mut answers, mut requests) = Raw::connect(&broker).await.stream.into_split();
+    let request = encode_request(&ApiVersionsRequest::default(), 0, 1, Some("hurried"));
+    let many = request.expect("it can be encoded").repeat(100);
+    let sent = tokio::spawn(async move { while requests.write_all(&many).await.is_ok() {} });
+    let read = tokio::spawn(async move { tokio::io::copy(&mut answers, &mut tokio::io::sink()).await });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!sent.is_finished() && !read.is_finished(), "the client is served");
+    let stopped = tokio::time::timeout(Duration::from_secs(5), broker.stop()).await;
+    assert!(stopped.is_ok(), "the broker stops while the client goes on");
+    sent.await.expect("the connection was closed");
 }

@@ -1,13 +1,14 @@
 //! What outlives a broker: after an orderly stop everything, after a crash whatever was acknowledged. A crash is a copy
 //! of the directories, taken while the broker writes to them.
 
-use crate::records::{Topic, batch_at, get, put, values};
+use crate::records::{Topic, batch, batch_at, get, put, values};
 use crate::running::Running;
 use bytes::Bytes;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
+use thalweg_broker::config::{BrokerConfig, ServerProperties};
 use thalweg_record::{BatchOptions, ProducerEpoch, ProducerId};
 use thalweg_wire::request::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
@@ -325,4 +326,46 @@ async fn a_crash_with_a_torn_tail_and_without_hints_is_recovered_from() {
     let metadata = crashed.ask(&MetadataRequest { topics: Some(vec![named]), ..Default::default() }).await;
     assert_eq!(metadata.topics[0].error_code, 0);
     crashed.stop().await;
+}
+
+/// A copy of a directory and all that is in it.
+fn copy_dir(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("creates");
+    for entry in std::fs::read_dir(from).expect("lists") {
+        let entry = entry.expect("lists");
+        std::fs::copy(entry.path(), to.join(entry.file_name())).expect("copies");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn data_that_the_metadata_does_not_know_is_never_deleted() {
+    let dir = data();
+    let broker = start(dir.path()).await;
+    let topic = Topic::create(&broker, "precious", 1, &[]).await;
+    assert_eq!(put(&broker, &topic, -1, batch(&[b"a", b"b"])).await.error_code, 0);
+    broker.stop().await;
+    copy_dir(&dir.path().join("precious-0"), &dir.path().join("stray-0"));
+    start(dir.path()).await.stop().await;
+    let names = || -> Vec<String> {
+        let listed = std::fs::read_dir(dir.path()).expect("lists");
+        listed.map(|entry| entry.expect("lists").file_name().into_string().expect("UTF-8")).collect()
+    };
+    let is_set_aside = |name: &String| name.starts_with("stray-0.") && name.ends_with("-stray");
+    let strays: Vec<_> = names().into_iter().filter(is_set_aside).collect();
+    assert_eq!(strays.len(), 1, "{:?}", names());
+    let kept = std::fs::read(dir.path().join(&strays[0]).join("00000000000000000000.log")).expect("is there");
+    assert!(!kept.is_empty());
+
+    std::fs::rename(dir.path().join("__cluster_metadata-0"), dir.path().join("elsewhere")).expect("renames");
+    let mut properties = ServerProperties::default();
+    properties.set("listeners", "PLAINTEXT://127.0.0.1:0");
+    properties.set("log.dirs", dir.path().to_str().expect("UTF-8"));
+    let config = BrokerConfig::new(&properties).expect("a valid configuration");
+    let refused = thalweg_broker::start(config).await.err().expect("is refused");
+    assert!(refused.to_string().contains("metadata.log.dir"), "{refused}");
+    std::fs::remove_dir_all(dir.path().join("__cluster_metadata-0")).expect("removes");
+    std::fs::rename(dir.path().join("elsewhere"), dir.path().join("__cluster_metadata-0")).expect("renames");
+    let broker = start(dir.path()).await;
+    assert_eq!(values(&get(&broker, &topic, 0).await).len(), 2);
+    broker.stop().await;
 }

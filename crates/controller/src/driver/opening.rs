@@ -24,8 +24,13 @@ use crate::state::State;
 impl Driver {
     /// Opens the log and begins to lead. Blocks.
     pub fn open(options: ControllerOptions, rules: Arc<dyn ConfigRules>) -> Result<Driver, StartError> {
-        let (log, recovered) = MetadataLog::open(&options)?;
+        let (mut log, recovered) = MetadataLog::open(&options)?;
+        if log.end_offset() == 0 && !options.may_format {
+            return Err(StartError::NoMetadataLog { dir: options.metadata_log_dir });
+        }
         check_features(&options, &recovered.image)?;
+        // The next start takes the beginning of this epoch as proof that all before it is on the medium.
+        log.flush()?;
         let epoch = begin_epoch(&options, &log)?;
         let seed = u64::try_from(Uuid::random().0 & u128::from(u64::MAX)).expect("64 bits fit");
         let state = State::new(&options, rules, seed);

@@ -419,8 +419,10 @@ fn open_log(options: &ControllerOptions, dir: &std::path::Path) -> Result<Partit
     let clock = options.clock.clone();
     let has_segment = options.disk.list(dir)?.iter().any(|listed| listed.name.ends_with(".log"));
     if has_segment {
-        // Everything is read anyway, so everything is checked: a torn tail is cut, whatever the last stop was.
-        let mut log = PartitionLog::open(home, name, config, clock, &OpenOptions::new(false))?;
+        // Everything is read anyway, so everything is checked: a torn tail is cut, whatever the last stop was. Damage
+        // to what was synced is no torn tail: without it, topics would be missing and their data be taken for strays.
+        let found = OpenOptions { reaches_latest_epoch: true, ..OpenOptions::new(false) };
+        let mut log = PartitionLog::open(home, name, config, clock, &found)?;
         log.set_high_watermark(log.log_end_offset());
         return Ok(log);
     }

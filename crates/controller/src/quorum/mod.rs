@@ -16,6 +16,7 @@ mod quorum_state;
 mod snapshot;
 
 use std::io;
+use std::path::PathBuf;
 
 pub(crate) use describe::describe_quorum;
 pub(crate) use fetch::{FetchAsk, Leader, Observers, Ready, fetch_snapshot};
@@ -50,6 +51,13 @@ pub enum StartError {
     QuorumState(#[from] QuorumStateError),
     #[error("the metadata log begins at offset {log_start} and there is no snapshot of what came before")]
     NoSnapshot { log_start: i64 },
+    #[error(
+        "there is no metadata log in {} (metadata.log.dir), and log.dirs hold partitions of a cluster: a new one would \
+         not know their topics. Give metadata.log.dir its former value, or restore __cluster_metadata-0 from a copy; to \
+         begin anew, give log.dirs empty directories",
+        dir.display()
+    )]
+    NoMetadataLog { dir: PathBuf },
     #[error("the metadata log ends at offset {log_end}, below the {wanted} that was read")]
     ShortRead { log_end: i64, wanted: i64 },
     #[error("feature {feature} is finalized at level {level}, which this node does not serve")]

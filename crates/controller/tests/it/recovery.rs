@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_controller::{Controller, StartError};
+use thalweg_controller::{Controller, ControllerOptions, StartError};
 use thalweg_log::disk::{Disk, Faults};
 
 use crate::support::*;
@@ -96,6 +96,61 @@ async fn a_flipped_bit_is_never_replayed() {
     let controller = open(dir.path()).await;
     let image = Bench { dir, controller }.image().await;
     assert!(image.topic("a").is_some() && image.topic("b").is_none());
+}
+
+#[tokio::test]
+async fn damage_to_what_an_earlier_start_has_read_is_no_torn_tail() {
+    let bench = Bench::new().await;
+    bench.join(1).await;
+    bench.create("a", 1, 1).await;
+    bench.controller.shutdown().await;
+    let synced = std::fs::read(bench.log_dir().join("00000000000000000000.log")).unwrap().len();
+    let dir = bench.dir;
+    let bench = Bench { controller: open(dir.path()).await, dir };
+    bench.create("b", 1, 1).await;
+    bench.controller.shutdown().await;
+    let whole = std::fs::read(bench.log_dir().join("00000000000000000000.log")).unwrap();
+    let mut damaged: Vec<Vec<u8>> = (0..synced)
+        .step_by(41)
+        .map(|at| {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0x10;
+            bytes
+        })
+        .collect();
+    // The first base offset, which the CRC leaves out.
+    damaged.push([&[0x10], &whole[1..]].concat());
+    damaged.extend([whole[..synced / 2].to_vec(), Vec::new(), vec![0; whole.len()]]);
+    let mut refused = 0;
+    for bytes in damaged {
+        let dir = tempfile::tempdir().unwrap();
+        copy(bench.dir.path(), dir.path());
+        let log = dir.path().join("__cluster_metadata-0/00000000000000000000.log");
+        std::fs::write(&log, &bytes).unwrap();
+        match Controller::start(options(dir.path()), Arc::new(Rules)).await {
+            // A leader epoch lies outside of the CRC.
+            Ok(controller) => {
+                let image = Bench { dir, controller: Arc::new(controller) }.image().await;
+                assert!(image.topic("a").is_some() && image.topic("b").is_some());
+            }
+            Err(StartError::Log(error)) => {
+                refused += 1;
+                assert!(std::fs::read(&log).unwrap() == bytes, "nothing is cut: {error}");
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert!(refused > synced / 41 / 2, "{refused}");
+}
+
+#[tokio::test]
+async fn no_cluster_is_begun_where_data_of_one_lies() {
+    let dir = tempfile::tempdir().unwrap();
+    let beside_data = |may_format| ControllerOptions { may_format, ..options(dir.path()) };
+    let refused = Controller::start(beside_data(false), Arc::new(Rules)).await;
+    assert!(matches!(refused, Err(StartError::NoMetadataLog { .. })), "{:?}", refused.err());
+    Controller::start(beside_data(true), Arc::new(Rules)).await.unwrap().shutdown().await;
+    Controller::start(beside_data(false), Arc::new(Rules)).await.unwrap().shutdown().await;
 }
 
 #[tokio::test]

@@ -34,7 +34,10 @@ pub enum OpenError {
 
 /// Another process has a directory open.
 #[derive(Debug, thiserror::Error)]
-#[error("log directory {} is in use by another process, which holds its .lock", path.display())]
+#[error(
+    "log directory {} (log.dirs) is in use by another process, which holds its .lock: each broker needs its own",
+    path.display()
+)]
 pub struct DirectoryLocked {
     /// The directory.
     pub path: PathBuf,
@@ -42,7 +45,11 @@ pub struct DirectoryLocked {
 
 /// A directory belongs to another broker.
 #[derive(Debug, thiserror::Error)]
-#[error("log directory {} belongs to node.id {found}, and this broker is configured as {expected}", path.display())]
+#[error(
+    "log directory {} (log.dirs) belongs to node.id {found}, and this broker is configured as node.id {expected}: one of \
+     the two keys is wrong",
+    path.display()
+)]
 pub struct WrongNodeId {
     /// The directory.
     pub path: PathBuf,
@@ -54,7 +61,10 @@ pub struct WrongNodeId {
 
 /// A directory belongs to another cluster.
 #[derive(Debug, thiserror::Error)]
-#[error("log directory {} belongs to cluster.id {found}, and this broker to {expected}", path.display())]
+#[error(
+    "log directory {} (log.dirs) belongs to cluster.id {found}, and this broker or its other directories to {expected}",
+    path.display()
+)]
 pub struct WrongClusterId {
     /// The directory.
     pub path: PathBuf,
@@ -100,7 +110,7 @@ pub struct DuplicatePartition {
 
 /// No directory can be used.
 #[derive(Debug, thiserror::Error)]
-#[error("no log directory can be used: {reasons}")]
+#[error("no log directory of log.dirs can be used: {reasons}")]
 pub struct NoDirectory {
     /// What is wrong with each.
     pub reasons: String,

@@ -24,7 +24,7 @@ use crate::config::LogConfig;
 use crate::disk::{DirLock, Disk};
 use crate::partition::{OpenOptions, PartitionLog};
 use crate::segment::Home;
-use crate::topic_partition::{DELETE_DIR_SUFFIX, TopicPartition};
+use crate::topic_partition::{DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, TopicPartition};
 use crate::uuid::Uuid;
 
 /// The topic of the metadata log, which the controller keeps and nobody else opens.
@@ -187,6 +187,11 @@ fn open_dir(
             state.doom(0, path.join(&listed.name));
             continue;
         }
+        if listed.name.ends_with(STRAY_DIR_SUFFIX) {
+            let stray = path.join(&listed.name);
+            tracing::warn!(path = %stray.display(), "Log was set aside; delete it when nobody misses it");
+            continue;
+        }
         let Some(name) = TopicPartition::from_dir_name(&listed.name) else {
             tracing::info!(dir = %path.display(), name = listed.name, "Directory is not that of a partition");
             continue;
@@ -203,6 +208,7 @@ fn open_dir(
             high_watermark: of(&high_watermarks),
             log_start: of(&log_starts),
             cleaned_to: of(&cleaned),
+            reaches_latest_epoch: false,
         };
         jobs.push(Job { state: Arc::clone(&state), name, options });
     }

@@ -55,6 +55,14 @@ pub enum LogError {
         /// Where, and how.
         fault: CorruptBatch,
     },
+    /// Batches that had been synced are gone from the end of the log.
+    #[error("the log ends at offset {log_end}, and had been synced up to offset {synced_to}")]
+    EndsEarly {
+        /// Where the log ends.
+        log_end: Offset,
+        /// Up to where it had been synced.
+        synced_to: Offset,
+    },
     /// A write or a sync has failed before: what is in the log cannot be made durable any more.
     #[error("the log has failed: {reason}")]
     Poisoned {

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use thalweg_record::Offset;
 
 use super::error::LogError;
+use super::in_flight::recall_in_flight;
 use super::replay::{replay_epoch, replay_segments};
 use super::{PartitionLog, PublishedOffsets, ReadHints, metadata};
 use crate::clock::Clock;
@@ -43,13 +44,23 @@ pub struct OpenOptions {
     pub log_start: Offset,
     /// From the cleaner checkpoint.
     pub cleaned_to: Offset,
+    /// Whether all below the start of the latest leader epoch was synced before that epoch began, as in a log
+    /// with one writer that syncs before it leads. A log that ends below is not opened, instead of being cut.
+    pub reaches_latest_epoch: bool,
 }
 
 impl OpenOptions {
     /// For a partition without checkpoints.
     pub fn new(clean: bool) -> OpenOptions {
         let zero = Offset::ZERO;
-        OpenOptions { clean, recovery_point: zero, high_watermark: zero, log_start: zero, cleaned_to: zero }
+        OpenOptions {
+            clean,
+            recovery_point: zero,
+            high_watermark: zero,
+            log_start: zero,
+            cleaned_to: zero,
+            reaches_latest_epoch: false,
+        }
     }
 }
 
@@ -73,10 +84,19 @@ impl PartitionLog {
         if home.disk.list(&home.dir)?.iter().any(|listed| listed.name.ends_with(LOG_SUFFIX)) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        if let Some(topic_id) = topic_id {
-            metadata::write(&home.disk, &home.dir, topic_id)?;
-        }
-        let segment = Segment::create(&home, Offset::ZERO, clock.now_ms())?;
+        let written = topic_id
+            .map_or(Ok(()), |topic_id| metadata::write(&home.disk, &home.dir, topic_id))
+            .and_then(|()| Segment::create(&home, Offset::ZERO, clock.now_ms()));
+        let segment = match written {
+            Ok(segment) => segment,
+            Err(error) => {
+                // What is there of it would be in the way of the next attempt. Nothing was in the directory before.
+                if let Err(error) = home.disk.remove_dir(&home.dir) {
+                    tracing::warn!(dir = %home.dir.display(), %error, "Half a partition cannot be removed");
+                }
+                return Err(error);
+            }
+        };
         let loading = Loading {
             home,
             segments: vec![segment],
@@ -197,8 +217,9 @@ impl Loading {
                 self.log_end = log_end;
                 self.load_producers(config, log_end, now_ms)?;
                 replay_segments(&self.home, &mut self.segments, &mut self.producers, log_end)?;
+                recall_in_flight(&self.home, &mut self.segments, &mut self.producers)?;
             }
-            None => self.recover(name, config, options.recovery_point, now_ms)?,
+            None => self.recover(name, config, options, now_ms)?,
         }
         if self.log_end < options.log_start {
             self.restart_at(name, options.log_start, now_ms)?;

@@ -6,13 +6,14 @@
 use thalweg_record::Offset;
 
 use super::error::LogError;
-use super::load::{Loading, unless_full};
+use super::in_flight::recall_in_flight;
+use super::load::{Loading, OpenOptions, unless_full};
 use super::replay::{replay_completion, replay_epoch, replay_producers, replay_segments};
 use crate::config::LogConfig;
 use crate::disk::{Durability, LogFile};
 use crate::epochs::LeaderEpochs;
 use crate::producers::{Producers, snapshot};
-use crate::scan::{BatchScan, HeaderScan, Placed, ScanError, is_zeros};
+use crate::scan::{BatchFault, BatchScan, CorruptBatch, HeaderScan, Placed, ScanError, is_zeros};
 use crate::segment::{Home, SNAPSHOT_SUFFIX, Segment, check_order};
 use crate::topic_partition::TopicPartition;
 
@@ -22,9 +23,14 @@ impl Loading {
         &mut self,
         name: &TopicPartition,
         config: &LogConfig,
-        recovery_point: Offset,
+        options: &OpenOptions,
         now_ms: i64,
     ) -> Result<(), LogError> {
+        let recovery_point = options.recovery_point;
+        let synced_to = match self.epochs.entries().last() {
+            Some(&(_, start)) if options.reaches_latest_epoch => start,
+            _ => Offset::ZERO,
+        };
         let first = self.segments.partition_point(|segment| segment.base_offset <= recovery_point);
         let first = first.saturating_sub(1);
         let first_base = self.segments[first].base_offset;
@@ -34,11 +40,14 @@ impl Loading {
         self.log_end = first_base;
         let mut index = first;
         while index < self.segments.len() {
-            let cut_bytes = self.recover_segment(index, name, config, recovery_point)?;
+            let cut_bytes = self.recover_segment(index, name, config, recovery_point, synced_to)?;
             if cut_bytes > 0 {
                 self.drop_segments_after(index, name)?;
             }
             index += 1;
+        }
+        if self.log_end < synced_to {
+            return Err(LogError::EndsEarly { log_end: self.log_end, synced_to });
         }
         if self.log_end < recovery_point {
             tracing::error!(
@@ -46,6 +55,7 @@ impl Loading {
                 "Records that had been synced are gone"
             );
         }
+        recall_in_flight(&self.home, &mut self.segments, &mut self.producers)?;
         let end = self.log_end.0;
         self.producers.set_map_end(end);
         if !self.producers.is_empty() {
@@ -66,6 +76,7 @@ impl Loading {
         name: &TopicPartition,
         config: &LogConfig,
         recovery_point: Offset,
+        synced_to: Offset,
     ) -> Result<u64, LogError> {
         let segment = &mut self.segments[index];
         segment.reset_indexes(&self.home)?;
@@ -92,9 +103,12 @@ impl Loading {
         match outcome {
             Ok(()) => {}
             Err(ScanError::Io(error)) => return Err(error.into()),
+            Err(ScanError::Corrupt(fault)) if log_end < synced_to || is_synced(&fault, synced_to) => {
+                return Err(LogError::Corrupt { segment: segment.base_offset, fault });
+            }
             // What was made ready for appends that did not come: nothing is lost.
             Err(ScanError::Corrupt(_)) if follows && is_zeros(&file, valid_bytes, size_bytes)? => {
-                cut_bytes = 0
+                cut_bytes = 0;
             }
             Err(ScanError::Corrupt(fault)) => tracing::warn!(
                 partition = %name, segment = segment.base_offset.0, %fault, cut_bytes, log_end = log_end.0,
@@ -119,6 +133,11 @@ impl Loading {
         }
         Ok(())
     }
+}
+
+/// Whether what does not follow is a batch that was synced: the one before it has a wrong offset, which no CRC covers.
+fn is_synced(fault: &CorruptBatch, synced_to: Offset) -> bool {
+    matches!(fault.reason, BatchFault::OffsetsOutOfOrder { base_offset, .. } if base_offset < synced_to.0)
 }
 
 /// A segment while it is recovered.

@@ -5,6 +5,7 @@
 use thalweg_record::Offset;
 
 use super::error::LogError;
+use super::in_flight::recall_in_flight;
 use super::replay::replay_segments;
 use super::{PartitionLog, ReadHints};
 use crate::disk::Durability;
@@ -123,6 +124,7 @@ impl PartitionLog {
             self.snapshots.pop();
         }
         replay_segments(&self.home, &mut self.segments, &mut self.producers, self.log_end)?;
+        recall_in_flight(&self.home, &mut self.segments, &mut self.producers)?;
         self.producers.set_map_end(self.log_end.0);
         self.producers.verifications = verifications;
         Ok(())

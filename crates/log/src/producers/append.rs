@@ -273,14 +273,7 @@ impl PreparedProducer {
     }
 
     fn append_data(&mut self, header: &BatchHeader) -> Result<(), ProducerError> {
-        let (first_offset, last_offset) = (header.base_offset.0, header.last_offset().0);
-        let batch = BatchMetadata {
-            last_sequence: header.last_sequence(),
-            last_offset,
-            offset_delta: header.last_offset_delta,
-            timestamp: header.max_timestamp,
-        };
-        self.updated.add_batch(header.producer_epoch, batch);
+        self.updated.add_batch(header.producer_epoch, BatchMetadata::of(header));
         let transactional = header.attributes.is_transactional();
         match self.updated.transaction_start {
             Some(_) if !transactional => {
@@ -288,8 +281,8 @@ impl PreparedProducer {
                 return Err(InvalidTransactionState::NotTransactional { producer_id, offset }.into());
             }
             None if transactional => {
-                self.updated.transaction_start = Some(first_offset);
-                self.started.push(first_offset);
+                self.updated.transaction_start = Some(header.base_offset.0);
+                self.started.push(header.base_offset.0);
             }
             _ => {}
         }

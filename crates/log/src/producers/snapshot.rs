@@ -15,7 +15,8 @@
 //!     coordinator epoch      i32   -1 before the first marker
 //!     transaction start      i64   first offset of the open transaction, -1 when there is none
 //! ```
-//! Only the last of the remembered batches of each producer is kept, as in Kafka.
+//! Only the last of the remembered batches of each producer is kept, as in Kafka; `partition::in_flight` finds the
+//! others again.
 //!
 //! Owns: the format. Refuses: a snapshot that is not whole; the state is then rebuilt from batches.
 

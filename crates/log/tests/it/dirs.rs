@@ -249,3 +249,22 @@ fn a_failed_write_takes_its_directory_offline() {
     let refused = dirs.create(&partition(9), None, Arc::default(), Some(failing));
     assert!(matches!(refused, Err(CreateError::Offline(_))), "{refused:?}");
 }
+
+#[test]
+fn a_partition_that_is_set_aside_is_kept_and_not_opened_again() {
+    let dir = TempDir::new();
+    let (dirs, _) = open(options(&[dir.path()])).expect("opens");
+    let mut log = create(&dirs, 0);
+    append(&mut log, &Spec::new(3).build());
+    log.close().expect("closes");
+    let path = dirs.set_aside(&mut log).expect("is set aside");
+    assert!(path.to_str().expect("UTF-8").ends_with("-stray"), "{}", path.display());
+    append(&mut create(&dirs, 0), &Spec::new(1).build());
+    dirs.purge_deleted(NOW_MS + 1_000_000);
+    drop((log, dirs));
+    let (dirs, logs) = open(options(&[dir.path()])).expect("opens");
+    assert_eq!(logs.len(), 1, "only the new one of that name");
+    assert_eq!(logs[0].log_end_offset(), Offset(1));
+    dirs.purge_deleted(NOW_MS + 2_000_000);
+    assert!(!Disk::real().read(&path.join(log_name(0))).expect("the batches are there").is_empty());
+}

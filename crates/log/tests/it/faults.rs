@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use thalweg_log::disk::{Disk, Faults};
-use thalweg_log::{AppendError, AppendOptions, LogConfig, LogError};
+use thalweg_log::{AppendError, AppendOptions, LogConfig, LogError, PartitionLog, TopicPartition, Uuid};
 use thalweg_record::{LeaderEpoch, Offset};
 
 use crate::support::*;
@@ -119,5 +119,28 @@ fn a_log_on_a_full_disk_is_opened_and_read() {
         append(&mut log, &next);
         log.close().expect("closes");
         assert_eq!(headers(&mut bench.open_clean()).len(), 51);
+    }
+}
+
+#[test]
+fn a_partition_that_could_not_be_created_can_be_created_later() {
+    for suffix in [".log", "index", "metadata", "metadata.tmp"] {
+        let (bench, faults) = faulty(LogConfig::default(), suffix);
+        faults.set_failing_writes(true);
+        let name = TopicPartition::new("t", 0);
+        let create = || {
+            let (name, config) = (name.clone(), Arc::new(bench.config.clone()));
+            PartitionLog::create(bench.home(), name, Some(Uuid::random()), config, bench.clock.clone())
+        };
+        let failed = create().is_err();
+        faults.set_failing_writes(false);
+        if failed {
+            assert!(!bench.home().dir.exists(), "{suffix}: nothing is left of it");
+            append(&mut create().expect("there is room now"), &Spec::new(1).build());
+        }
+        assert!(failed || suffix.starts_with("metadata"), "{suffix}");
+        let again = create().err().map(|error| error.kind());
+        assert_eq!(again, Some(std::io::ErrorKind::AlreadyExists), "what is there is not overwritten");
+        assert_eq!(bench.open_unclean().log_end_offset(), Offset(i64::from(failed)));
     }
 }

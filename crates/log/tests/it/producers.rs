@@ -1,8 +1,8 @@
 //! Idempotent and transactional producers, judged as Kafka judges them.
 
 use thalweg_log::{
-    AppendError, AppendInfo, AppendOptions, AppendOrigin, LogConfig, PartitionLog, ProducerError,
-    SequenceFault,
+    AppendError, AppendInfo, AppendOptions, AppendOrigin, LogConfig, OpenOptions, PartitionLog,
+    ProducerError, SequenceFault,
 };
 use thalweg_record::{ControlRecordType, LeaderEpoch, Offset, ProducerEpoch, ProducerId};
 
@@ -108,6 +108,117 @@ fn producers_survive_any_stop() {
     try_append(&mut log, Spec::new(2).producer(9, 2, 44)).expect_err("fenced");
 }
 
+/// Appends `count` batches of two records by producer 9, from sequence `2 * first` on.
+fn append_in_order(log: &mut PartitionLog, first: i32, count: i32) {
+    for batch in first..first + count {
+        let spec = Spec::new(2).producer(9, 3, batch * 2).timestamp(NOW_MS + i64::from(batch));
+        try_append(log, spec).expect("in order");
+    }
+}
+
+/// The last five batches of producer 9 are retried, oldest first, after `written` batches of two records.
+fn assert_five_are_recognised(log: &mut PartitionLog, written: i32, what: &str) {
+    let end = log.log_end_offset();
+    for batch in written - 5..written {
+        let info = try_append(log, Spec::new(2).producer(9, 3, batch * 2))
+            .unwrap_or_else(|error| panic!("{what}: batch {batch} of {written}: {error}"));
+        assert!(info.duplicate, "{what}: batch {batch} of {written}");
+        assert_eq!(info.first_offset, Offset(i64::from(batch) * 2), "{what}");
+        assert_eq!(info.last_offset, Offset(i64::from(batch) * 2 + 1), "{what}");
+    }
+    assert_eq!(log.log_end_offset(), end, "{what}: nothing is stored twice");
+    try_append(log, Spec::new(2).producer(9, 3, (written - 6) * 2)).expect_err("only five are remembered");
+}
+
+#[test]
+fn batches_in_flight_are_recognised_after_any_stop() {
+    // Segments of many batches, of three, and of one: the five lie in one segment or in as many.
+    for segment_bytes in [100_000, 2000, 500, 200] {
+        for written in 6..16 {
+            let bench =
+                Bench::with(LogConfig { segment_bytes, index_interval_bytes: 300, ..LogConfig::default() });
+            let mut log = bench.create();
+            append_in_order(&mut log, 0, written);
+            let (base, end) = (*log.segment_offsets().last().expect("a segment"), log.log_end_offset());
+            drop(log);
+            // What was synced before: nothing, all but the active segment, everything.
+            for recovery_point in [Offset(0), base, end] {
+                let mut log = bench.open(&OpenOptions { recovery_point, ..OpenOptions::new(false) });
+                let what = format!("segments of {segment_bytes}, recovery point {recovery_point:?}");
+                assert_five_are_recognised(&mut log, written, &what);
+            }
+            bench.open_unclean().close().expect("closes");
+            for _ in 0..2 {
+                let mut log = bench.open_clean();
+                assert_five_are_recognised(&mut log, written, &format!("clean, segments of {segment_bytes}"));
+                log.close().expect("closes");
+            }
+        }
+    }
+}
+
+#[test]
+fn batches_in_flight_of_many_producers_are_recognised_behind_a_roll() {
+    let bench = Bench::with(LogConfig { segment_bytes: 200_000, ..LogConfig::default() });
+    let mut log = bench.create();
+    let mut sequence = 0;
+    while log.segment_offsets().len() == 1 {
+        for producer in 0..100 {
+            try_append(&mut log, Spec::new(1).producer(producer, 0, sequence)).expect("in order");
+        }
+        sequence += 1;
+    }
+    let recovery_point = *log.segment_offsets().last().expect("a segment");
+    let known: Vec<_> = (0..100).map(|id| log.producer(ProducerId(id)).cloned()).collect();
+    drop(log);
+    let log = bench.open(&OpenOptions { recovery_point, ..OpenOptions::new(false) });
+    for (id, known) in known.iter().enumerate() {
+        assert_eq!(log.producer(ProducerId(id as i64)), known.as_ref());
+    }
+}
+
+#[test]
+fn batches_of_a_former_epoch_are_not_taken_for_those_of_this() {
+    let bench = Bench::with(LogConfig { segment_bytes: 600, ..LogConfig::default() });
+    let mut log = bench.create();
+    for epoch in 0..3 {
+        for batch in 0..4 {
+            try_append(&mut log, Spec::new(1).producer(9, epoch, batch)).expect("in order");
+        }
+    }
+    let known = log.producer(ProducerId(9)).cloned();
+    let recovery_point = log.log_end_offset();
+    drop(log);
+    let log = bench.open(&OpenOptions { recovery_point, ..OpenOptions::new(false) });
+    assert_eq!(log.producer(ProducerId(9)), known.as_ref());
+}
+
+#[test]
+fn batches_in_flight_are_recognised_after_a_truncation() {
+    let bench = Bench::with(LogConfig { segment_bytes: 2000, ..LogConfig::default() });
+    let mut log = bench.create();
+    append_in_order(&mut log, 0, 60);
+    for written in (7..60).rev() {
+        assert!(log.truncate_to(Offset(i64::from(written) * 2)).expect("truncates"));
+        assert_five_are_recognised(&mut log, written, "truncated");
+    }
+}
+
+#[test]
+fn only_the_end_of_an_earlier_segment_is_read_for_batches_in_flight() {
+    let bench = Bench::with(LogConfig { index_interval_bytes: 300, ..LogConfig::default() });
+    let mut log = bench.create();
+    append_in_order(&mut log, 0, 3000);
+    log.close().expect("closes");
+    let name = log_name(0);
+    let mut damaged = bench.read_file(&name);
+    let middle = damaged.len() / 2;
+    damaged[..middle].fill(0xff);
+    bench.write_file(&name, &damaged);
+    let mut log = bench.open_clean();
+    assert_five_are_recognised(&mut log, 3000, "the first half is unreadable");
+}
+
 #[test]
 fn silent_producers_are_forgotten() {
     let bench = Bench::new();
@@ -165,7 +276,7 @@ fn transactions_survive_any_stop_and_span_segments() {
     let aborted = log.aborted_transactions(Offset(0), end).expect("reads");
     assert_eq!(aborted.len(), 5);
     for clean in [false, true, false] {
-        let mut log = bench.open(&thalweg_log::OpenOptions::new(clean));
+        let mut log = bench.open(&OpenOptions::new(clean));
         log.set_high_watermark(end);
         assert_eq!(log.last_stable_offset(), open_from);
         assert_eq!(log.aborted_transactions(Offset(0), end).expect("reads"), aborted);

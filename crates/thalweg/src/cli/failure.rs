@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-use thalweg_broker::config::{BadAssignment, InvalidConfig};
+use thalweg_broker::config::{BadAssignment, RefusedConfig};
 use thalweg_client::{ClientError, InvalidAddress, InvalidProperty, InvalidSetting, NoBootstrapServer};
 use thalweg_lab::perf::PerfError;
 use tracing_subscriber::EnvFilter;
@@ -48,7 +48,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
             || cause.is::<NoBootstrapServer>()
             || cause.is::<InvalidAddress>()
             || matches!(cause.downcast_ref::<ClientError>(), Some(ClientError::InvalidAddress(_)))
-            || cause.is::<InvalidConfig>()
+            || cause.is::<RefusedConfig>()
             || cause.is::<BadAssignment>()
             || cause.downcast_ref::<PerfError>().is_some_and(PerfError::is_usage)
     })

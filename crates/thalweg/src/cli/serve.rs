@@ -55,13 +55,13 @@ impl Serve {
             None => ServerProperties::default(),
         };
         if let Some(dir) = &self.data_dir {
-            properties.set("log.dirs", dir.to_str().context("--data-dir is not UTF-8")?);
+            properties.set_from("--data-dir", "log.dirs", dir.to_str().context("--data-dir is not UTF-8")?);
         }
         if let Some(address) = &self.listen {
-            properties.set("listeners", &listener(address)?);
+            properties.set_from("--listen", "listeners", &listener(address)?);
         }
         for assignment in &self.set {
-            properties.assign(assignment).with_context(|| format!("--set {assignment}"))?;
+            properties.assign("--set", assignment).with_context(|| format!("--set {assignment}"))?;
         }
         for warning in properties.warnings() {
             let key = &warning.name;
@@ -76,7 +76,7 @@ impl Serve {
                 }
             }
         }
-        Ok(BrokerConfig::new(&properties)?)
+        Ok(BrokerConfig::new(&properties).map_err(|invalid| properties.place(invalid))?)
     }
 }
 
