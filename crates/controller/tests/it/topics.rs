@@ -76,6 +76,12 @@ async fn refusals_are_kafkas() {
     let (code, message) = create_one(&bench, topic("a.b")).await;
     assert_eq!(code, ErrorCode::TopicAlreadyExists);
     assert_eq!(message.as_deref(), Some("Topic 'a.b' already exists."));
+    let both = vec![topic("t.t"), topic("t_t")];
+    let response = bench.send(CreateTopicsRequest { topics: both, ..Default::default() }).await;
+    assert!(
+        response.topics.iter().all(|topic| topic.error_code == 0),
+        "Kafka looks at topics that exist only"
+    );
     for (change, code) in [
         (CreatableTopic { num_partitions: 0, ..topic("x") }, ErrorCode::InvalidPartitions),
         (CreatableTopic { replication_factor: 0, ..topic("x") }, ErrorCode::InvalidReplicationFactor),
