@@ -228,6 +228,9 @@ impl Observer {
         while self.tail.front().is_some_and(|batch| batch.last.offset < self.high_watermark) {
             let batch = self.tail.pop_front().expect("there is a first one");
             self.loader.load(batch.last, &batch.records)?;
+            if let Some(level) = fetched::kraft_version_of(&batch) {
+                self.link.set_kraft_version(level);
+            }
         }
         self.publish();
         Ok(())
@@ -306,10 +309,11 @@ impl Observer {
                 break;
             }
         }
-        let image = fetched::image_of(&bytes, end_offset, epoch)
+        let (image, kraft_version) = fetched::snapshot_of(&bytes, end_offset, epoch)
             .map_err(|fault| ObserverError::Snapshot { end_offset, epoch, fault })?;
         tracing::debug!(end_offset, epoch, bytes = bytes.len(), "Loaded a snapshot of the metadata");
         self.loader = Loader::new(image);
+        self.link.set_kraft_version(kraft_version);
         self.tail.clear();
         self.next_offset = end_offset;
         self.last_epoch = epoch;
