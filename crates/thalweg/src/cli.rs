@@ -13,6 +13,7 @@ mod table;
 mod topic;
 
 use clap::{Parser, Subcommand};
+use indicatif::MultiProgress;
 
 /// An event streaming platform in one binary that speaks Kafka's wire protocol.
 #[derive(Parser, Debug)]
@@ -59,30 +60,32 @@ enum Command {
 impl Cli {
     /// Does what was asked.
     pub fn run(&self) -> anyhow::Result<()> {
+        // Nothing is drawn where standard error is no terminal.
+        let bars = MultiProgress::new();
         if let Command::Serve(serve) = &self.command {
-            return serve.run();
+            return serve.run(&bars);
         }
-        failure::log_to_standard_error("warn");
+        failure::log_to_standard_error("warn", &bars);
         // One thread: what a tool costs is its own work, not handing it from thread to thread.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(self.run_tool())
+        runtime.block_on(self.run_tool(&bars))
     }
 
-    async fn run_tool(&self) -> anyhow::Result<()> {
+    async fn run_tool(&self, bars: &MultiProgress) -> anyhow::Result<()> {
         match &self.command {
-            Command::Serve(serve) => serve.run(),
+            Command::Serve(serve) => serve.run(bars),
             Command::Topic(topic) => topic.run().await,
             Command::Group(group) => group.run().await,
             Command::Produce(produce) => produce.run().await,
             Command::Consume(consume) => consume.run().await,
             Command::ProducerPerfTest(test) => {
-                perf::run(test.is_json(), async |output| test.run(output).await).await
+                perf::run(test.is_json(), bars, async |output| test.run(output).await).await
             }
             Command::ConsumerPerfTest(test) => {
-                perf::run(test.is_json(), async |output| test.run(output).await).await
+                perf::run(test.is_json(), bars, async |output| test.run(output).await).await
             }
             Command::E2eLatency(test) => {
-                perf::run(test.is_json(), async |output| test.run(output).await).await
+                perf::run(test.is_json(), bars, async |output| test.run(output).await).await
             }
         }
     }

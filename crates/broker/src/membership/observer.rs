@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use thalweg_controller::batches::{MetadataBatch, MetadataBatchError};
+use thalweg_metadata::topic_name::CLUSTER_METADATA;
 use thalweg_metadata::{Delta, Image, Loader, Published, ReplayError};
 use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic, ReplicaState};
 use thalweg_wire::request::fetch_response::PartitionData;
@@ -27,7 +28,6 @@ const FETCH_BYTES_MAX: i32 = 8 * 1024 * 1024;
 const SNAPSHOT_BYTES_MAX: usize = 1024 * 1024 * 1024;
 /// Batches above the high watermark that are kept; beyond it they are dropped and fetched again.
 const TAIL_BATCHES_MAX: usize = 4096;
-const TOPIC: &str = "__cluster_metadata";
 
 /// The metadata log cannot be followed: the broker must stop, for it would diverge from its cluster.
 #[derive(Debug, thiserror::Error)]
@@ -335,7 +335,7 @@ impl Observer {
             cluster_id: Some(self.cluster_id.clone()),
             replica_id: self.replica_id,
             max_bytes: FETCH_BYTES_MAX,
-            topics: vec![TopicSnapshot { name: TOPIC.to_owned(), partitions: vec![partition] }],
+            topics: vec![TopicSnapshot { name: CLUSTER_METADATA.to_owned(), partitions: vec![partition] }],
         }
     }
 }

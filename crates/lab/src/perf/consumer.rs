@@ -10,6 +10,7 @@ use thalweg_client::{Consumer, ConsumerConfig, Polled};
 use thalweg_record::DecompressBuffer;
 use tokio::time::Instant;
 
+use super::bar::Done;
 use super::date::DateFormat;
 use super::output::Output;
 use super::{PerfError, settings, wall_clock_ms};
@@ -209,6 +210,8 @@ impl Run<'_> {
         let interval = i64::try_from(self.options.reporting_interval).unwrap_or(i64::MAX);
         let mut buffer = DecompressBuffer::default();
         let mut last = Instant::now();
+        let done = Done::default();
+        let bar = self.output.bar(wanted, &done);
         while self.total.records < wanted && last.elapsed() <= timeout {
             match consumer.poll(POLL).await? {
                 Polled::Chunk(chunk) => {
@@ -223,6 +226,7 @@ impl Run<'_> {
                             ControlFlow::Continue(())
                         }
                     })?;
+                    done.set(total.records);
                     last = Instant::now();
                 }
                 Polled::Assigned(_) => {
@@ -243,6 +247,7 @@ impl Run<'_> {
                 self.rebalance_in_interval = Duration::ZERO;
             }
         }
+        drop(bar);
         if self.total.records < wanted {
             self.output.progress(&format!(
                 "WARNING: Exiting before consuming the expected number of records: timeout ({} ms) exceeded. You can \

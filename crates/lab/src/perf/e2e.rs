@@ -21,6 +21,7 @@ use thalweg_wire::request::CreateTopicsRequest;
 use thalweg_wire::request::create_topics_request::CreatableTopic;
 use tokio::time::Instant;
 
+use super::bar::Done;
 use super::output::Output;
 use super::{PerfError, settings, wall_clock_ms};
 
@@ -114,7 +115,10 @@ impl EndToEndLatency {
         let mut random = SmallRng::seed_from_u64(0);
         let count = usize::try_from(plan.num_records).unwrap_or(usize::MAX);
         let mut latencies: Vec<Duration> = Vec::with_capacity(count.min(1 << 20));
+        let done = Done::default();
+        let bar = output.bar(plan.num_records, &done);
         for n in 0..plan.num_records {
+            done.set(n);
             let message = self.message(&plan, &mut random);
             let elapsed = link.send_and_receive(&message).await?;
             if n % RECORDS_PER_LINE == 0 {
@@ -122,6 +126,7 @@ impl EndToEndLatency {
             }
             latencies.push(elapsed);
         }
+        drop(bar);
         self.print(&plan, latencies, output)?;
         link.producer.close().await;
         link.consumer.close().await?;

@@ -9,6 +9,7 @@ use serde_json::json;
 use thalweg_client::{Delivery, Producer, ProducerConfig, ProducerRecord, Taken, TopicRef};
 use tokio::time::Instant;
 
+use super::bar::Done;
 use super::output::Output;
 use super::pacer::Pacer;
 use super::payload::Payloads;
@@ -96,6 +97,8 @@ struct Counts {
     batches: u64,
     failed: u64,
     first_failure: Option<String>,
+    /// Records that were stored or that failed.
+    done: Done,
     output: Output,
 }
 
@@ -117,20 +120,24 @@ impl ProducerPerformance {
                 "Warmup first {warmup} records. Steady state results will print after the complete test summary."
             ))?;
         }
+        let done = Done::default();
         let counts = Arc::new(Mutex::new(Counts {
             total: Stats::new(Instant::now(), interval, false),
             steady: None,
             batches: 0,
             failed: 0,
             first_failure: None,
+            done: done.clone(),
             output: output.clone(),
         }));
         let reported = Arc::clone(&counts);
         let report = move |delivery: &Delivery<'_>| lock(&reported).delivered(delivery);
         let mut producer = Producer::connect(&bootstrap, producer_config, report).await?;
         let topic = producer.topic(&self.topic).await?;
+        let bar = output.bar(self.num_records, &done);
         self.send_all(&mut producer, topic, &mut payloads, &counts).await?;
         producer.close().await;
+        drop(bar);
         let counts = lock(&counts);
         self.print(&counts, Instant::now(), output)
     }
@@ -283,6 +290,7 @@ impl Counts {
     }
 
     fn delivered(&mut self, delivery: &Delivery<'_>) {
+        self.done.add(u64::from(delivery.records));
         if let Err(error) = delivery.result {
             self.failed += u64::from(delivery.records);
             self.first_failure.get_or_insert_with(|| error.to_string());

@@ -2,8 +2,11 @@
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::path::PathBuf;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use thalweg_broker::Loading;
 use thalweg_broker::config::{BrokerConfig, ServerProperties, WarningKind};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -33,9 +36,9 @@ pub struct Serve {
 
 impl Serve {
     /// Serves until SIGTERM or SIGINT.
-    pub fn run(&self) -> Result<()> {
+    pub fn run(&self, bars: &MultiProgress) -> Result<()> {
         let started = now();
-        super::failure::log_to_standard_error("info");
+        super::failure::log_to_standard_error("info", bars);
         let config = self.config()?;
         raise_descriptor_limit();
         // Two at the least: a write may wait for the disk, and others are served meanwhile.
@@ -46,7 +49,13 @@ impl Serve {
             .enable_all()
             .build()
             .context("The runtime could not be started")?;
-        runtime.block_on(async move { tokio::spawn(serve(config, started)).await? })
+        let bars = bars.clone();
+        let served = runtime.block_on(async move { tokio::spawn(serve(config, started, bars)).await? });
+        if served.as_ref().is_err_and(|error| error.is::<StoppedEarly>()) {
+            // A thread may be in the middle of a recovery, which the next start does again.
+            runtime.shutdown_background();
+        }
+        served
     }
 
     fn config(&self) -> Result<BrokerConfig> {
@@ -80,6 +89,11 @@ impl Serve {
     }
 }
 
+/// A signal came before the broker served.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped by a signal before the start was complete; the next start recovers the logs again")]
+struct StoppedEarly;
+
 /// The listener that an address stands for. Every interface is an empty host: what is advertised then is the name of
 /// the machine, since nobody can connect to 0.0.0.0.
 fn listener(address: &str) -> Result<String> {
@@ -90,10 +104,22 @@ fn listener(address: &str) -> Result<String> {
     Ok(format!("PLAINTEXT://{host}:{port}"))
 }
 
-async fn serve(config: BrokerConfig, started: Instant) -> Result<()> {
+async fn serve(config: BrokerConfig, started: Instant, bars: MultiProgress) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let server = thalweg_broker::start(config).await?;
+    let loading = Arc::new(Loading::default());
+    let shown = tokio::spawn(show(Arc::clone(&loading), bars));
+    // On a task of its own, since it blocks where it opens logs.
+    let starting = tokio::spawn(async move { thalweg_broker::start_watched(config, &loading).await });
+    let server = tokio::select! {
+        server = starting => server?.map_err(anyhow::Error::from),
+        _ = terminate.recv() => Err(StoppedEarly.into()),
+        _ = interrupt.recv() => Err(StoppedEarly.into()),
+    };
+    // It is waited for, so that the bar is gone before the next line.
+    shown.abort();
+    let _ = shown.await;
+    let server = server?;
     let listens: Vec<String> = server
         .addresses
         .iter()
@@ -123,6 +149,46 @@ async fn serve(config: BrokerConfig, started: Instant) -> Result<()> {
         _ = interrupt.recv() => bail!("stopped without order by a second signal"),
     }
     Ok(())
+}
+
+/// A start that takes no longer shows no bar.
+const LOADING_UNSHOWN: Duration = Duration::from_millis(500);
+/// How often the bar is drawn.
+const DRAW: Duration = Duration::from_millis(200);
+
+/// Draws how many logs are open, where standard error is a terminal and that takes long.
+async fn show(loading: Arc<Loading>, bars: MultiProgress) {
+    if bars.is_hidden() {
+        return;
+    }
+    tokio::time::sleep(LOADING_UNSHOWN).await;
+    let mut bar = None;
+    loop {
+        if let Some((open, partitions)) = loading.progress() {
+            let bar = bar.get_or_insert_with(|| Cleared(bars.add(loading_bar(partitions as u64))));
+            bar.0.set_position(open as u64);
+            bar.0.tick();
+        } else {
+            bar = None;
+        }
+        tokio::time::sleep(DRAW).await;
+    }
+}
+
+fn loading_bar(partitions: u64) -> ProgressBar {
+    let style =
+        ProgressStyle::with_template("[{bar:30}] {human_pos} of {human_len} partitions loaded, {eta} left")
+            .expect("the template is well formed");
+    ProgressBar::new(partitions).with_style(style.progress_chars("=> "))
+}
+
+/// A bar that leaves nothing behind.
+struct Cleared(ProgressBar);
+
+impl Drop for Cleared {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
 }
 
 /// A broker holds a descriptor for each connection and each open segment.
