@@ -35,25 +35,18 @@ pub struct Cli {
     command: Command,
 }
 
+/// The texts of the commands stand at their arguments.
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Run a broker.
     Serve(serve::Serve),
-    /// Create, list, describe, change and delete topics.
     #[command(subcommand)]
     Topic(topic::Topic),
-    /// List, describe and delete consumer groups.
     #[command(subcommand)]
     Group(group::Group),
-    /// Send lines of standard input to a topic.
     Produce(produce::Produce),
-    /// Print the records of a topic.
     Consume(consume::Consume),
-    /// Measure how fast records can be produced.
     ProducerPerfTest(thalweg_lab::perf::ProducerPerformance),
-    /// Measure how fast records can be consumed.
     ConsumerPerfTest(thalweg_lab::perf::ConsumerPerformance),
-    /// Measure the time of a record from a producer to a consumer.
     E2eLatency(thalweg_lab::perf::EndToEndLatency),
 }
 

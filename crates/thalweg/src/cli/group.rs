@@ -43,7 +43,7 @@ pub struct List {
     /// Show state, type and protocol too.
     #[arg(long)]
     state: bool,
-    /// One JSON array instead of lines.
+    /// Print one JSON array instead of lines.
     #[arg(long)]
     json: bool,
 }

@@ -1,5 +1,6 @@
 //! `thalweg serve`: a broker in the foreground, until it is told to stop.
 
+use super::failure::Usage;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -10,26 +11,27 @@ use thalweg_broker::Loading;
 use thalweg_broker::config::{BrokerConfig, ServerProperties, WarningKind};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Run a broker: without arguments, on port 9092 with its data in ./thalweg-data.
+/// Run a broker: on port 9092 with its data in ./thalweg-data, unless told otherwise.
 ///
-/// It listens on localhost only, unless it is told otherwise. A Kafka server.properties is read as it is; keys that are
-/// unknown or not served are named in a warning. Arguments win over the file.
+/// It listens on localhost only, unless it is told otherwise, and formats an empty data directory by itself. A Kafka
+/// server.properties is read as it is; keys that are unknown or not served are named in a warning. Options win over the
+/// file. SIGTERM or Ctrl-C stops it in order. RUST_LOG sets what is logged, as in RUST_LOG=debug.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
   thalweg serve
   thalweg serve --data-dir /var/lib/thalweg --listen 0.0.0.0:9092
   thalweg serve server.properties --set num.partitions=6")]
 pub struct Serve {
-    /// A Kafka properties file
-    #[arg(value_name = "SERVER.PROPERTIES")]
+    /// A Kafka properties file (server.properties)
+    #[arg(value_name = "FILE")]
     properties: Option<PathBuf>,
-    /// Where the data lies (log.dirs)
+    /// Where to keep the data (log.dirs) [default: ./thalweg-data]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// HOST:PORT to listen on; 0.0.0.0 or an empty host is every interface, port 0 a free one
-    #[arg(long, value_name = "ADDR")]
+    /// Where to listen [default: localhost:9092]. 0.0.0.0 or an empty host is every interface, port 0 a free one
+    #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
-    /// A property, by Kafka's name; may be given again and again
+    /// Set a property, by Kafka's name; can be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
@@ -98,7 +100,9 @@ struct StoppedEarly;
 /// the machine, since nobody can connect to 0.0.0.0.
 fn listener(address: &str) -> Result<String> {
     let Some((host, port)) = address.rsplit_once(':') else {
-        bail!("--listen {address} has no port; HOST:PORT would be right, as in localhost:9092");
+        let problem =
+            format!("--listen {address} has no port: HOST:PORT would be right, as in localhost:9092");
+        return Err(Usage(problem).into());
     };
     let host = if matches!(host, "0.0.0.0" | "[::]" | "*") { "" } else { host };
     Ok(format!("PLAINTEXT://{host}:{port}"))

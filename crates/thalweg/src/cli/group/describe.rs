@@ -28,13 +28,13 @@ pub struct Describe {
     /// The groups.
     #[arg(value_name = "GROUP")]
     groups: Vec<String>,
-    /// All groups.
+    /// Describe all groups.
     #[arg(long, conflicts_with = "groups")]
     all: bool,
     /// Show the members instead of the partitions.
     #[arg(long)]
     members: bool,
-    /// One JSON array instead of tables.
+    /// Print one JSON array instead of tables.
     #[arg(long)]
     json: bool,
 }
