@@ -23,7 +23,7 @@ use indicatif::MultiProgress;
     max_term_width = 110,
     after_help = "\
 Examples:
-  thalweg serve                              a broker on port 9092, its data in ./thalweg-data
+  thalweg serve
   thalweg topic create orders --partitions 6
   echo hello | thalweg produce orders
   thalweg consume orders --from-beginning --max-messages 1

@@ -19,9 +19,11 @@ use super::{PerfError, settings, wall_clock_ms};
 const POLL: Duration = Duration::from_millis(100);
 const MB: f64 = 1024.0 * 1024.0;
 
-/// Measure how fast records can be consumed, with the options and output of Kafka's kafka-consumer-perf-test.
+/// Measure how fast records can be consumed.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "\
+Options and output are those of Kafka's kafka-consumer-perf-test.
+
 Examples:
   # The first ten million records of a topic:
   thalweg consumer-perf-test --topic t --num-records 10000000 \\

@@ -29,9 +29,11 @@ const POLL_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often it is told how it goes.
 const RECORDS_PER_LINE: u64 = 1000;
 
-/// Measure the time of a record from the producer to the consumer, with the options and output of Kafka's kafka-e2e-latency.
+/// Measure the time of a record from the producer to the consumer.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "\
+Options and output are those of Kafka's kafka-e2e-latency.
+
 Example:
   thalweg e2e-latency --bootstrap-server localhost:9092 --topic e2e \\
       --num-records 10000 --producer-acks 1 --record-size 100")]

@@ -21,9 +21,11 @@ const TOPIC_WAIT: Duration = Duration::from_secs(10);
 /// Without a rate, the clock is read once for this many records: a microsecond of error at ten million a second.
 const RECORDS_PER_CLOCK: u64 = 16;
 
-/// Measure how fast records can be produced, with the options and output of Kafka's kafka-producer-perf-test.
+/// Measure how fast records can be produced.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "\
+Options and output are those of Kafka's kafka-producer-perf-test.
+
 Examples:
   # As fast as the cluster takes them, with requests of 256 KB:
   thalweg producer-perf-test --topic t --num-records 50000000 \\

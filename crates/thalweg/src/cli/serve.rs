@@ -11,9 +11,9 @@ use thalweg_broker::Loading;
 use thalweg_broker::config::{BrokerConfig, ServerProperties, WarningKind};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Run a broker: on port 9092 with its data in ./thalweg-data, unless told otherwise.
+/// Run a broker.
 ///
-/// It listens on localhost only, unless it is told otherwise, and formats an empty data directory by itself. A Kafka
+/// Without options it listens on localhost:9092 and keeps its data in ./thalweg-data, which it formats by itself. A Kafka
 /// server.properties is read as it is; keys that are unknown or not served are named in a warning. Options win over the
 /// file. SIGTERM or Ctrl-C stops it in order. RUST_LOG sets what is logged, as in RUST_LOG=debug.
 #[derive(Args, Debug, Clone)]
