@@ -12,7 +12,7 @@ use thalweg_client::{
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::{ConsumerGroupDescribeRequest, DescribeGroupsRequest};
 
-use super::listed;
+use super::{listed, patiently};
 use crate::cli::connect::Connect;
 use crate::cli::failure::Usage;
 use crate::cli::table::{align, row};
@@ -70,7 +70,7 @@ impl Describe {
         };
         let mut described = Vec::new();
         for group in groups {
-            described.push(describe(&cluster, group).await?);
+            described.push(patiently(async || describe(&cluster, group.clone()).await).await?);
         }
         let mut out = std::io::stdout().lock();
         if self.json {
