@@ -14,6 +14,7 @@ mod coordinator_log;
 mod features;
 pub mod group;
 mod housekeeping;
+mod loading;
 pub mod membership;
 pub mod net;
 pub mod partition;
@@ -22,4 +23,5 @@ pub mod publisher;
 mod reconfigure;
 mod server;
 
-pub use server::{Server, StartError, start};
+pub use loading::Loading;
+pub use server::{Server, StartError, start, start_watched};

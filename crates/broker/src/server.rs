@@ -11,6 +11,7 @@ use crate::config::{BrokerConfig, Listener};
 use crate::config_rules::BrokerConfigRules;
 use crate::coordinator_log::{ImageTopics, OffsetsLog};
 use crate::group::{GroupConfig, GroupCoordinator};
+use crate::loading::Loading;
 use crate::membership::{ControllerLink, Membership, MembershipOptions};
 use crate::net::{self, BindError, ConnectionSettings, FrameMemory, Listening};
 use crate::partition::Partitions;
@@ -21,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_controller::{Controller, ControllerOptions};
-use thalweg_log::{Clock, LogDirs, LogDirsOptions};
+use thalweg_log::{Clock, LogDirs, LogDirsOptions, TopicPartition};
 use thalweg_record::Compression;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -77,11 +78,16 @@ pub struct Server {
 
 /// Starts a broker with an embedded controller.
 pub async fn start(config: BrokerConfig) -> Result<Server, StartError> {
+    start_watched(config, &Loading::default()).await
+}
+
+/// Starts a broker as [`start`] does; meanwhile `loading` tells others how far it is.
+pub async fn start_watched(config: BrokerConfig, loading: &Loading) -> Result<Server, StartError> {
     check_supported(&config)?;
     let config = Arc::new(config);
     let listening = bind_all(&config)?;
     let clock = Clock::system();
-    let (log_dirs, found) = open_logs(&config, &clock)?;
+    let (log_dirs, found) = open_logs(&config, &clock, loading)?;
     let controller = start_controller(&config, &log_dirs, &clock, found.is_empty()).await?;
     let link = ControllerLink::in_process(Arc::clone(&controller));
 
@@ -168,13 +174,23 @@ fn bind_all(config: &BrokerConfig) -> Result<Vec<Listening>, StartError> {
 fn open_logs(
     config: &BrokerConfig,
     clock: &Clock,
+    loading: &Loading,
 ) -> Result<(Arc<LogDirs>, Vec<thalweg_log::PartitionLog>), StartError> {
     let mut options = LogDirsOptions::new(config.log.dirs.clone(), config.node_id);
     options.threads = config.log.recovery_threads_per_dir * config.log.dirs.len();
     options.clock = clock.clone();
     // The settings of topics become known with the first image; until then the broker's defaults apply.
     let defaults = Arc::new(config.log_config(&config.topic(&std::collections::BTreeMap::new())));
-    let (dirs, found) = tokio::task::block_in_place(|| LogDirs::open(options, |_| Arc::clone(&defaults)))?;
+    let settings_of = |_: &TopicPartition| {
+        loading.open_one();
+        Arc::clone(&defaults)
+    };
+    let opened = tokio::task::block_in_place(|| {
+        loading.begin(&options);
+        LogDirs::open(options, settings_of)
+    });
+    loading.end();
+    let (dirs, found) = opened?;
     Ok((Arc::new(dirs), found))
 }
 

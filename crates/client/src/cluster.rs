@@ -5,11 +5,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use thalweg_wire::request::metadata_request::MetadataRequestTopic;
 use thalweg_wire::request::{FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest};
-use thalweg_wire::{ApiKey, Request};
+use thalweg_wire::{ApiKey, ErrorCode, Request};
+use tokio::time::Instant;
 
 use crate::connection::{Connection, ConnectionOptions};
 use crate::error::{BrokerUnknown, ClientError, NoBootstrapServer, Refused};
@@ -18,6 +20,9 @@ use crate::stream::Connector;
 
 /// The first version of FindCoordinator that asks for several coordinators at a time.
 const FIND_COORDINATORS_FROM: i16 = 4;
+
+/// How often it is looked for a topic that is waited for.
+const TOPIC_RETRY: Duration = Duration::from_millis(100);
 
 /// What a coordinator coordinates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,6 +104,29 @@ impl Cluster {
     /// As [`Cluster::refresh`], for all topics.
     pub async fn refresh_all(&self) -> Result<Arc<Metadata>, ClientError> {
         self.ask(None, false).await
+    }
+
+    /// Waits until the cluster knows a topic, which with `create` it may create; says why it does not if that takes
+    /// longer than `within`.
+    pub async fn wait_for_topic(
+        &self,
+        name: &str,
+        create: bool,
+        within: Duration,
+    ) -> Result<(), ClientError> {
+        let deadline = Instant::now() + within;
+        loop {
+            let metadata = self.refresh(&[name.to_owned()], create).await?;
+            let topic = metadata.topics.get(name);
+            let error_code = match topic {
+                Some(topic) if topic.error.is_none() && !topic.partitions.is_empty() => return Ok(()),
+                topic => topic.and_then(|topic| topic.error).unwrap_or(ErrorCode::UnknownTopicOrPartition),
+            };
+            if !error_code.is_retriable() || Instant::now() >= deadline {
+                return Err(Refused { what: format!("Topic {name}"), error_code, message: None }.into());
+            }
+            tokio::time::sleep(TOPIC_RETRY.min(within)).await;
+        }
     }
 
     async fn ask(

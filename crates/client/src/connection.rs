@@ -16,8 +16,8 @@ use tokio::io::{AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::error::{
-    ClientError, CloseReason, ConnectionClosed, RequestTimedOut, UnencodableRequest, UnreadableResponse,
-    VersionMismatch,
+    ClientError, CloseReason, ConnectionClosed, HandshakeFailed, HandshakeFault, RequestTimedOut,
+    UnencodableRequest, UnreadableResponse, VersionMismatch,
 };
 use crate::frames::FrameReader;
 use crate::properties::{InvalidSetting, Properties};
@@ -32,7 +32,7 @@ const WRITE_FRAMES_MAX: usize = 32;
 pub struct ConnectionOptions {
     /// `client.id`: who asks, in the broker's logs and quotas.
     pub client_id: String,
-    /// Time for a connection to be made; `socket.connection.setup.timeout.ms`.
+    /// Time for a connection to be made, and as long again for the broker to tell its versions; `socket.connection.setup.timeout.ms`.
     pub connect_timeout: Duration,
     /// Time for an answer; `request.timeout.ms`. A request can have its own.
     pub request_timeout: Duration,
@@ -396,9 +396,11 @@ where
     R: tokio::io::AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let timeout = options.request_timeout;
+    // A part of making the connection: what is no broker may never answer.
+    let timeout = options.connect_timeout.min(options.request_timeout);
+    let failed = |fault| ClientError::from(HandshakeFailed { peer: Arc::clone(peer), fault });
     let asked = async {
-        let closed = |reason| ClientError::from(ConnectionClosed { peer: Arc::clone(peer), reason });
+        let closed = |reason: CloseReason| failed(reason.into());
         let mut version = versions::FIRST_VERSION;
         loop {
             let request = versions::request(version);
@@ -417,6 +419,6 @@ where
     };
     match tokio::time::timeout(timeout, asked).await {
         Ok(versions) => versions,
-        Err(_) => Err(RequestTimedOut { peer: Arc::clone(peer), api: ApiKey::ApiVersions, timeout }.into()),
+        Err(_) => Err(failed(HandshakeFault::NoAnswer(timeout))),
     }
 }

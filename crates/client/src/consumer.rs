@@ -225,7 +225,7 @@ impl Consumer {
             Fetched::Chunks(chunks) => self.ready.extend(chunks),
             Fetched::OutOfRange(at, offset) => {
                 let spec = self.reset_spec(&at, Some(offset))?;
-                tracing::info!(partition = %at, %offset, "The log no longer has the offset; the position is reset");
+                tracing::warn!(partition = %at, %offset, "The log does not have the offset; the position is reset");
                 self.stop();
                 self.begin(vec![(at, StartAt::Spec(spec))]).await?;
             }

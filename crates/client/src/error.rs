@@ -20,6 +20,9 @@ pub enum ClientError {
     /// No connection was made in time.
     #[error(transparent)]
     ConnectTimedOut(#[from] ConnectTimedOut),
+    /// The other side does not do what brokers do first.
+    #[error(transparent)]
+    Handshake(#[from] HandshakeFailed),
     /// The connection ended before the answer came.
     #[error(transparent)]
     Closed(#[from] ConnectionClosed),
@@ -52,6 +55,7 @@ impl ClientError {
         match self {
             ClientError::ConnectFailed(_)
             | ClientError::ConnectTimedOut(_)
+            | ClientError::Handshake(_)
             | ClientError::Closed(_)
             | ClientError::RequestTimedOut(_)
             | ClientError::BrokerUnknown(_) => true,
@@ -99,6 +103,49 @@ pub struct ConnectTimedOut {
     pub peer: Arc<str>,
     /// The time allowed.
     pub timeout: Duration,
+}
+
+/// A connection was made, but its other side did not tell the versions that it serves, which every broker does first.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{peer} did not answer as a Kafka broker does: {fault}")]
+pub struct HandshakeFailed {
+    /// The `host:port`.
+    pub peer: Arc<str>,
+    /// What it did.
+    pub fault: HandshakeFault,
+}
+
+/// What came in place of a broker's versions.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum HandshakeFault {
+    /// Nothing.
+    #[error("nothing came within {} ms", .0.as_millis())]
+    NoAnswer(Duration),
+    /// The end of the connection. A broker that is about to stop does so too.
+    #[error("it closed the connection (a listener that wants TLS does so)")]
+    Closed,
+    /// Bytes of another protocol.
+    #[error("it speaks {0}")]
+    Foreign(&'static str),
+    /// Another end.
+    #[error(transparent)]
+    Other(CloseReason),
+}
+
+impl From<CloseReason> for HandshakeFault {
+    fn from(reason: CloseReason) -> HandshakeFault {
+        match reason {
+            CloseReason::ByPeer => HandshakeFault::Closed,
+            // What stands where a frame has its length.
+            CloseReason::FrameLength { length, .. } => match &length.to_be_bytes() {
+                b"HTTP" => HandshakeFault::Foreign("HTTP"),
+                b"SSH-" => HandshakeFault::Foreign("SSH"),
+                [0x14..=0x17, 0x03, ..] => HandshakeFault::Foreign("TLS"),
+                _ => HandshakeFault::Other(reason),
+            },
+            other => HandshakeFault::Other(other),
+        }
+    }
 }
 
 /// A connection ended.
@@ -217,7 +264,7 @@ pub struct NoBootstrapServer;
 
 /// A broker answered with an error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what}: {error_code}{}", message.as_ref().map(|m| format!(" ({m})")).unwrap_or_default())]
+#[error("{what}: {error_code}{}", explained(*error_code, message.as_deref()))]
 pub struct Refused {
     /// What was asked of whom, as the beginning of a sentence.
     pub what: String,
@@ -225,6 +272,18 @@ pub struct Refused {
     pub error_code: ErrorCode,
     /// The broker's own words, when it sent some.
     pub message: Option<String>,
+}
+
+/// The broker's words, or ours for the codes that a mistake in a name brings.
+fn explained(code: ErrorCode, message: Option<&str>) -> String {
+    let words = message.or(match code {
+        ErrorCode::UnknownTopicOrPartition => Some("there is no such topic or partition"),
+        ErrorCode::InvalidTopicException => Some("no topic can have this name"),
+        ErrorCode::GroupIdNotFound => Some("there is no such group"),
+        ErrorCode::NonEmptyGroup => Some("the group has members"),
+        _ => None,
+    });
+    words.map(|words| format!(" ({words})")).unwrap_or_default()
 }
 
 impl Refused {

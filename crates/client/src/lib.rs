@@ -28,8 +28,8 @@ pub use consumer::{
 };
 pub use error::{
     BrokerUnknown, ClientError, CloseReason, ConnectFailed, ConnectTimedOut, ConnectionClosed,
-    InvalidAddress, NoBootstrapServer, Refused, RequestTimedOut, UnencodableRequest, UnreadableResponse,
-    VersionMismatch,
+    HandshakeFailed, HandshakeFault, InvalidAddress, NoBootstrapServer, Refused, RequestTimedOut,
+    UnencodableRequest, UnreadableResponse, VersionMismatch,
 };
 pub use frames::FrameReader;
 pub use metadata::{BrokerAddress, Metadata, PartitionMetadata, TopicMetadata};

@@ -1,8 +1,10 @@
 //! Kafka's perf tools on our own client: the options and output lines of Kafka 4.3's `kafka-producer-perf-test`,
 //! `kafka-consumer-perf-test` and `kafka-e2e-latency`, at a fraction of their cost, so that the broker is what is measured.
 //!
-//! Beyond Kafka's there is `--json`, which replaces the lines on standard output by one JSON object at the end.
+//! Beyond Kafka's there are `--json`, which replaces the lines on standard output by one JSON object at the end, and a bar
+//! on standard error while the test runs, if that is a terminal.
 
+mod bar;
 mod consumer;
 mod date;
 mod e2e;

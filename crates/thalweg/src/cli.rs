@@ -13,6 +13,7 @@ mod table;
 mod topic;
 
 use clap::{Parser, Subcommand};
+use indicatif::MultiProgress;
 
 /// An event streaming platform in one binary that speaks Kafka's wire protocol.
 #[derive(Parser, Debug)]
@@ -22,7 +23,7 @@ use clap::{Parser, Subcommand};
     max_term_width = 110,
     after_help = "\
 Examples:
-  thalweg serve                              a broker on port 9092, its data in ./thalweg-data
+  thalweg serve
   thalweg topic create orders --partitions 6
   echo hello | thalweg produce orders
   thalweg consume orders --from-beginning --max-messages 1
@@ -34,55 +35,50 @@ pub struct Cli {
     command: Command,
 }
 
+/// The texts of the commands stand at their arguments.
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Run a broker.
     Serve(serve::Serve),
-    /// Create, list, describe, change and delete topics.
     #[command(subcommand)]
     Topic(topic::Topic),
-    /// List, describe and delete consumer groups.
     #[command(subcommand)]
     Group(group::Group),
-    /// Send lines of standard input to a topic.
     Produce(produce::Produce),
-    /// Print the records of a topic.
     Consume(consume::Consume),
-    /// Measure how fast records can be produced.
     ProducerPerfTest(thalweg_lab::perf::ProducerPerformance),
-    /// Measure how fast records can be consumed.
     ConsumerPerfTest(thalweg_lab::perf::ConsumerPerformance),
-    /// Measure the time of a record from a producer to a consumer.
     E2eLatency(thalweg_lab::perf::EndToEndLatency),
 }
 
 impl Cli {
     /// Does what was asked.
     pub fn run(&self) -> anyhow::Result<()> {
+        // Nothing is drawn where standard error is no terminal.
+        let bars = MultiProgress::new();
         if let Command::Serve(serve) = &self.command {
-            return serve.run();
+            return serve.run(&bars);
         }
-        failure::log_to_standard_error("warn");
+        failure::log_to_standard_error("warn", &bars);
         // One thread: what a tool costs is its own work, not handing it from thread to thread.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(self.run_tool())
+        runtime.block_on(self.run_tool(&bars))
     }
 
-    async fn run_tool(&self) -> anyhow::Result<()> {
+    async fn run_tool(&self, bars: &MultiProgress) -> anyhow::Result<()> {
         match &self.command {
-            Command::Serve(serve) => serve.run(),
+            Command::Serve(serve) => serve.run(bars),
             Command::Topic(topic) => topic.run().await,
             Command::Group(group) => group.run().await,
             Command::Produce(produce) => produce.run().await,
             Command::Consume(consume) => consume.run().await,
             Command::ProducerPerfTest(test) => {
-                perf::run(test.is_json(), async |output| test.run(output).await).await
+                perf::run(test.is_json(), bars, async |output| test.run(output).await).await
             }
             Command::ConsumerPerfTest(test) => {
-                perf::run(test.is_json(), async |output| test.run(output).await).await
+                perf::run(test.is_json(), bars, async |output| test.run(output).await).await
             }
             Command::E2eLatency(test) => {
-                perf::run(test.is_json(), async |output| test.run(output).await).await
+                perf::run(test.is_json(), bars, async |output| test.run(output).await).await
             }
         }
     }

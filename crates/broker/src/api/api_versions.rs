@@ -7,6 +7,7 @@
 use super::{Call, SERVED};
 use crate::broker::Broker;
 use crate::net::{Frame, Reply};
+use thalweg_metadata::feature::KRAFT_VERSION;
 use thalweg_wire::frame::encode_response;
 use thalweg_wire::request::api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
 use thalweg_wire::request::{ApiVersionsRequest, ApiVersionsResponse};
@@ -19,6 +20,8 @@ pub fn handle(broker: &Broker, call: &Call, request: ApiVersionsRequest) -> ApiV
         return ApiVersionsResponse { error_code: ErrorCode::InvalidRequest.code(), ..Default::default() };
     }
     let image = broker.image();
+    // The quorum's own version is in no image.
+    let kraft_version = (KRAFT_VERSION, broker.controller.kraft_version());
     ApiVersionsResponse {
         error_code: ErrorCode::None.code(),
         api_keys: api_keys(),
@@ -37,6 +40,7 @@ pub fn handle(broker: &Broker, call: &Call, request: ApiVersionsRequest) -> ApiV
         finalized_features: image
             .features()
             .iter()
+            .chain([kraft_version])
             .filter(|(_, level)| *level > 0)
             .map(|(name, level)| FinalizedFeatureKey {
                 name: name.to_owned(),

@@ -65,6 +65,7 @@ impl Page<'_> {
                 error_code: error.code(),
                 name: Some(name.to_owned()),
                 topic_id: Uuid::ZERO,
+                topic_authorized_operations: TOPIC_OPERATIONS,
                 ..Default::default()
             });
             return true;

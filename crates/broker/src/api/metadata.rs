@@ -134,7 +134,12 @@ impl Detail<'_> {
                 // Asked by id, a topic has no name that could be told.
                 name: asked.name.clone().filter(|_| asked.topic_id.is_zero()),
                 topic_id: asked.topic_id,
-                topic_authorized_operations: OPERATIONS_OMITTED,
+                // What may be done with a name does not depend on whether there is a topic of it; an id that nobody
+                // has stands for no name.
+                topic_authorized_operations: match error {
+                    ErrorCode::UnknownTopicId => OPERATIONS_OMITTED,
+                    _ => self.operations(),
+                },
                 ..Default::default()
             },
         }
@@ -151,8 +156,12 @@ impl Detail<'_> {
                 .iter()
                 .map(|(index, partition)| self.partition(*index, partition))
                 .collect(),
-            topic_authorized_operations: if self.operations { TOPIC_OPERATIONS } else { OPERATIONS_OMITTED },
+            topic_authorized_operations: self.operations(),
         }
+    }
+
+    fn operations(&self) -> i32 {
+        if self.operations { TOPIC_OPERATIONS } else { OPERATIONS_OMITTED }
     }
 
     fn partition(&self, index: i32, partition: &PartitionRegistration) -> MetadataResponsePartition {

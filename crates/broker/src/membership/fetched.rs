@@ -41,11 +41,23 @@ pub(super) fn batches_of(bytes: &[u8]) -> Result<Vec<MetadataBatch>, MetadataBat
     Ok(read)
 }
 
-/// The image that a snapshot holds.
-pub(super) fn image_of(bytes: &[u8], end_offset: i64, epoch: i32) -> Result<Arc<Image>, SnapshotFault> {
+/// The level of `kraft.version` that a batch sets.
+pub(super) fn kraft_version_of(batch: &MetadataBatch) -> Option<i16> {
+    batch.control.iter().rev().find_map(|control| match control {
+        ControlRecord::KRaftVersion(version) => Some(version.k_raft_version),
+        _ => None,
+    })
+}
+
+/// The image that a snapshot holds, and the level of `kraft.version`: 0 where it says nothing of it.
+pub(super) fn snapshot_of(
+    bytes: &[u8],
+    end_offset: i64,
+    epoch: i32,
+) -> Result<(Arc<Image>, i16), SnapshotFault> {
     let mut buffer = DecompressBuffer::new(DECOMPRESSED_BYTES_MAX_DEFAULT);
     let mut loader = Loader::new(Arc::new(Image::empty()));
-    let (mut timestamp_ms, mut complete) = (None, false);
+    let (mut timestamp_ms, mut complete, mut kraft_version) = (None, false, 0);
     for batch in thalweg_record::batches(bytes) {
         let batch = batches::decode(&batch?, &mut buffer)?;
         for control in &batch.control {
@@ -57,10 +69,11 @@ pub(super) fn image_of(bytes: &[u8], end_offset: i64, epoch: i32) -> Result<Arc<
                 _ => {}
             }
         }
+        kraft_version = kraft_version_of(&batch).unwrap_or(kraft_version);
         loader.load(batch.last, &batch.records)?;
     }
     let (Some(timestamp_ms), true) = (timestamp_ms, complete) else { return Err(SnapshotFault::Incomplete) };
     loader.load(Provenance { offset: end_offset - 1, epoch, timestamp_ms }, [])?;
     loader.publish();
-    Ok(loader.image().clone())
+    Ok((loader.image().clone(), kraft_version))
 }

@@ -2,7 +2,7 @@
 //! this process or elsewhere.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI16, AtomicI32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -37,6 +37,8 @@ struct Shared {
     correlation_ids: AtomicI32,
     /// The offset of the image that was published last.
     published: watch::Sender<i64>,
+    /// The level of `kraft.version` in the part of the log that has been applied.
+    kraft_version: AtomicI16,
 }
 
 /// The way to the active controller. Cheap to clone.
@@ -48,7 +50,8 @@ impl ControllerLink {
     pub fn in_process(controller: Arc<Controller>) -> ControllerLink {
         let (published, _) = watch::channel(-1);
         let (way, correlation_ids) = (Way::InProcess(controller), AtomicI32::new(0));
-        ControllerLink(Arc::new(Shared { way, correlation_ids, published }))
+        let kraft_version = AtomicI16::new(0);
+        ControllerLink(Arc::new(Shared { way, correlation_ids, published, kraft_version }))
     }
 
     /// Sends a request with the broker's own rights and waits for the answer. What the answer speaks of is committed
@@ -74,6 +77,16 @@ impl ControllerLink {
 
     pub(super) fn set_published(&self, offset: i64) {
         self.0.published.send_replace(offset);
+    }
+
+    /// The finalized level of `kraft.version`. It is in no image: the quorum keeps it in control records of its log
+    /// (KAFKA-18979).
+    pub fn kraft_version(&self) -> i16 {
+        self.0.kraft_version.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_kraft_version(&self, level: i16) {
+        self.0.kraft_version.store(level, Ordering::Relaxed);
     }
 
     /// The id under which the log is observed. A controller knows its own node as a voter, not as an observer, so the

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use thalweg_controller::batches::{MetadataBatch, MetadataBatchError};
+use thalweg_metadata::topic_name::CLUSTER_METADATA;
 use thalweg_metadata::{Delta, Image, Loader, Published, ReplayError};
 use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic, ReplicaState};
 use thalweg_wire::request::fetch_response::PartitionData;
@@ -27,7 +28,6 @@ const FETCH_BYTES_MAX: i32 = 8 * 1024 * 1024;
 const SNAPSHOT_BYTES_MAX: usize = 1024 * 1024 * 1024;
 /// Batches above the high watermark that are kept; beyond it they are dropped and fetched again.
 const TAIL_BATCHES_MAX: usize = 4096;
-const TOPIC: &str = "__cluster_metadata";
 
 /// The metadata log cannot be followed: the broker must stop, for it would diverge from its cluster.
 #[derive(Debug, thiserror::Error)]
@@ -228,6 +228,9 @@ impl Observer {
         while self.tail.front().is_some_and(|batch| batch.last.offset < self.high_watermark) {
             let batch = self.tail.pop_front().expect("there is a first one");
             self.loader.load(batch.last, &batch.records)?;
+            if let Some(level) = fetched::kraft_version_of(&batch) {
+                self.link.set_kraft_version(level);
+            }
         }
         self.publish();
         Ok(())
@@ -306,10 +309,11 @@ impl Observer {
                 break;
             }
         }
-        let image = fetched::image_of(&bytes, end_offset, epoch)
+        let (image, kraft_version) = fetched::snapshot_of(&bytes, end_offset, epoch)
             .map_err(|fault| ObserverError::Snapshot { end_offset, epoch, fault })?;
         tracing::debug!(end_offset, epoch, bytes = bytes.len(), "Loaded a snapshot of the metadata");
         self.loader = Loader::new(image);
+        self.link.set_kraft_version(kraft_version);
         self.tail.clear();
         self.next_offset = end_offset;
         self.last_epoch = epoch;
@@ -331,7 +335,7 @@ impl Observer {
             cluster_id: Some(self.cluster_id.clone()),
             replica_id: self.replica_id,
             max_bytes: FETCH_BYTES_MAX,
-            topics: vec![TopicSnapshot { name: TOPIC.to_owned(), partitions: vec![partition] }],
+            topics: vec![TopicSnapshot { name: CLUSTER_METADATA.to_owned(), partitions: vec![partition] }],
         }
     }
 }

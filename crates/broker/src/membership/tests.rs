@@ -188,6 +188,7 @@ async fn the_observer_follows_topics_partitions_and_configurations() {
     assert!(image.configs().get(&ConfigResource::topic("a")).is_none());
     let seen = node.follower.seen.lock().len();
     assert!(seen >= 5, "{seen} images");
+    assert_eq!(node.link.kraft_version(), 1, "from the control records at the beginning of the log");
     let before = node.stop().await;
 
     // After a restart the same cluster is seen, but for the broker's registration and who leads.
@@ -216,6 +217,7 @@ async fn the_observer_begins_with_a_snapshot_where_there_is_one() {
     let node = Node::start(small(dir.path())).await;
     let first = node.follower.seen.lock()[0].clone();
     assert_eq!(first.topics().len(), 30, "the first image is a whole one");
+    assert_eq!(node.link.kraft_version(), 1, "from the snapshot");
     node.create("more", 1).await;
     node.until(|image| image.topics().len() == 31).await;
     node.stop().await;

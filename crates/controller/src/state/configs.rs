@@ -26,46 +26,35 @@ pub(super) enum Operation {
     Subtract(String),
 }
 
+/// What became of one resource of a request.
+struct Altered<'a> {
+    kind: i8,
+    name: &'a str,
+    code: i16,
+    message: Option<String>,
+}
+
 impl State {
     /// IncrementalAlterConfigs.
     pub fn incremental_alter_configs(
         &self,
         request: &IncrementalAlterConfigsRequest,
     ) -> Result<Outcome<IncrementalAlterConfigsResponse>, ApiError> {
-        let resources = request.resources.iter();
-        let named = resources.clone().map(|r| (r.resource_type, r.resource_name.as_str()));
-        let duplicates = duplicates(named);
-        let mut records = Vec::new();
-        let mut responses = Vec::new();
-        let mut told_duplicates = Vec::new();
-        for r in resources {
-            let key = (r.resource_type, r.resource_name.as_str());
-            let outcome = if duplicates.contains(&key) {
-                if told_duplicates.contains(&key) {
-                    continue;
-                }
-                told_duplicates.push(key);
-                Err(ApiError::new(ErrorCode::InvalidRequest, "Duplicate resource."))
-            } else {
-                resource(r.resource_type, &r.resource_name).and_then(|resource| {
-                    let mut operations = BTreeMap::new();
-                    for config in &r.configs {
-                        let operation =
-                            operation(config.config_operation, &config.name, config.value.clone())?;
-                        operations.insert(config.name.clone(), operation);
-                    }
-                    self.alter_resource(&resource, &operations, false)
-                })
-            };
-            let (error_code, error_message) = taken(outcome, &mut records);
-            responses.push(AlterConfigsResourceResponse {
-                error_code,
-                error_message,
-                resource_type: r.resource_type,
-                resource_name: r.resource_name.clone(),
-            });
-        }
-        let records = bounded(records, request.validate_only)?;
+        let (records, altered) = self.alter_each(
+            &request.resources,
+            request.validate_only,
+            |r| (r.resource_type, r.resource_name.as_str()),
+            |_, r| {
+                r.configs.iter().map(|c| operation(c.config_operation, &c.name, c.value.clone())).collect()
+            },
+        )?;
+        let responses = altered.into_iter().map(|altered| AlterConfigsResourceResponse {
+            error_code: altered.code,
+            error_message: altered.message,
+            resource_type: altered.kind,
+            resource_name: altered.name.to_owned(),
+        });
+        let responses = responses.collect();
         Ok(Outcome::new(records, IncrementalAlterConfigsResponse { responses, ..Default::default() }))
     }
 
@@ -74,47 +63,75 @@ impl State {
         &self,
         request: &AlterConfigsRequest,
     ) -> Result<Outcome<AlterConfigsResponse>, ApiError> {
-        let resources = request.resources.iter();
-        let named = resources.clone().map(|r| (r.resource_type, r.resource_name.as_str()));
-        let duplicates = duplicates(named);
-        let mut records = Vec::new();
-        let mut responses = Vec::new();
-        let mut told_duplicates = Vec::new();
-        for r in resources {
-            let key = (r.resource_type, r.resource_name.as_str());
-            let outcome = if duplicates.contains(&key) {
-                if told_duplicates.contains(&key) {
-                    continue;
+        let (records, altered) = self.alter_each(
+            &request.resources,
+            request.validate_only,
+            |r| (r.resource_type, r.resource_name.as_str()),
+            |existing, r| {
+                let mut operations: BTreeMap<String, Operation> =
+                    existing.keys().map(|name| (name.clone(), Operation::Delete)).collect();
+                for config in &r.configs {
+                    let Some(value) = config.value.clone() else {
+                        let message = format!("Null value not supported for configs: {}", config.name);
+                        return Err(ApiError::new(ErrorCode::InvalidConfig, message));
+                    };
+                    operations.insert(config.name.clone(), Operation::Set(value));
                 }
-                told_duplicates.push(key);
-                Err(ApiError::new(ErrorCode::InvalidRequest, "Duplicate resource."))
-            } else {
-                resource(r.resource_type, &r.resource_name).and_then(|resource| {
-                    let mut operations: BTreeMap<String, Operation> = self
-                        .config_map(&resource)
-                        .keys()
-                        .map(|name| (name.clone(), Operation::Delete))
-                        .collect();
-                    for config in &r.configs {
-                        let Some(value) = config.value.clone() else {
-                            let message = format!("Null value not supported for configs: {}", config.name);
-                            return Err(ApiError::new(ErrorCode::InvalidConfig, message));
-                        };
-                        operations.insert(config.name.clone(), Operation::Set(value));
-                    }
-                    self.alter_resource(&resource, &operations, false)
-                })
-            };
-            let (error_code, error_message) = taken(outcome, &mut records);
-            responses.push(LegacyResult {
-                error_code,
-                error_message,
-                resource_type: r.resource_type,
-                resource_name: r.resource_name.clone(),
-            });
-        }
-        let records = bounded(records, request.validate_only)?;
+                Ok(operations)
+            },
+        )?;
+        let responses = altered.into_iter().map(|altered| LegacyResult {
+            error_code: altered.code,
+            error_message: altered.message,
+            resource_type: altered.kind,
+            resource_name: altered.name.to_owned(),
+        });
+        let responses = responses.collect();
         Ok(Outcome::new(records, AlterConfigsResponse { responses, ..Default::default() }))
+    }
+
+    /// Alters the resources of a request, each on its own: what is wrong with one leaves the others alone. One that is
+    /// named twice is refused once. `operations` says what is wanted of a resource, given what is set for it.
+    fn alter_each<'a, R>(
+        &self,
+        resources: &'a [R],
+        validate_only: bool,
+        name: impl Fn(&'a R) -> (i8, &'a str),
+        operations: impl Fn(&ConfigMap, &'a R) -> Result<BTreeMap<String, Operation>, ApiError>,
+    ) -> Result<(Vec<VersionedRecord>, Vec<Altered<'a>>), ApiError> {
+        let mut left: HashMap<(i8, &str), usize> = HashMap::new();
+        for resource in resources {
+            *left.entry(name(resource)).or_insert(0) += 1;
+        }
+        let mut records = Vec::new();
+        let mut altered = Vec::new();
+        for asked in resources {
+            let (kind, name) = name(asked);
+            let outcome = match left.remove(&(kind, name)) {
+                // It was refused where it stood first.
+                None => continue,
+                Some(1) => resource(kind, name).and_then(|resource| {
+                    let operations = operations(&self.config_map(&resource), asked)?;
+                    self.alter_resource(&resource, &operations, false)
+                }),
+                Some(_) => Err(ApiError::new(ErrorCode::InvalidRequest, "Duplicate resource.")),
+            };
+            let (code, message) = match outcome {
+                Ok(new) => {
+                    records.extend(new);
+                    (0, None)
+                }
+                Err(error) => (error.code.code(), error.message),
+            };
+            altered.push(Altered { kind, name, code, message });
+        }
+        if records.len() > RECORDS_PER_REQUEST_MAX {
+            return Err(super::too_many_records());
+        }
+        if validate_only {
+            records.clear();
+        }
+        Ok((records, altered))
     }
 
     /// The records that apply operations to a resource, if the whole is allowed afterwards.
@@ -235,53 +252,21 @@ fn resource(kind: i8, name: &str) -> Result<ConfigResource, ApiError> {
     }
 }
 
-fn operation(id: i8, name: &str, value: Option<String>) -> Result<Operation, ApiError> {
-    if id == 1 {
-        return Ok(Operation::Delete);
-    }
-    let Some(value) = value else {
-        let message = format!("Null value not supported for : {name}");
-        return Err(ApiError::new(ErrorCode::InvalidConfig, message));
-    };
-    match id {
-        0 => Ok(Operation::Set(value)),
-        2 => Ok(Operation::Append(value)),
-        3 => Ok(Operation::Subtract(value)),
-        other => {
+/// An operation of IncrementalAlterConfigs, with the name that it is for.
+fn operation(id: i8, name: &str, value: Option<String>) -> Result<(String, Operation), ApiError> {
+    let operation = match (id, value) {
+        (1, _) => Operation::Delete,
+        (_, None) => {
+            let message = format!("Null value not supported for : {name}");
+            return Err(ApiError::new(ErrorCode::InvalidConfig, message));
+        }
+        (0, Some(value)) => Operation::Set(value),
+        (2, Some(value)) => Operation::Append(value),
+        (3, Some(value)) => Operation::Subtract(value),
+        (other, Some(_)) => {
             let message = format!("Unknown operation type {other} for {name}.");
-            Err(ApiError::new(ErrorCode::InvalidRequest, message))
+            return Err(ApiError::new(ErrorCode::InvalidRequest, message));
         }
-    }
-}
-
-fn duplicates<'a>(named: impl Iterator<Item = (i8, &'a str)>) -> Vec<(i8, &'a str)> {
-    let mut counts: HashMap<(i8, &str), usize> = HashMap::new();
-    for key in named {
-        *counts.entry(key).or_insert(0) += 1;
-    }
-    counts.into_iter().filter(|(_, count)| *count > 1).map(|(key, _)| key).collect()
-}
-
-/// Keeps the records of what was allowed; gives the code and message of the answer.
-fn taken(
-    outcome: Result<Vec<VersionedRecord>, ApiError>,
-    records: &mut Vec<VersionedRecord>,
-) -> (i16, Option<String>) {
-    match outcome {
-        Ok(new) => {
-            records.extend(new);
-            (0, None)
-        }
-        Err(error) => (error.code.code(), error.message),
-    }
-}
-
-fn bounded(mut records: Vec<VersionedRecord>, validate_only: bool) -> Result<Vec<VersionedRecord>, ApiError> {
-    if records.len() > RECORDS_PER_REQUEST_MAX {
-        return Err(super::too_many_records());
-    }
-    if validate_only {
-        records.clear();
-    }
-    Ok(records)
+    };
+    Ok((name.to_owned(), operation))
 }

@@ -75,6 +75,7 @@ impl State {
         Ok(())
     }
 
+    /// Looks at the topics that there are. Two new ones of the same request may collide with one another, as in Kafka.
     fn check_new_name(&self, name: &str) -> Result<(), ApiError> {
         // A name that exists is told so even where it is one that could no longer be created.
         if self.image.topic(name).is_some() {
@@ -102,10 +103,6 @@ impl State {
     ) -> Result<CreatableTopicResult, ApiError> {
         let name = topic.name.as_str();
         self.check_new_name(name)?;
-        if records.iter().any(|r| collides_with_new(&r.record, name)) {
-            let message = format!("Topic '{name}' collides with another topic of the same request");
-            return Err(ApiError::new(ErrorCode::InvalidTopicException, message));
-        }
         let (overrides, config_records) = self.new_topic_configs(topic)?;
         let partitions = self.new_topic_partitions(topic)?;
         let topic_id = Uuid::random();
@@ -293,17 +290,6 @@ impl State {
                 is_sensitive: config.sensitive,
             })
             .collect()
-    }
-}
-
-/// Whether a record of the same request already creates a topic that metrics could not tell from `name`.
-fn collides_with_new(record: &MetadataRecord, name: &str) -> bool {
-    match record {
-        MetadataRecord::Topic(topic) => {
-            names::has_collision_characters(name)
-                && names::unify_collision_characters(&topic.name) == names::unify_collision_characters(name)
-        }
-        _ => false,
     }
 }
 

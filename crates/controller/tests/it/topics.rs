@@ -76,6 +76,12 @@ async fn refusals_are_kafkas() {
     let (code, message) = create_one(&bench, topic("a.b")).await;
     assert_eq!(code, ErrorCode::TopicAlreadyExists);
     assert_eq!(message.as_deref(), Some("Topic 'a.b' already exists."));
+    let both = vec![topic("t.t"), topic("t_t")];
+    let response = bench.send(CreateTopicsRequest { topics: both, ..Default::default() }).await;
+    assert!(
+        response.topics.iter().all(|topic| topic.error_code == 0),
+        "Kafka looks at topics that exist only"
+    );
     for (change, code) in [
         (CreatableTopic { num_partitions: 0, ..topic("x") }, ErrorCode::InvalidPartitions),
         (CreatableTopic { replication_factor: 0, ..topic("x") }, ErrorCode::InvalidReplicationFactor),
@@ -212,6 +218,45 @@ async fn partitions_are_added_and_never_taken_away() {
         let result = bench.send(ask(name, count)).await.results[0].clone();
         assert_eq!((result.error_code, result.error_message.as_deref()), (code.code(), Some(message)));
     }
+}
+
+#[tokio::test]
+async fn a_resource_that_is_named_twice_is_refused_once_and_the_others_are_altered() {
+    let bench = Bench::new().await;
+    bench.join(1).await;
+    bench.create("t", 1, 1).await;
+    bench.create("u", 1, 1).await;
+    let names = ["t", "u", "t", "t"];
+    let set = |name: &str| AlterConfigsResource {
+        resource_type: 2,
+        resource_name: name.to_owned(),
+        configs: vec![AlterableConfig {
+            name: "retention.ms".to_owned(),
+            config_operation: 0,
+            value: Some("5".to_owned()),
+        }],
+    };
+    let resources = names.map(set).to_vec();
+    let told = bench.send(IncrementalAlterConfigsRequest { resources, validate_only: false }).await;
+    let told = told.responses.into_iter().map(|r| (r.resource_name, r.error_code, r.error_message));
+    let duplicate =
+        ("t".to_owned(), ErrorCode::InvalidRequest.code(), Some("Duplicate resource.".to_owned()));
+    let expected = [duplicate, ("u".to_owned(), 0, None)];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+
+    let set = |name: &str| LegacyResource {
+        resource_type: 2,
+        resource_name: name.to_owned(),
+        configs: vec![Legacy { name: "retention.ms".to_owned(), value: Some("6".to_owned()) }],
+    };
+    let resources = names.map(set).to_vec();
+    let told = bench.send(AlterConfigsRequest { resources, validate_only: false }).await;
+    let told = told.responses.into_iter().map(|r| (r.resource_name, r.error_code, r.error_message));
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+    let image = bench.image().await;
+    let value =
+        |name: &str| image.configs().value(&ConfigResource::topic(name), "retention.ms").map(str::to_owned);
+    assert_eq!((value("t"), value("u").as_deref()), (None, Some("6")));
 }
 
 #[tokio::test]

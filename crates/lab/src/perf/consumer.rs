@@ -10,6 +10,7 @@ use thalweg_client::{Consumer, ConsumerConfig, Polled};
 use thalweg_record::DecompressBuffer;
 use tokio::time::Instant;
 
+use super::bar::Done;
 use super::date::DateFormat;
 use super::output::Output;
 use super::{PerfError, settings, wall_clock_ms};
@@ -18,20 +19,24 @@ use super::{PerfError, settings, wall_clock_ms};
 const POLL: Duration = Duration::from_millis(100);
 const MB: f64 = 1024.0 * 1024.0;
 
-/// Measures how fast records can be consumed, with the options and output of Kafka's kafka-consumer-perf-test.
+/// Measure how fast records can be consumed.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "\
+Options and output are those of Kafka's kafka-consumer-perf-test.
+
 Examples:
   # The first ten million records of a topic:
-  thalweg consumer-perf-test --topic t --num-records 10000000 --bootstrap-server localhost:9092
+  thalweg consumer-perf-test --topic t --num-records 10000000 \\
+      --bootstrap-server localhost:9092
 
   # A line every second:
-  thalweg consumer-perf-test --topic t --num-records 10000000 --bootstrap-server localhost:9092 \\
+  thalweg consumer-perf-test --topic t --num-records 10000000 \\
+      --bootstrap-server localhost:9092 \\
       --show-detailed-stats --reporting-interval 1000")]
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(false).args(["topic", "include"]))]
 #[command(group = clap::ArgGroup::new("count").required(true).multiple(false).args(["num_records", "messages"]))]
 pub struct ConsumerPerformance {
-    /// The brokers to connect to first [default: localhost:9092].
+    /// The brokers to connect to first [default: $THALWEG_BOOTSTRAP_SERVER, or localhost:9092].
     #[arg(long, value_name = "HOST:PORT,...")]
     bootstrap_server: Option<String>,
     /// The topic to consume from.
@@ -73,7 +78,7 @@ pub struct ConsumerPerformance {
     /// A line per reporting interval instead of one at the end.
     #[arg(long)]
     show_detailed_stats: bool,
-    /// The longest time between records, in milliseconds.
+    /// Give up when no record came for so many milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 10_000, num_args = 0..=1, default_missing_value = "10000")]
     timeout: u64,
     /// Milliseconds between the lines of --show-detailed-stats.
@@ -176,7 +181,16 @@ impl ConsumerPerformance {
     }
 
     async fn topics(&self, consumer: &Consumer) -> Result<Vec<String>, PerfError> {
-        let Some(pattern) = &self.include else { return Ok(self.topic.iter().cloned().collect()) };
+        let Some(pattern) = &self.include else {
+            let topics: Vec<String> = self.topic.iter().cloned().collect();
+            let metadata = consumer.cluster().refresh(&topics, false).await?;
+            for topic in &topics {
+                if metadata.topics.get(topic).is_none_or(|topic| topic.error.is_some()) {
+                    tracing::warn!("Topic {topic} does not exist; the test waits for it, as Kafka's does");
+                }
+            }
+            return Ok(topics);
+        };
         let regex = regex::Regex::new(&format!("^(?:{pattern})$"))
             .map_err(|error| PerfError::Usage(format!("--include {pattern}: {error}")))?;
         let metadata = consumer.cluster().refresh_all().await?;
@@ -209,6 +223,8 @@ impl Run<'_> {
         let interval = i64::try_from(self.options.reporting_interval).unwrap_or(i64::MAX);
         let mut buffer = DecompressBuffer::default();
         let mut last = Instant::now();
+        let done = Done::default();
+        let bar = self.output.bar(wanted, &done);
         while self.total.records < wanted && last.elapsed() <= timeout {
             match consumer.poll(POLL).await? {
                 Polled::Chunk(chunk) => {
@@ -223,6 +239,7 @@ impl Run<'_> {
                             ControlFlow::Continue(())
                         }
                     })?;
+                    done.set(total.records);
                     last = Instant::now();
                 }
                 Polled::Assigned(_) => {
@@ -243,6 +260,7 @@ impl Run<'_> {
                 self.rebalance_in_interval = Duration::ZERO;
             }
         }
+        drop(bar);
         if self.total.records < wanted {
             self.output.progress(&format!(
                 "WARNING: Exiting before consuming the expected number of records: timeout ({} ms) exceeded. You can \

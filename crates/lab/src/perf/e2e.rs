@@ -21,6 +21,7 @@ use thalweg_wire::request::CreateTopicsRequest;
 use thalweg_wire::request::create_topics_request::CreatableTopic;
 use tokio::time::Instant;
 
+use super::bar::Done;
 use super::output::Output;
 use super::{PerfError, settings, wall_clock_ms};
 
@@ -28,13 +29,16 @@ const POLL_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often it is told how it goes.
 const RECORDS_PER_LINE: u64 = 1000;
 
-/// Measures the time of a record from the producer to the consumer, with the options and output of Kafka's kafka-e2e-latency.
+/// Measure the time of a record from the producer to the consumer.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "\
+Options and output are those of Kafka's kafka-e2e-latency.
+
 Example:
-  thalweg e2e-latency --bootstrap-server localhost:9092 --topic e2e --num-records 10000 --producer-acks 1 --record-size 100")]
+  thalweg e2e-latency --bootstrap-server localhost:9092 --topic e2e \\
+      --num-records 10000 --producer-acks 1 --record-size 100")]
 pub struct EndToEndLatency {
-    /// The brokers to connect to first [default: localhost:9092].
+    /// The brokers to connect to first [default: $THALWEG_BOOTSTRAP_SERVER, or localhost:9092].
     #[arg(long, value_name = "HOST:PORT,...")]
     bootstrap_server: Option<String>,
     /// The topic to use. It is created with one partition when it does not exist.
@@ -44,7 +48,7 @@ pub struct EndToEndLatency {
     #[arg(long, value_name = "COUNT", required_unless_present = "positional",
         value_parser = clap::value_parser!(u64).range(1..))]
     num_records: Option<u64>,
-    /// When the producer counts a record as sent: 1 or all.
+    /// Who must have a record before it counts as sent: the leader (1), or all in-sync replicas.
     #[arg(long, value_name = "ACKS", required_unless_present = "positional", value_parser = ["1", "all"])]
     producer_acks: Option<String>,
     /// The size of each record's value, in bytes.
@@ -114,7 +118,10 @@ impl EndToEndLatency {
         let mut random = SmallRng::seed_from_u64(0);
         let count = usize::try_from(plan.num_records).unwrap_or(usize::MAX);
         let mut latencies: Vec<Duration> = Vec::with_capacity(count.min(1 << 20));
+        let done = Done::default();
+        let bar = output.bar(plan.num_records, &done);
         for n in 0..plan.num_records {
+            done.set(n);
             let message = self.message(&plan, &mut random);
             let elapsed = link.send_and_receive(&message).await?;
             if n % RECORDS_PER_LINE == 0 {
@@ -122,6 +129,7 @@ impl EndToEndLatency {
             }
             latencies.push(elapsed);
         }
+        drop(bar);
         self.print(&plan, latencies, output)?;
         link.producer.close().await;
         link.consumer.close().await?;

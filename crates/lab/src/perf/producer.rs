@@ -6,33 +6,41 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use thalweg_client::{Delivery, Producer, ProducerConfig, ProducerRecord, Taken, TopicRef};
+use thalweg_client::{Cluster, Delivery, Producer, ProducerConfig, ProducerRecord, Taken, TopicRef};
 use tokio::time::Instant;
 
+use super::bar::Done;
 use super::output::Output;
 use super::pacer::Pacer;
 use super::payload::Payloads;
 use super::stats::Stats;
 use super::{PerfError, settings, wall_clock_ms};
 
+/// How long a topic that does not exist may take to be created. Shorter than `max.block.ms`: a person waits.
+const TOPIC_WAIT: Duration = Duration::from_secs(10);
 /// Without a rate, the clock is read once for this many records: a microsecond of error at ten million a second.
 const RECORDS_PER_CLOCK: u64 = 16;
 
-/// Measures how fast records can be produced, with the options and output of Kafka's kafka-producer-perf-test.
+/// Measure how fast records can be produced.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "\
+Options and output are those of Kafka's kafka-producer-perf-test.
+
 Examples:
   # As fast as the cluster takes them, with requests of 256 KB:
-  thalweg producer-perf-test --topic t --num-records 50000000 --record-size 128 --throughput -1 \\
-      --bootstrap-server localhost:9092 --command-property acks=1 batch.size=262144
+  thalweg producer-perf-test --topic t --num-records 50000000 \\
+      --record-size 128 --throughput -1 --bootstrap-server localhost:9092 \\
+      --command-property acks=1 batch.size=262144
 
-  # 50,000 records a second, the first 100,000 of them left out of the last line:
-  thalweg producer-perf-test --topic t --num-records 1000000 --warmup-records 100000 --record-size 128 \\
-      --throughput 50000 --bootstrap-server localhost:9092")]
+  # 50,000 a second, the first 100,000 of them left out of the last line:
+  thalweg producer-perf-test --topic t --num-records 1000000 \\
+      --warmup-records 100000 --record-size 128 --throughput 50000 \\
+      --bootstrap-server localhost:9092")]
 #[command(group = clap::ArgGroup::new("payload").required(true).multiple(false)
     .args(["record_size", "payload_file", "payload_monotonic"]))]
 pub struct ProducerPerformance {
-    /// The brokers to connect to first [default: localhost:9092]. Stands above bootstrap.servers given otherwise.
+    /// The brokers to connect to first [default: $THALWEG_BOOTSTRAP_SERVER, or localhost:9092]. Stands above
+    /// bootstrap.servers in the settings.
     #[arg(long, value_name = "HOST:PORT,...")]
     bootstrap_server: Option<String>,
     /// Produce records to this topic.
@@ -41,7 +49,7 @@ pub struct ProducerPerformance {
     /// Number of records to produce.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     num_records: u64,
-    /// Records a second, about; -1 for as many as possible.
+    /// Records to send in a second; -1 for as many as the cluster takes.
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     throughput: f64,
     /// Record size in bytes.
@@ -50,7 +58,7 @@ pub struct ProducerPerformance {
     /// Draw the payloads at random from this file.
     #[arg(long, value_name = "FILE")]
     payload_file: Option<PathBuf>,
-    /// Payloads are 0, 1, 2 and so on.
+    /// Send the numbers 0, 1, 2 and so on as payloads.
     #[arg(long)]
     payload_monotonic: bool,
     /// What separates the payloads in --payload-file.
@@ -77,10 +85,10 @@ pub struct ProducerPerformance {
     /// Not supported yet: transactions.
     #[arg(long, value_name = "MS")]
     transaction_duration_ms: Option<u64>,
-    /// The first so many records are left out of a second summary line, of the steady state.
+    /// Records to leave out, at the start, of a second summary line for the steady state.
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     warmup_records: u64,
-    /// Milliseconds between the lines that tell how it goes.
+    /// Milliseconds between the lines printed during the test.
     #[arg(long, value_name = "MS", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..))]
     reporting_interval: u64,
     /// Print one JSON object at the end instead of lines.
@@ -96,6 +104,8 @@ struct Counts {
     batches: u64,
     failed: u64,
     first_failure: Option<String>,
+    /// Records that were stored or that failed.
+    done: Done,
     output: Output,
 }
 
@@ -117,20 +127,26 @@ impl ProducerPerformance {
                 "Warmup first {warmup} records. Steady state results will print after the complete test summary."
             ))?;
         }
+        let done = Done::default();
         let counts = Arc::new(Mutex::new(Counts {
             total: Stats::new(Instant::now(), interval, false),
             steady: None,
             batches: 0,
             failed: 0,
             first_failure: None,
+            done: done.clone(),
             output: output.clone(),
         }));
         let reported = Arc::clone(&counts);
         let report = move |delivery: &Delivery<'_>| lock(&reported).delivered(delivery);
-        let mut producer = Producer::connect(&bootstrap, producer_config, report).await?;
+        let cluster = Cluster::connect(&bootstrap, &producer_config.connection).await?;
+        cluster.wait_for_topic(&self.topic, true, TOPIC_WAIT.min(producer_config.max_block)).await?;
+        let mut producer = Producer::new(cluster, producer_config, report);
         let topic = producer.topic(&self.topic).await?;
+        let bar = output.bar(self.num_records, &done);
         self.send_all(&mut producer, topic, &mut payloads, &counts).await?;
         producer.close().await;
+        drop(bar);
         let counts = lock(&counts);
         self.print(&counts, Instant::now(), output)
     }
@@ -283,6 +299,7 @@ impl Counts {
     }
 
     fn delivered(&mut self, delivery: &Delivery<'_>) {
+        self.done.add(u64::from(delivery.records));
         if let Err(error) = delivery.result {
             self.failed += u64::from(delivery.records);
             self.first_failure.get_or_insert_with(|| error.to_string());

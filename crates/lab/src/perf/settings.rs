@@ -6,6 +6,8 @@ use thalweg_client::Properties;
 
 use super::PerfError;
 
+/// The variable that says where all tools of Thalweg connect to.
+const BOOTSTRAP_SERVER: &str = "THALWEG_BOOTSTRAP_SERVER";
 /// Where a tool connects to when nothing says so.
 const DEFAULT_BOOTSTRAP_SERVER: &str = "localhost:9092";
 
@@ -29,7 +31,8 @@ pub(super) fn gather(
     if let Some(servers) = bootstrap_server {
         gathered.set("bootstrap.servers", servers);
     }
-    gathered.set_default("bootstrap.servers", DEFAULT_BOOTSTRAP_SERVER);
+    let otherwise = std::env::var(BOOTSTRAP_SERVER).ok().filter(|servers| !servers.is_empty());
+    gathered.set_default("bootstrap.servers", otherwise.as_deref().unwrap_or(DEFAULT_BOOTSTRAP_SERVER));
     Ok(gathered)
 }
 

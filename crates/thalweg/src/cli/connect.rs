@@ -1,10 +1,14 @@
 //! Arguments that every tool shares: which cluster, and with which settings.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
 use thalweg_client::{Cluster, ConnectionOptions, Properties};
+
+/// How long a topic that does not exist may take to be created. Shorter than `max.block.ms`: a person waits.
+pub const TOPIC_WAIT: Duration = Duration::from_secs(10);
 
 /// Which cluster, and with which settings.
 #[derive(Args, Debug, Clone)]
@@ -22,7 +26,7 @@ pub struct Connect {
     /// A properties file with client settings.
     #[arg(long, value_name = "FILE")]
     command_config: Option<PathBuf>,
-    /// A client setting, for example request.timeout.ms=5000. Stands above those of --command-config.
+    /// A client setting, for example request.timeout.ms=5000; can be repeated. Stands above --command-config.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }

@@ -19,7 +19,9 @@ use super::failure::Usage;
 
 const POLL: Duration = Duration::from_millis(250);
 
-/// Print the records of a topic.
+/// Print the records of a topic, a line for each.
+///
+/// Begins with the next record that comes and goes on until Ctrl-C, unless an option says otherwise.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -32,28 +34,28 @@ pub struct Consume {
     connect: Connect,
     /// The topic.
     topic: String,
-    /// Begin with the first record, where the group has no offset; without it, with the next that comes.
+    /// Begin with the first record. With --group, only where the group has no offset.
     #[arg(long, conflicts_with_all = ["offset", "timestamp"])]
     from_beginning: bool,
-    /// Begin at this offset; a negative one counts from the end; beginning and end are offsets too.
+    /// Begin at this offset: a number, a negative one counted from the end, "beginning" or "end".
     #[arg(long, short = 'o', value_name = "OFFSET", allow_negative_numbers = true, conflicts_with_all = ["timestamp", "group"])]
     offset: Option<String>,
     /// Begin with the first record at or after this time: milliseconds since 1970, or as 2026-01-31T12:00:00Z.
     #[arg(long, value_name = "TIME", conflicts_with = "group")]
     timestamp: Option<String>,
-    /// Only these partitions.
+    /// Only these partitions, with commas between them.
     #[arg(long, short = 'p', value_name = "INDEX", value_delimiter = ',', conflicts_with = "group")]
     partition: Vec<i32>,
     /// Read as a member of this group, and commit what was read.
     #[arg(long, short = 'g', value_name = "ID")]
     group: Option<String>,
-    /// End after so many records.
+    /// End after this number of records.
     #[arg(long, short = 'n', value_name = "COUNT")]
     max_messages: Option<u64>,
-    /// End with the last record that there is at the start.
+    /// End at what was the end of the topic at the start.
     #[arg(long, short = 'e', conflicts_with = "group")]
     until_end: bool,
-    /// End when no record came for so many milliseconds.
+    /// End when no record came for this number of milliseconds.
     #[arg(long, value_name = "MS")]
     timeout_ms: Option<u64>,
     /// Print the key before the value.
@@ -71,19 +73,19 @@ pub struct Consume {
     /// Print the headers, as name:value,name:value.
     #[arg(long)]
     print_headers: bool,
-    /// Print what else there is, but not the value.
+    /// Leave out the value.
     #[arg(long)]
     no_value: bool,
-    /// What stands between the printed parts.
+    /// What to print between the parts of a record.
     #[arg(long, value_name = "TEXT", default_value = "\t")]
     key_separator: String,
-    /// What is printed for a null key or value.
+    /// What to print for a null key or value.
     #[arg(long, value_name = "TEXT", default_value = "null")]
     null_literal: String,
     /// Only records of transactions that were committed.
     #[arg(long)]
     read_committed: bool,
-    /// A JSON object a line.
+    /// Print a JSON object for each record.
     #[arg(long)]
     json: bool,
 }
@@ -101,6 +103,8 @@ impl Consume {
         let mut consumer = self.consumer().await?;
         let mut rest = Rest { records: self.max_messages.unwrap_or(u64::MAX), ends: None };
         if self.group.is_some() {
+            // A member would wait for ever for a topic whose name is mistaken.
+            self.partitions(consumer.cluster()).await?;
             consumer.subscribe(vec![self.topic.clone()])?;
         } else {
             rest.ends = self.assign(&mut consumer).await?;
@@ -162,14 +166,12 @@ impl Consume {
         if let Some(error) = error {
             Refused::check(error.code(), None, || format!("Topic {}", self.topic))?;
         }
-        let count = topic.map_or(0, |topic| topic.partitions.len());
         let all = topic.into_iter().flat_map(|topic| &topic.partitions).map(|partition| partition.index);
         let all: Vec<i32> = all.collect();
         for index in &self.partition {
             if !all.contains(index) {
-                let problem =
-                    format!("--partition {index}: topic {} has {count} partitions, from 0 on", self.topic);
-                return Err(Usage(problem).into());
+                let last = all.iter().max().copied().unwrap_or(0);
+                anyhow::bail!("Topic {} has no partition {index}: 0 to {last} would be right", self.topic);
             }
         }
         let chosen = if self.partition.is_empty() { &all } else { &self.partition };

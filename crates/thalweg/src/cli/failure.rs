@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
+use indicatif::MultiProgress;
 use thalweg_broker::config::{BadAssignment, RefusedConfig};
 use thalweg_client::{ClientError, InvalidAddress, InvalidProperty, InvalidSetting, NoBootstrapServer};
 use thalweg_lab::perf::PerfError;
@@ -54,14 +55,31 @@ fn is_usage(error: &anyhow::Error) -> bool {
     })
 }
 
-/// Sends what is of this level or above to standard error, or what `RUST_LOG` asks for.
-pub fn log_to_standard_error(level: &str) {
+/// Sends what is of this level or above to standard error, or what `RUST_LOG` asks for. Bars are taken away while a line
+/// is written.
+pub fn log_to_standard_error(level: &str, bars: &MultiProgress) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    let colours = io::stderr().is_terminal();
+    // https://no-color.org
+    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let colours = io::stderr().is_terminal() && !unwanted;
+    let bars = bars.clone();
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(io::stderr)
+        .with_writer(move || AboveBars(bars.clone()))
         .with_ansi(colours)
         .with_target(false)
         .init();
+}
+
+/// Standard error, above the bars that may be drawn there.
+struct AboveBars(MultiProgress);
+
+impl Write for AboveBars {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.suspend(|| io::stderr().write(line))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
 }

@@ -3,12 +3,15 @@
 mod describe;
 
 use std::io::Write;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use thalweg_client::{Cluster, CoordinatorKind, Refused};
+use thalweg_client::{ClientError, Cluster, CoordinatorKind, Refused};
+use thalweg_wire::ErrorCode;
 use thalweg_wire::request::list_groups_response::ListedGroup;
 use thalweg_wire::request::{DeleteGroupsRequest, ListGroupsRequest};
+use tokio::time::Instant;
 
 use super::connect::Connect;
 use super::table::{align, row};
@@ -43,7 +46,7 @@ pub struct List {
     /// Show state, type and protocol too.
     #[arg(long)]
     state: bool,
-    /// One JSON array instead of lines.
+    /// Print one JSON array instead of lines.
     #[arg(long)]
     json: bool,
 }
@@ -81,8 +84,46 @@ impl List {
     }
 }
 
+/// How long a coordinator may take to be found, and to load.
+const COORDINATOR_WAIT: Duration = Duration::from_secs(10);
+/// How often it is asked meanwhile.
+const COORDINATOR_RETRY: Duration = Duration::from_millis(100);
+
+/// Asks again while a coordinator is on its way: who asks first has the topic of groups created, and a broker reads its
+/// part of that topic before it answers.
+async fn patiently<T>(mut ask: impl AsyncFnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let deadline = Instant::now() + COORDINATOR_WAIT;
+    loop {
+        match ask().await {
+            Err(error) if is_on_its_way(&error) && Instant::now() < deadline => {
+                tokio::time::sleep(COORDINATOR_RETRY).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+fn is_on_its_way(error: &anyhow::Error) -> bool {
+    let code = error.chain().find_map(|cause| match cause.downcast_ref::<ClientError>() {
+        Some(error) => error.error_code(),
+        None => cause.downcast_ref::<Refused>().map(|refused| refused.error_code),
+    });
+    matches!(
+        code,
+        Some(
+            ErrorCode::CoordinatorLoadInProgress
+                | ErrorCode::CoordinatorNotAvailable
+                | ErrorCode::NotCoordinator
+        )
+    )
+}
+
 /// The groups of all brokers, each of which knows its own.
 async fn listed(cluster: &Cluster) -> anyhow::Result<Vec<ListedGroup>> {
+    patiently(async || ask_for_all(cluster).await).await
+}
+
+async fn ask_for_all(cluster: &Cluster) -> anyhow::Result<Vec<ListedGroup>> {
     let mut groups = Vec::new();
     for &id in cluster.metadata().brokers.keys() {
         let broker = cluster.broker(id).await?;
@@ -108,14 +149,19 @@ impl Delete {
     async fn run(&self) -> anyhow::Result<()> {
         let cluster = self.connect.cluster().await?;
         for group in &self.groups {
-            let coordinator = cluster.coordinator(CoordinatorKind::Group, group).await?;
-            let request = DeleteGroupsRequest { groups_names: vec![group.clone()] };
-            let response = coordinator.send(&request).await?;
-            for result in response.results {
-                Refused::check(result.error_code, None, || format!("Deletion of group {group}"))?;
-                writeln!(std::io::stdout(), "Deleted group {group}.")?;
-            }
+            patiently(async || delete(&cluster, group).await).await?;
+            writeln!(std::io::stdout(), "Deleted group {group}.")?;
         }
         Ok(())
     }
+}
+
+async fn delete(cluster: &Cluster, group: &str) -> anyhow::Result<()> {
+    let coordinator = cluster.coordinator(CoordinatorKind::Group, group).await?;
+    let request = DeleteGroupsRequest { groups_names: vec![group.to_owned()] };
+    let response = coordinator.send(&request).await?;
+    for result in response.results {
+        Refused::check(result.error_code, None, || format!("Deletion of group {group}"))?;
+    }
+    Ok(())
 }

@@ -1,8 +1,13 @@
 //! The perf tools of the lab: where their lines go.
 
+use indicatif::MultiProgress;
 use thalweg_lab::perf::{Output, PerfError};
 
-/// Runs a tool with standard output.
-pub async fn run(json: bool, tool: impl AsyncFnOnce(&Output) -> Result<(), PerfError>) -> anyhow::Result<()> {
-    Ok(tool(&Output::standard(json)).await?)
+/// Runs a tool with standard output, and bars on standard error.
+pub async fn run(
+    json: bool,
+    bars: &MultiProgress,
+    tool: impl AsyncFnOnce(&Output) -> Result<(), PerfError>,
+) -> anyhow::Result<()> {
+    Ok(tool(&Output::standard(json, bars.clone())).await?)
 }

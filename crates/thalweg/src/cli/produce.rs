@@ -5,45 +5,46 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use thalweg_client::{Delivery, Producer, ProducerConfig, ProducerRecord, Taken};
+use thalweg_client::{Cluster, Delivery, Producer, ProducerConfig, ProducerRecord, Taken};
 use thalweg_record::Header;
 use tokio::time::Instant;
 
-use super::connect::{Connect, warn_about_rest};
+use super::connect::{Connect, TOPIC_WAIT, warn_about_rest};
 use super::failure::Usage;
 
-/// Send lines of standard input to a topic.
+/// Send lines of standard input to a topic, a record for each line.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   echo hello | thalweg produce orders
   echo 'alice:10' | thalweg produce orders --key-separator :
-  echo 'trace=1,source=cli|alice:10' | thalweg produce orders --headers-separator '|' --key-separator :
+  echo 'trace=1,source=cli|alice:10' |
+      thalweg produce orders --headers-separator '|' --key-separator :
   thalweg produce orders --compression zstd --acks all < orders.jsonl")]
 pub struct Produce {
     #[command(flatten)]
     connect: Connect,
     /// The topic.
     topic: String,
-    /// What comes before this text is the key.
+    /// Take what stands before this text in a line as the key.
     #[arg(long, short = 'K', value_name = "TEXT")]
     key_separator: Option<String>,
-    /// What comes before this text is headers: name=value, with commas between them.
+    /// Take what stands before this text in a line as headers: name=value, with commas between them.
     #[arg(long, value_name = "TEXT")]
     headers_separator: Option<String>,
-    /// A header of every record.
+    /// Add a header to every record; can be repeated.
     #[arg(long = "header", short = 'H', value_name = "NAME=VALUE")]
     headers: Vec<String>,
-    /// A key or value of just this text is null.
+    /// Send a key or value of just this text as null.
     #[arg(long, value_name = "TEXT")]
     null_marker: Option<String>,
-    /// The partition; without it, the key decides, and without a key the producer.
+    /// Send to this partition; otherwise the key decides, and without a key the producer.
     #[arg(long, short = 'p', value_name = "INDEX")]
     partition: Option<i32>,
-    /// When a record counts as sent: 0, 1 or all.
+    /// Who must have a record before it counts as sent: nobody, the leader, or all in-sync replicas [default: all].
     #[arg(long, value_name = "ACKS", value_parser = ["0", "1", "all"])]
     acks: Option<String>,
-    /// The codec: none, gzip, snappy, lz4 or zstd.
+    /// Compress with none, gzip, snappy, lz4 or zstd [default: none].
     #[arg(long, short = 'z', value_name = "CODEC")]
     compression: Option<String>,
 }
@@ -75,7 +76,9 @@ impl Produce {
                 failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
             }
         };
-        let mut producer = Producer::connect(&bootstrap, config, report).await?;
+        let cluster = Cluster::connect(&bootstrap, &config.connection).await?;
+        cluster.wait_for_topic(&self.topic, true, TOPIC_WAIT.min(config.max_block)).await?;
+        let mut producer = Producer::new(cluster, config, report);
         self.send_lines(&mut producer).await?;
         producer.close().await;
         match failure.lock().unwrap_or_else(PoisonError::into_inner).take() {

@@ -1,41 +1,46 @@
 //! `thalweg serve`: a broker in the foreground, until it is told to stop.
 
+use super::failure::Usage;
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::path::PathBuf;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use thalweg_broker::Loading;
 use thalweg_broker::config::{BrokerConfig, ServerProperties, WarningKind};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Run a broker: without arguments, on port 9092 with its data in ./thalweg-data.
+/// Run a broker.
 ///
-/// It listens on localhost only, unless it is told otherwise. A Kafka server.properties is read as it is; keys that are
-/// unknown or not served are named in a warning. Arguments win over the file.
+/// Without options it listens on localhost:9092 and keeps its data in ./thalweg-data, which it formats by itself. A Kafka
+/// server.properties is read as it is; keys that are unknown or not served are named in a warning. Options win over the
+/// file. SIGTERM or Ctrl-C stops it in order. RUST_LOG sets what is logged, as in RUST_LOG=debug.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
   thalweg serve
   thalweg serve --data-dir /var/lib/thalweg --listen 0.0.0.0:9092
   thalweg serve server.properties --set num.partitions=6")]
 pub struct Serve {
-    /// A Kafka properties file
-    #[arg(value_name = "SERVER.PROPERTIES")]
+    /// A Kafka properties file (server.properties)
+    #[arg(value_name = "FILE")]
     properties: Option<PathBuf>,
-    /// Where the data lies (log.dirs)
+    /// Where to keep the data (log.dirs) [default: ./thalweg-data]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// HOST:PORT to listen on; 0.0.0.0 or an empty host is every interface, port 0 a free one
-    #[arg(long, value_name = "ADDR")]
+    /// Where to listen [default: localhost:9092]. 0.0.0.0 or an empty host is every interface, port 0 a free one
+    #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
-    /// A property, by Kafka's name; may be given again and again
+    /// Set a property, by Kafka's name; can be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
 
 impl Serve {
     /// Serves until SIGTERM or SIGINT.
-    pub fn run(&self) -> Result<()> {
+    pub fn run(&self, bars: &MultiProgress) -> Result<()> {
         let started = now();
-        super::failure::log_to_standard_error("info");
+        super::failure::log_to_standard_error("info", bars);
         let config = self.config()?;
         raise_descriptor_limit();
         // Two at the least: a write may wait for the disk, and others are served meanwhile.
@@ -46,7 +51,13 @@ impl Serve {
             .enable_all()
             .build()
             .context("The runtime could not be started")?;
-        runtime.block_on(async move { tokio::spawn(serve(config, started)).await? })
+        let bars = bars.clone();
+        let served = runtime.block_on(async move { tokio::spawn(serve(config, started, bars)).await? });
+        if served.as_ref().is_err_and(|error| error.is::<StoppedEarly>()) {
+            // A thread may be in the middle of a recovery, which the next start does again.
+            runtime.shutdown_background();
+        }
+        served
     }
 
     fn config(&self) -> Result<BrokerConfig> {
@@ -80,20 +91,39 @@ impl Serve {
     }
 }
 
+/// A signal came before the broker served.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped by a signal before the start was complete; the next start recovers the logs again")]
+struct StoppedEarly;
+
 /// The listener that an address stands for. Every interface is an empty host: what is advertised then is the name of
 /// the machine, since nobody can connect to 0.0.0.0.
 fn listener(address: &str) -> Result<String> {
     let Some((host, port)) = address.rsplit_once(':') else {
-        bail!("--listen {address} has no port; HOST:PORT would be right, as in localhost:9092");
+        let problem =
+            format!("--listen {address} has no port: HOST:PORT would be right, as in localhost:9092");
+        return Err(Usage(problem).into());
     };
     let host = if matches!(host, "0.0.0.0" | "[::]" | "*") { "" } else { host };
     Ok(format!("PLAINTEXT://{host}:{port}"))
 }
 
-async fn serve(config: BrokerConfig, started: Instant) -> Result<()> {
+async fn serve(config: BrokerConfig, started: Instant, bars: MultiProgress) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let server = thalweg_broker::start(config).await?;
+    let loading = Arc::new(Loading::default());
+    let shown = tokio::spawn(show(Arc::clone(&loading), bars));
+    // On a task of its own, since it blocks where it opens logs.
+    let starting = tokio::spawn(async move { thalweg_broker::start_watched(config, &loading).await });
+    let server = tokio::select! {
+        server = starting => server?.map_err(anyhow::Error::from),
+        _ = terminate.recv() => Err(StoppedEarly.into()),
+        _ = interrupt.recv() => Err(StoppedEarly.into()),
+    };
+    // It is waited for, so that the bar is gone before the next line.
+    shown.abort();
+    let _ = shown.await;
+    let server = server?;
     let listens: Vec<String> = server
         .addresses
         .iter()
@@ -123,6 +153,46 @@ async fn serve(config: BrokerConfig, started: Instant) -> Result<()> {
         _ = interrupt.recv() => bail!("stopped without order by a second signal"),
     }
     Ok(())
+}
+
+/// A start that takes no longer shows no bar.
+const LOADING_UNSHOWN: Duration = Duration::from_millis(500);
+/// How often the bar is drawn.
+const DRAW: Duration = Duration::from_millis(200);
+
+/// Draws how many logs are open, where standard error is a terminal and that takes long.
+async fn show(loading: Arc<Loading>, bars: MultiProgress) {
+    if bars.is_hidden() {
+        return;
+    }
+    tokio::time::sleep(LOADING_UNSHOWN).await;
+    let mut bar = None;
+    loop {
+        if let Some((open, partitions)) = loading.progress() {
+            let bar = bar.get_or_insert_with(|| Cleared(bars.add(loading_bar(partitions as u64))));
+            bar.0.set_position(open as u64);
+            bar.0.tick();
+        } else {
+            bar = None;
+        }
+        tokio::time::sleep(DRAW).await;
+    }
+}
+
+fn loading_bar(partitions: u64) -> ProgressBar {
+    let style =
+        ProgressStyle::with_template("[{bar:30}] {human_pos} of {human_len} partitions loaded, {eta} left")
+            .expect("the template is well formed");
+    ProgressBar::new(partitions).with_style(style.progress_chars("=> "))
+}
+
+/// A bar that leaves nothing behind.
+struct Cleared(ProgressBar);
+
+impl Drop for Cleared {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
 }
 
 /// A broker holds a descriptor for each connection and each open segment.

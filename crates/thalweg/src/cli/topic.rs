@@ -54,7 +54,7 @@ pub struct List {
     /// Leave out Kafka's own topics, such as __consumer_offsets.
     #[arg(long)]
     exclude_internal: bool,
-    /// One JSON array instead of lines.
+    /// Print one JSON array instead of lines.
     #[arg(long)]
     json: bool,
 }

@@ -22,7 +22,14 @@ pub async fn ask(trial: &mut Trial) {
         client_software_name: name(version),
         client_software_version: name(version),
     };
-    trial.each("as clients do", make, |_, answer| answer.error_code == 0 && answer.api_keys.len() > 30).await;
+    let good = |version, answer: &ApiVersionsResponse| {
+        let finalized = answer.finalized_features.iter().map(|f| (f.name.as_str(), f.max_version_level));
+        // The quorum is formatted with its voters recorded, as by `kafka-storage format --standalone`.
+        let expected = [("metadata.version", 30), ("kraft.version", 1)];
+        let features = finalized.eq(expected.into_iter().filter(|_| version >= 3));
+        answer.error_code == 0 && answer.api_keys.len() > 30 && features
+    };
+    trial.each("as clients do", make, good).await;
     let none = |version| ApiVersionsRequest {
         client_software_name: if version >= 3 { "-".to_owned() } else { String::new() },
         ..Default::default()
@@ -214,8 +221,11 @@ async fn metadata(trial: &mut Trial) {
     trial.each("all topics", |version| ask(version, None), good).await;
     let make = |version| ask(version, if version == 0 { Some(named(&known)) } else { Some(Vec::new()) });
     trial.each("no topics", make, |version, answer| version == 0 || answer.topics.is_empty()).await;
-    let missing =
-        |version, answer: &MetadataResponse| answer.topics[0].error_code == unknown(i16::MAX, version);
+    let missing = |version, answer: &MetadataResponse| {
+        let topic = &answer.topics[0];
+        let operations = if version >= 8 { 3576 } else { i32::MIN };
+        topic.error_code == unknown(i16::MAX, version) && topic.topic_authorized_operations == operations
+    };
     trial.each("an unknown topic", |version| ask(version, Some(named(&nowhere))), missing).await;
     for topic in [&known, &nowhere] {
         let by_id = |version| {
@@ -225,7 +235,11 @@ async fn metadata(trial: &mut Trial) {
             ask(version, Some(vec![MetadataRequestTopic { topic_id: topic.id, name: None }]))
         };
         let code = if topic.id == known.id { 0 } else { ErrorCode::UnknownTopicId.code() };
-        let judge = |version, answer: &MetadataResponse| version < 12 || answer.topics[0].error_code == code;
+        let judge = |version, answer: &MetadataResponse| {
+            let topic = &answer.topics[0];
+            let operations = if code == 0 { 3576 } else { i32::MIN };
+            version < 12 || (topic.error_code == code && topic.topic_authorized_operations == operations)
+        };
         trial.each("by id", by_id, judge).await;
     }
 }

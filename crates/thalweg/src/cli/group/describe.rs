@@ -12,7 +12,7 @@ use thalweg_client::{
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::{ConsumerGroupDescribeRequest, DescribeGroupsRequest};
 
-use super::listed;
+use super::{listed, patiently};
 use crate::cli::connect::Connect;
 use crate::cli::failure::Usage;
 use crate::cli::table::{align, row};
@@ -28,13 +28,13 @@ pub struct Describe {
     /// The groups.
     #[arg(value_name = "GROUP")]
     groups: Vec<String>,
-    /// All groups.
+    /// Describe all groups.
     #[arg(long, conflicts_with = "groups")]
     all: bool,
     /// Show the members instead of the partitions.
     #[arg(long)]
     members: bool,
-    /// One JSON array instead of tables.
+    /// Print one JSON array instead of tables.
     #[arg(long)]
     json: bool,
 }
@@ -70,7 +70,7 @@ impl Describe {
         };
         let mut described = Vec::new();
         for group in groups {
-            described.push(describe(&cluster, group).await?);
+            described.push(patiently(async || describe(&cluster, group.clone()).await).await?);
         }
         let mut out = std::io::stdout().lock();
         if self.json {

@@ -28,19 +28,19 @@ pub struct Alter {
     connect: Connect,
     /// The topic.
     topic: String,
-    /// Number of partitions that there shall be; it can only grow, and moves keys to other partitions.
+    /// The new number of partitions. It can only grow, and later records of a key may go to another partition.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..))]
     partitions: Option<i32>,
     /// Which brokers hold the new partitions: partitions with ',' between them, the brokers of each with ':'.
     #[arg(long, value_name = "ID:ID,...", requires = "partitions")]
     replica_assignment: Option<String>,
-    /// Set a setting.
+    /// Set a setting; can be repeated.
     #[arg(long = "config", value_name = "KEY=VALUE")]
     configs: Vec<String>,
-    /// Put a setting back to the broker's default.
+    /// Put a setting back to the broker's default; can be repeated.
     #[arg(long, value_name = "KEY")]
     delete_config: Vec<String>,
-    /// Only say whether it could be done.
+    /// Only check whether it could be done.
     #[arg(long)]
     validate_only: bool,
 }

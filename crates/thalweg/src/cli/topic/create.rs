@@ -23,7 +23,7 @@ Examples:
 pub struct Create {
     #[command(flatten)]
     connect: Connect,
-    /// The topics.
+    /// The names of the topics.
     #[arg(required = true, value_name = "TOPIC")]
     topics: Vec<String>,
     /// Number of partitions [default: the broker's num.partitions].
@@ -35,13 +35,13 @@ pub struct Create {
     /// Which brokers hold which partition: partitions with ',' between them, the brokers of each with ':'.
     #[arg(long, value_name = "ID:ID,...", conflicts_with_all = ["partitions", "replication_factor"])]
     replica_assignment: Option<String>,
-    /// A setting of the topic.
+    /// Set a setting of the topic; can be repeated.
     #[arg(long = "config", value_name = "KEY=VALUE")]
     configs: Vec<String>,
     /// Do not fail when a topic exists.
     #[arg(long)]
     if_not_exists: bool,
-    /// Only say whether it could be done.
+    /// Only check whether it could be done.
     #[arg(long)]
     validate_only: bool,
 }

@@ -29,7 +29,7 @@ pub struct Describe {
     /// Show all settings, not only those that were set on the topic.
     #[arg(long)]
     all_configs: bool,
-    /// One JSON array instead of lines.
+    /// Print one JSON array instead of lines.
     #[arg(long)]
     json: bool,
 }

@@ -1,0 +1,80 @@
+//! How far a start has come with the logs on disk, for whoever shows it to people.
+//!
+//! Counts partitions: how many there are in the data directories, and how many are open. Knows nothing of how long one
+//! takes: a log that was not closed in order is read anew from its recovery point on, others open at once.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use thalweg_log::{LogDirsOptions, TopicPartition};
+use thalweg_metadata::topic_name::CLUSTER_METADATA;
+
+/// How many of the partitions on disk are open. Nothing before that has begun, and nothing when it is done.
+#[derive(Debug, Default)]
+pub struct Loading {
+    partitions: AtomicUsize,
+    begun: AtomicUsize,
+    threads: AtomicUsize,
+}
+
+impl Loading {
+    /// Partitions that are open, at the least, and partitions that there are.
+    pub fn progress(&self) -> Option<(usize, usize)> {
+        let partitions = self.partitions.load(Ordering::Relaxed);
+        // Each thread is at work on the one that it began last.
+        let at_work = self.threads.load(Ordering::Relaxed);
+        let open = self.begun.load(Ordering::Relaxed).saturating_sub(at_work);
+        (partitions > 0).then(|| (open.min(partitions), partitions))
+    }
+
+    /// The directories are about to be opened.
+    pub(crate) fn begin(&self, options: &LogDirsOptions) {
+        let partitions = options.dirs.iter().map(|dir| {
+            // A directory that cannot be read is told of when it is opened.
+            let listed = options.disk.list(dir).unwrap_or_default();
+            // The metadata log is the controller's.
+            let is_partition = |name: &str| {
+                TopicPartition::from_dir_name(name).is_some_and(|name| &*name.topic != CLUSTER_METADATA)
+            };
+            listed.iter().filter(|listed| listed.is_dir && is_partition(&listed.name)).count()
+        });
+        self.threads.store(options.threads, Ordering::Relaxed);
+        self.partitions.store(partitions.sum(), Ordering::Relaxed);
+    }
+
+    /// A partition is about to be opened.
+    pub(crate) fn open_one(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// All are open.
+    pub(crate) fn end(&self) {
+        self.partitions.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_in_the_directories_are_counted_and_those_at_work_are_not_open() {
+        let dirs = [(); 2].map(|()| tempfile::tempdir().expect("a temporary directory"));
+        for name in ["a-0", "a-1", "__cluster_metadata-0", "a-2.0123-delete", "lost+found"] {
+            std::fs::create_dir(dirs[0].path().join(name)).expect("a directory");
+        }
+        std::fs::write(dirs[1].path().join("b-0"), "a file").expect("a file");
+        std::fs::create_dir(dirs[1].path().join("b-1")).expect("a directory");
+        let mut paths: Vec<_> = dirs.iter().map(|dir| dir.path().to_owned()).collect();
+        paths.push("/nowhere/at/all".into());
+        let options = LogDirsOptions { threads: 2, ..LogDirsOptions::new(paths, 1) };
+        let loading = Loading::default();
+        assert_eq!(loading.progress(), None);
+        loading.begin(&options);
+        for open in [0, 0, 0, 1] {
+            assert_eq!(loading.progress(), Some((open, 3)));
+            loading.open_one();
+        }
+        loading.end();
+        assert_eq!(loading.progress(), None);
+    }
+}

@@ -1,0 +1,109 @@
+//! How far a run has come, as a bar under the lines of a tool: for people, on standard error, if it is a terminal.
+//!
+//! The run stores a count, which costs next to nothing; a task of its own reads it a few times a second and draws.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use indicatif::{HumanCount, HumanDuration, MultiProgress, ProgressBar, ProgressState, ProgressStyle};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// How often the bar is drawn.
+const DRAW: Duration = Duration::from_millis(250);
+const TEMPLATE: &str = "[{bar:30}] {human_pos} of {human_len} records{pace}";
+
+/// How many records are done.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Done(Arc<AtomicU64>);
+
+impl Done {
+    pub(super) fn set(&self, records: u64) {
+        self.0.store(records, Ordering::Relaxed);
+    }
+
+    pub(super) fn add(&self, records: u64) {
+        self.0.fetch_add(records, Ordering::Relaxed);
+    }
+}
+
+/// A bar that is drawn until it is dropped, and then is gone.
+#[derive(Debug)]
+pub(super) struct Bar {
+    bar: ProgressBar,
+    drawing: JoinHandle<()>,
+}
+
+impl Bar {
+    /// Shows how many of `total` records are done; nothing where `bars` are hidden.
+    pub(super) fn show(bars: &MultiProgress, total: u64, done: Done) -> Option<Bar> {
+        if bars.is_hidden() {
+            return None;
+        }
+        let style = ProgressStyle::with_template(TEMPLATE).expect("the template is well formed");
+        let style = style.with_key("pace", pace).progress_chars("=> ");
+        let bar = bars.add(ProgressBar::new(total).with_style(style));
+        let drawn = bar.clone();
+        let drawing = tokio::spawn(async move {
+            // A run that ends at once shows no bar.
+            let mut ticks = tokio::time::interval_at(Instant::now() + DRAW, DRAW);
+            loop {
+                ticks.tick().await;
+                drawn.set_position(done.0.load(Ordering::Relaxed).min(total));
+                drawn.tick();
+            }
+        });
+        Some(Bar { bar, drawing })
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.drawing.abort();
+        self.bar.finish_and_clear();
+    }
+}
+
+/// How fast it goes and how long it takes yet, once there is something to tell it from.
+fn pace(state: &ProgressState, to: &mut dyn Write) {
+    if state.pos() > 0 {
+        let (rate, left) = (HumanCount(state.per_sec() as u64), HumanDuration(state.eta()));
+        // What cannot be written is missing for a moment.
+        let _ = write!(to, ", {rate} records/sec, {left:#} left");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use indicatif::{InMemoryTerm, ProgressDrawTarget};
+
+    #[tokio::test]
+    async fn a_bar_shows_what_is_done_and_leaves_nothing_behind() {
+        let terminal = InMemoryTerm::new(10, 120);
+        let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
+        let bars = MultiProgress::with_draw_target(target);
+        let done = Done::default();
+        let bar = Bar::show(&bars, 4000, done.clone());
+        tokio::time::sleep(DRAW / 2).await;
+        assert_eq!(terminal.contents(), "", "not yet");
+        tokio::time::sleep(DRAW).await;
+        assert_eq!(terminal.contents(), format!("[{}] 0 of 4,000 records", " ".repeat(30)));
+        done.set(500);
+        done.add(500);
+        tokio::time::sleep(DRAW).await;
+        let shown = terminal.contents();
+        assert!(shown.starts_with("[=======>"), "{shown}");
+        assert!(shown.contains("] 1,000 of 4,000 records, ") && shown.ends_with(" left"), "{shown}");
+        drop(bar);
+        assert_eq!(terminal.contents(), "");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_drawn_where_there_is_no_terminal() {
+        let bars = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
+        assert!(Bar::show(&bars, 1, Done::default()).is_none());
+    }
+}

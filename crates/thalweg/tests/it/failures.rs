@@ -1,0 +1,203 @@
+//! What cannot be done is said at once, in one line on standard error, with the right exit code: 1 when it failed, 2 when
+//! it was asked for the wrong thing.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+
+fn thalweg(line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+    command.args(line.split_whitespace());
+    command.env_remove("THALWEG_BOOTSTRAP_SERVER").env_remove("RUST_LOG").stdin(Stdio::null());
+    command
+}
+
+/// The exit code, standard output and standard error.
+fn run(command: &mut Command) -> (Option<i32>, String, String) {
+    let output = command.output().expect("the binary runs");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// Every command that connects, to `address`.
+fn commands(address: &str) -> [Command; 7] {
+    let to = |line: &str| {
+        let mut command = thalweg(line);
+        command.env("THALWEG_BOOTSTRAP_SERVER", address);
+        command
+    };
+    [
+        to("topic list"),
+        to("group list"),
+        to("produce t"),
+        to("consume t --max-messages 1"),
+        to("producer-perf-test --topic t --num-records 1 --record-size 1 --throughput -1"),
+        to("consumer-perf-test --topic t --num-records 1 --hide-header"),
+        to("e2e-latency --topic t --num-records 1 --record-size 1 --producer-acks 1"),
+    ]
+}
+
+/// A server that answers whoever connects with these bytes, and closes.
+fn answering(bytes: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(bytes);
+        }
+    });
+    address
+}
+
+#[test]
+fn a_port_that_nobody_listens_on_is_named() {
+    let free =
+        TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").to_string();
+    for mut command in commands(&free) {
+        let (code, out, error) = run(&mut command);
+        assert_eq!((code, out.as_str()), (Some(1), ""), "{command:?}: {error}");
+        assert!(error.starts_with(&format!("thalweg: Cannot connect to {free}: ")), "{command:?}: {error}");
+        assert_eq!(error.lines().count(), 1, "{command:?}: {error}");
+    }
+}
+
+#[test]
+fn a_server_of_another_protocol_is_told_from_a_broker() {
+    let closing = "it closed the connection (a listener that wants TLS does so)";
+    for (answer, expected) in [
+        (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "it speaks HTTP"),
+        (b"\x15\x03\x03\x00\x02\x02\x50", "it speaks TLS"),
+        (b"", closing),
+    ] {
+        let address = answering(answer);
+        for mut command in commands(&address) {
+            let (code, out, error) = run(&mut command);
+            assert_eq!((code, out.as_str()), (Some(1), ""), "{command:?}: {error}");
+            let expected = format!("thalweg: {address} did not answer as a Kafka broker does: {expected}\n");
+            assert_eq!(error, expected, "{command:?}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_says_nothing_is_not_waited_for_longer_than_the_setup_may_take() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("an address").to_string();
+    let mut command = thalweg("topic list --set socket.connection.setup.timeout.ms=200 --bootstrap-server");
+    let (code, _, error) = run(command.arg(&address));
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("did not answer as a Kafka broker does: nothing came within 200 ms"), "{error}");
+}
+
+/// A broker, ended when it is dropped.
+struct Broker {
+    process: Child,
+    address: String,
+    _dir: tempfile::TempDir,
+}
+
+impl Broker {
+    fn start() -> Broker {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let mut command =
+            thalweg("serve --listen 127.0.0.1:0 --set auto.create.topics.enable=false --data-dir");
+        let mut process = command.arg(dir.path()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+        let mut lines = BufReader::new(process.stderr.take().expect("it is a pipe")).lines();
+        let said = lines.find_map(|line| {
+            let line = line.expect("text");
+            line.split_once("listens on PLAINTEXT://").map(|(_, rest)| rest.to_owned())
+        });
+        let address = said.and_then(|said| said.split(',').next().map(str::to_owned)).expect("an address");
+        // What it says later is read, so that it never waits for this end.
+        std::thread::spawn(move || lines.for_each(drop));
+        Broker { process, address, _dir: dir }
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_topic_or_group_that_does_not_exist_is_named() {
+    let broker = Broker::start();
+    let no_topic = "UNKNOWN_TOPIC_OR_PARTITION (there is no such topic or partition)\n";
+    for (line, expected) in [
+        ("topic describe nope", format!("Topic nope: {no_topic}")),
+        ("consume nope --max-messages 1", format!("Topic nope: {no_topic}")),
+        ("consume nope --group g --max-messages 1", format!("Topic nope: {no_topic}")),
+        ("produce nope --set max.block.ms=300", format!("Topic nope: {no_topic}")),
+        (
+            "producer-perf-test --topic nope --num-records 1 --record-size 1 --throughput -1 --command-property \
+             max.block.ms=300",
+            format!("Topic nope: {no_topic}"),
+        ),
+        ("group describe nope", "Group nope: GROUP_ID_NOT_FOUND (Group nope not found.)\n".to_owned()),
+        (
+            "group delete nope",
+            "Deletion of group nope: GROUP_ID_NOT_FOUND (there is no such group)\n".to_owned(),
+        ),
+    ] {
+        let mut command = thalweg(line);
+        let (code, _, error) = run(command.env("THALWEG_BOOTSTRAP_SERVER", &broker.address));
+        assert_eq!((code, error), (Some(1), format!("thalweg: {expected}")), "{line}");
+    }
+    let mut created = thalweg("topic create t");
+    let (code, out, error) = run(created.env("THALWEG_BOOTSTRAP_SERVER", &broker.address));
+    assert_eq!((code, out.as_str(), error.as_str()), (Some(0), "Created topic t.\n", ""));
+    let mut missing = thalweg("consume t --partition 7");
+    let (code, _, error) = run(missing.env("THALWEG_BOOTSTRAP_SERVER", &broker.address));
+    assert_eq!(
+        (code, error.as_str()),
+        (Some(1), "thalweg: Topic t has no partition 7: 0 to 0 would be right\n")
+    );
+}
+
+#[test]
+fn nothing_but_kafkas_lines_is_written_where_there_is_no_terminal() {
+    let broker = Broker::start();
+    let to = |line: &str| {
+        let mut command = thalweg(line);
+        command.env("THALWEG_BOOTSTRAP_SERVER", &broker.address);
+        command
+    };
+    run(&mut to("topic create t"));
+    let test = "producer-perf-test --topic t --num-records 600 --record-size 1 --throughput 1000";
+    let (code, out, error) = run(&mut to(test));
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    assert!(out.starts_with("600 records sent, ") && out.lines().count() == 1, "{out}");
+}
+
+#[test]
+fn the_wrong_question_ends_with_2() {
+    for line in [
+        "",
+        "nonsense",
+        "topic",
+        "topic create",
+        "topic list --nonsense",
+        "topic list --bootstrap-server localhost",
+        "topic list --set nonsense",
+        "topic list --set request.timeout.ms=soon",
+        "group describe",
+        "consume t --offset nowhere --bootstrap-server localhost",
+        "serve --listen nowhere",
+        "serve --set num.partitions=many",
+        "serve --set num.partitions",
+    ] {
+        let (code, out, error) = run(&mut thalweg(line));
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{line}: {error}");
+        assert!(!error.is_empty(), "{line}");
+    }
+    for line in ["--help", "--version", "help topic create", "topic create --help"] {
+        let (code, out, error) = run(&mut thalweg(line));
+        assert_eq!((code, error.as_str()), (Some(0), ""), "{line}");
+        assert!(!out.is_empty(), "{line}");
+        assert!(!out.contains('\u{1b}'), "{line}: colours where there is no terminal");
+    }
+}
