@@ -3,9 +3,12 @@
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use thalweg_broker::config::{BrokerConfig, ServerProperties, WarningKind};
 use tokio::signal::unix::{SignalKind, signal};
+
+/// What comes so soon after a signal is the same once more: `timeout` and others tell a process and then its group.
+const SAME_SIGNAL: Duration = Duration::from_secs(1);
 
 /// Run a broker: without arguments, on port 9092 with its data in ./thalweg-data.
 ///
@@ -117,10 +120,21 @@ async fn serve(config: BrokerConfig, started: Instant) -> Result<()> {
         }
     }
     tracing::info!("Stopping");
+    let signalled = now();
+    let signalled_again = async {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if signalled.elapsed() > SAME_SIGNAL {
+                return;
+            }
+        }
+    };
     tokio::select! {
         () = server.stop() => tracing::info!("Stopped in order"),
-        _ = terminate.recv() => bail!("stopped without order by a second signal"),
-        _ = interrupt.recv() => bail!("stopped without order by a second signal"),
+        () = signalled_again => bail!("stopped without order by a second signal"),
     }
     Ok(())
 }
