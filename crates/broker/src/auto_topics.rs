@@ -38,10 +38,12 @@ pub async fn create(broker: &Broker, names: Vec<String>) {
         match broker.controller.send(request, CreateTopicsRequest::MAX_VERSION).await {
             Ok(response) => {
                 for topic in response.topics {
-                    let error = ErrorCode::from_i16(topic.error_code);
-                    if !matches!(error, Some(ErrorCode::None | ErrorCode::TopicAlreadyExists)) {
+                    let code = topic.error_code;
+                    if code != ErrorCode::None.code() && code != ErrorCode::TopicAlreadyExists.code() {
+                        let error = ErrorCode::from_i16(code)
+                            .map_or_else(|| code.to_string(), |error| error.to_string());
                         let message = topic.error_message;
-                        tracing::warn!(topic = topic.name, ?error, message, "A topic could not be created");
+                        tracing::warn!(topic = topic.name, error, message, "A topic could not be created");
                     }
                 }
             }

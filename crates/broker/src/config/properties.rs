@@ -147,7 +147,14 @@ impl ServerProperties {
 
     /// What is set without the effect that its author may expect, by key.
     pub fn warnings(&self) -> Vec<Warning> {
-        self.values.iter().filter_map(|(name, value)| warning(name, value)).collect()
+        let is_alone = self.get("process.roles").is_none_or(|roles| roles.contains("controller"));
+        let warn = |(name, value): (&String, &String)| match out_of_reach(name, value) {
+            Some(reason) if is_alone => {
+                Some(Warning { name: name.clone(), kind: WarningKind::Unserved(reason) })
+            }
+            _ => warning(name, value),
+        };
+        self.values.iter().filter_map(warn).collect()
     }
 }
 
@@ -160,6 +167,23 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
     }
     Ok(bytes)
+}
+
+/// Why a broker that has its own controller, and no other beside it, cannot do what a property asks for.
+fn out_of_reach(name: &str, value: &str) -> Option<&'static str> {
+    let reason = match name {
+        "default.replication.factor" => {
+            "there is one broker: topics that ask for no other number fail, 1 would do"
+        }
+        "offsets.topic.replication.factor" => {
+            "there is one broker: consumer groups get no coordinator, 1 would do"
+        }
+        "min.insync.replicas" => {
+            "there is one broker: every record sent with acks=all is refused, 1 would do"
+        }
+        _ => return None,
+    };
+    value.trim().parse::<i32>().is_ok_and(|wanted| wanted > 1).then_some(reason)
 }
 
 fn warning(name: &str, value: &str) -> Option<Warning> {
@@ -283,6 +307,19 @@ mod tests {
                 drop(super::super::BrokerConfig::new(&properties));
             }
         }
+    }
+
+    #[test]
+    fn replicas_that_one_broker_cannot_have_are_named() {
+        let text =
+            "default.replication.factor=3\nmin.insync.replicas=2\noffsets.topic.replication.factor=1\n";
+        let names = |properties: ServerProperties| -> Vec<String> {
+            properties.warnings().into_iter().map(|warning| warning.name).collect()
+        };
+        let both = ["default.replication.factor", "min.insync.replicas"];
+        assert_eq!(names(parse(text)), both);
+        assert_eq!(names(parse(&format!("process.roles=broker,controller\n{text}"))), both);
+        assert!(names(parse(&format!("process.roles=broker\n{text}"))).is_empty());
     }
 
     #[test]

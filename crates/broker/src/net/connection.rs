@@ -206,15 +206,16 @@ impl<H: Handler> Connection<H> {
     }
 
     async fn wait_for_bytes(&mut self) -> Result<(), Disconnect> {
+        // All that was taken is answered. The rest of a frame that has begun is not waited for, nor is more of a client
+        // that never pauses.
+        if *self.stopping.borrow() {
+            return Err(Disconnect::Stopping);
+        }
         // Most often more has come already while the last frames were served.
         if self.read_now()? {
             return Ok(());
         }
         self.input.admit().await;
-        // The rest of a frame that has begun is not waited for.
-        if *self.stopping.borrow() {
-            return Err(Disconnect::Stopping);
-        }
         tokio::select! {
             ready = self.stream.readable() => { ready?; return self.read(); }
             _ = self.stopping.changed() => return Ok(()),

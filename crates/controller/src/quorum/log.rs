@@ -110,7 +110,7 @@ impl MetadataLog {
     pub fn open(options: &ControllerOptions) -> Result<(MetadataLog, Recovered), StartError> {
         let disk = options.disk.clone();
         let dir = options.metadata_log_dir.join(LOG_DIR);
-        disk.create_dir(&dir)?;
+        disk.create_dir(&dir).map_err(|error| StartError::Directory { dir: dir.clone(), error })?;
         let snapshots = find_snapshots(&disk, &dir)?;
         let log = open_log(options, &dir)?;
         let mut opened = MetadataLog {

@@ -35,6 +35,8 @@ pub(crate) const LOG_DIR: &str = "__cluster_metadata-0";
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum StartError {
+    #[error("the metadata log's directory {} (metadata.log.dir) cannot be used: {error}", dir.display())]
+    Directory { dir: PathBuf, error: io::Error },
     #[error("the metadata log cannot be used: {0}")]
     Io(#[from] io::Error),
     #[error("the metadata log cannot be opened: {0}")]

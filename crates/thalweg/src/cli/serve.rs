@@ -11,6 +11,9 @@ use thalweg_broker::Loading;
 use thalweg_broker::config::{BrokerConfig, ServerProperties, WarningKind};
 use tokio::signal::unix::{SignalKind, signal};
 
+/// What comes so soon after a signal is the same once more: `timeout` and others tell a process and then its group.
+const SAME_SIGNAL: Duration = Duration::from_secs(1);
+
 /// Run a broker.
 ///
 /// Without options it listens on localhost:9092 and keeps its data in ./thalweg-data, which it formats by itself. A Kafka
@@ -147,10 +150,21 @@ async fn serve(config: BrokerConfig, started: Instant, bars: MultiProgress) -> R
         }
     }
     tracing::info!("Stopping");
+    let signalled = now();
+    let signalled_again = async {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if signalled.elapsed() > SAME_SIGNAL {
+                return;
+            }
+        }
+    };
     tokio::select! {
         () = server.stop() => tracing::info!("Stopped in order"),
-        _ = terminate.recv() => bail!("stopped without order by a second signal"),
-        _ = interrupt.recv() => bail!("stopped without order by a second signal"),
+        () = signalled_again => bail!("stopped without order by a second signal"),
     }
     Ok(())
 }
