@@ -3,10 +3,13 @@
 //!
 //! - [`perf`] holds the three tools that Kafka's users know.
 //! - [`workload`] says what is measured, [`target`] what it is measured on, [`worker`] who produces and consumes.
-//! - [`result`] is what comes out.
+//! - [`result`] is what comes out; [`report`] shows it in a browser, [`terminal`] on a terminal.
 
 pub mod perf;
+pub mod quantity;
+pub mod report;
 pub mod result;
 pub mod target;
+pub mod terminal;
 pub mod worker;
 pub mod workload;
