@@ -4,12 +4,18 @@
 //! - [`perf`] holds the three tools that Kafka's users know.
 //! - [`workload`] says what is measured, [`target`] what it is measured on, [`worker`] who produces and consumes.
 //! - [`result`] is what comes out; [`report`] shows it in a browser, [`terminal`] on a terminal.
+//! - [`sample`] watches processes and machine meanwhile, [`machine`] tells what it is, [`warm`] makes memory ready.
+//! - [`doctor`] says what in a host and its brokers would matter.
 
+pub mod doctor;
+pub mod machine;
 pub mod perf;
 pub mod quantity;
 pub mod report;
 pub mod result;
+pub mod sample;
 pub mod target;
 pub mod terminal;
+pub mod warm;
 pub mod worker;
 pub mod workload;
