@@ -4,7 +4,9 @@
 //! - [`perf`] holds the three tools that Kafka's users know.
 //! - [`workload`] says what is measured, [`target`] what it is measured on, [`worker`] who produces and consumes.
 //! - [`result`] is what comes out.
+//! - [`null_server`] is what the lab itself is measured by.
 
+pub mod null_server;
 pub mod perf;
 pub mod result;
 pub mod target;
