@@ -6,9 +6,11 @@
 //! - [`result`] is what comes out; [`report`] shows it in a browser, [`terminal`] on a terminal.
 //! - [`sample`] watches processes and machine meanwhile, [`machine`] tells what it is, [`warm`] makes memory ready.
 //! - [`doctor`] says what in a host and its brokers would matter.
+//! - [`null_server`] is what the lab itself is measured by.
 
 pub mod doctor;
 pub mod machine;
+pub mod null_server;
 pub mod perf;
 pub mod quantity;
 pub mod report;
