@@ -3,18 +3,21 @@
 //!
 //! - [`perf`] holds the three tools that Kafka's users know.
 //! - [`workload`] says what is measured, [`target`] what it is measured on, [`worker`] who produces and consumes.
+//! - [`run`] joins them: interleaved repetitions, a search for saturation, a verdict.
 //! - [`result`] is what comes out; [`report`] shows it in a browser, [`terminal`] on a terminal.
 //! - [`sample`] watches processes and machine meanwhile, [`machine`] tells what it is, [`warm`] makes memory ready.
 //! - [`doctor`] says what in a host and its brokers would matter.
 //! - [`null_server`] is what the lab itself is measured by.
 
 pub mod doctor;
+pub mod evidence;
 pub mod machine;
 pub mod null_server;
 pub mod perf;
 pub mod quantity;
 pub mod report;
 pub mod result;
+pub mod run;
 pub mod sample;
 pub mod target;
 pub mod terminal;
