@@ -5,6 +5,8 @@
 //! - [`workload`] says what is measured, [`target`] what it is measured on, [`worker`] who produces and consumes.
 //! - [`result`] is what comes out.
 
+mod pacer;
+mod payload;
 pub mod perf;
 pub mod result;
 pub mod target;
