@@ -13,6 +13,8 @@ pub mod doctor;
 pub mod evidence;
 pub mod machine;
 pub mod null_server;
+mod pacer;
+mod payload;
 pub mod perf;
 pub mod quantity;
 pub mod report;
