@@ -102,6 +102,7 @@ async fn launch(
             .arg(dir.join("server.properties"));
         brokers.spawn(&format!("broker-{number}"), command, &dir.join("broker.log"))?;
     }
+    brokers.set_controllers(plan.voters.len());
     readiness::wait(&brokers, &plan.brokers, options.start_timeout).await?;
 
     let mut command = vec![jars.java.display().to_string()];

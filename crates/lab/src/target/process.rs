@@ -27,6 +27,8 @@ const POLL: Duration = Duration::from_millis(20);
 pub(super) struct Brokers {
     /// In the order of their start.
     processes: Vec<BrokerProcess>,
+    /// How many of the first processes must run for the others to hand over to: the majority of the controllers.
+    majority: usize,
     /// Removed at the end: the cluster's own directory first.
     dirs: Vec<PathBuf>,
     /// None for a cluster that runs without us.
@@ -45,7 +47,7 @@ struct BrokerProcess {
 impl Brokers {
     /// No brokers: the cluster is not ours.
     pub(super) fn none() -> Brokers {
-        Brokers { processes: Vec::new(), dirs: Vec::new(), guard: None }
+        Brokers { processes: Vec::new(), majority: 1, dirs: Vec::new(), guard: None }
     }
 
     /// No brokers yet, and a new directory for them below `work_dir`.
@@ -62,9 +64,15 @@ impl Brokers {
             .map_err(|error| failed(&work_dir)(io::Error::other(error.to_string())))?;
         let name = format!("{kind}-{:08x}", u32::from_le_bytes(random));
         let guard = Guard::start().map_err(failed(Path::new("/bin/sh")))?;
-        let mut brokers = Brokers { processes: Vec::new(), dirs: Vec::new(), guard: Some(guard) };
+        let mut brokers = Brokers::none();
+        brokers.guard = Some(guard);
         brokers.make_dir(work_dir.join(name))?;
         Ok(brokers)
+    }
+
+    /// The first `count` processes are the controllers.
+    pub(super) fn set_controllers(&mut self, count: usize) {
+        self.majority = count / 2 + 1;
     }
 
     /// The cluster's own directory.
@@ -165,17 +173,23 @@ impl Brokers {
     }
 
     /// Stops all in order, the last one first, each when the one after it has gone: controllers, which are the first
-    /// ones, stay until the others have handed over. Who does not go in time is killed, and named.
+    /// ones, stay until the others have handed over. Who does not go in time is killed, and named. When the controllers
+    /// have lost their majority, nobody is left to hand over to: Kafka's brokers would wait for minutes, so the rest is
+    /// killed.
     pub(super) async fn stop(&mut self, timeout: Duration) -> Vec<String> {
         let mut odd = Vec::new();
         let deadline = Instant::now() + timeout;
-        for broker in self.processes.iter().rev() {
+        for (index, broker) in self.processes.iter().enumerate().rev() {
             if let Some(status) = broker.ended() {
                 odd.push(format!(
                     "{} had ended before it was told to, with {}",
                     broker.name,
                     describe(status)
                 ));
+                continue;
+            }
+            if index + 1 < self.majority {
+                broker.kill();
                 continue;
             }
             broker.signal(Signal::TERM);

@@ -21,8 +21,7 @@ fn has_kafka(what: &str) -> bool {
 }
 
 async fn start(work: &Path, brokers: u32, properties: &[(&str, &str)]) -> RunningCluster {
-    let properties =
-        properties.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let properties = properties.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     let options = StartOptions { heap_mb: 256, ..StartOptions::new(work) };
     let spec = ClusterSpec { brokers, properties };
     match target::start(&TargetSpec::ApacheKafka, &spec, &options).await {
