@@ -6,6 +6,7 @@ mod connect;
 mod consume;
 pub mod failure;
 mod group;
+mod lab;
 mod perf;
 mod produce;
 mod serve;
@@ -48,6 +49,9 @@ enum Command {
     Produce(produce::Produce),
     /// Print the records of a topic.
     Consume(consume::Consume),
+    /// The performance laboratory.
+    #[command(subcommand, hide = true)]
+    Lab(lab::Lab),
     /// Measure how fast records can be produced.
     ProducerPerfTest(thalweg_lab::perf::ProducerPerformance),
     /// Measure how fast records can be consumed.
@@ -62,6 +66,9 @@ impl Cli {
         if let Command::Serve(serve) = &self.command {
             return serve.run();
         }
+        if let Command::Lab(lab) = &self.command {
+            return lab.run();
+        }
         failure::log_to_standard_error("warn");
         // One thread: what a tool costs is its own work, not handing it from thread to thread.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -71,6 +78,7 @@ impl Cli {
     async fn run_tool(&self) -> anyhow::Result<()> {
         match &self.command {
             Command::Serve(serve) => serve.run(),
+            Command::Lab(lab) => lab.run(),
             Command::Topic(topic) => topic.run().await,
             Command::Group(group) => group.run().await,
             Command::Produce(produce) => produce.run().await,
