@@ -7,6 +7,8 @@
 //! - [`null_server`] is what the lab itself is measured by.
 
 pub mod null_server;
+mod pacer;
+mod payload;
 pub mod perf;
 pub mod result;
 pub mod target;

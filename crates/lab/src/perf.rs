@@ -8,7 +8,6 @@ mod date;
 mod e2e;
 mod error;
 mod output;
-mod pacer;
 mod payload;
 mod producer;
 mod settings;

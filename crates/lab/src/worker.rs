@@ -6,25 +6,30 @@
 //!
 //! A worker ends by itself when its standard input closes, so that none outlives the lab.
 
+pub(crate) mod clock;
+pub(crate) mod counts;
 mod error;
 mod handle;
 pub mod link;
 mod protocol;
+pub(crate) mod seen;
+pub(crate) mod stamp;
+mod thalweg;
 
 pub use error::{DriverMissing, WorkerError};
 pub use handle::{EventUnreadable, Handle, HandleError, NotSpawned, WorkerEnded, WorkerFailed};
 pub use link::Link;
 pub use protocol::{Assignment, Command, Driver, Event, Interval, Order, Report, Role, Seen, Span, StopWhen};
+pub use stamp::VerifyError;
 
 /// Is a worker, from its assignment to its last word. Blocks; makes the threads and runtimes that it needs, so it must
 /// not be called on a runtime's thread. What goes wrong is told to the lab and given back.
 pub fn serve() -> Result<(), WorkerError> {
     let (assignment, mut link) = link::open()?;
     let outcome = match assignment.driver {
-        Driver::Thalweg => Err(DriverMissing { driver: assignment.driver }.into()),
+        Driver::Thalweg => thalweg::run(&assignment, &mut link),
         Driver::Librdkafka | Driver::Java => Err(DriverMissing { driver: assignment.driver }.into()),
     };
-    let outcome: Result<Report, WorkerError> = outcome;
     match outcome {
         Ok(report) => Ok(link.send(&Event::Done(Box::new(report)))?),
         Err(error) => {

@@ -10,10 +10,10 @@ use thalweg_client::{Delivery, Producer, ProducerConfig, ProducerRecord, Taken, 
 use tokio::time::Instant;
 
 use super::output::Output;
-use super::pacer::Pacer;
 use super::payload::Payloads;
 use super::stats::Stats;
 use super::{PerfError, settings, wall_clock_ms};
+use crate::pacer::Pacer;
 
 /// Without a rate, the clock is read once for this many records: a microsecond of error at ten million a second.
 const RECORDS_PER_CLOCK: u64 = 16;
@@ -223,6 +223,7 @@ impl ProducerPerformance {
                 value: Some(payloads.next()),
                 headers: &[],
                 sent_at: now,
+                number: n,
             };
             match producer.try_send(&record)? {
                 Taken::Joined => {}

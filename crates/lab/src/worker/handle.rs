@@ -185,23 +185,19 @@ impl Handle {
     /// Its next word. After [`Event::Done`] there is none; that it failed is an error. Safe to cancel: nothing is lost when
     /// the caller stops waiting.
     pub async fn next_event(&mut self) -> Result<Event, HandleError> {
-        loop {
-            let left = LINE_BYTES_MAX.saturating_sub(self.partial.len() as u64);
-            let mut limited = (&mut self.output).take(left);
-            let read = limited.read_until(b'\n', &mut self.partial).await;
-            if !matches!(read, Ok(bytes) if bytes > 0) || !self.partial.ends_with(b"\n") {
-                return Err(self.ended().await.into());
-            }
-            let line = std::mem::take(&mut self.partial);
-            match serde_json::from_slice(&line) {
-                Ok(Event::Failed { error }) => {
-                    return Err(WorkerFailed { worker: self.name.clone(), error }.into());
-                }
-                Ok(event) => return Ok(event),
-                Err(source) => {
-                    let line = String::from_utf8_lossy(&line[..line.len().min(200)]).trim_end().to_owned();
-                    return Err(EventUnreadable { worker: self.name.clone(), line, source }.into());
-                }
+        let left = LINE_BYTES_MAX.saturating_sub(self.partial.len() as u64);
+        let mut limited = (&mut self.output).take(left);
+        let read = limited.read_until(b'\n', &mut self.partial).await;
+        if !matches!(read, Ok(bytes) if bytes > 0) || !self.partial.ends_with(b"\n") {
+            return Err(self.ended().await.into());
+        }
+        let line = std::mem::take(&mut self.partial);
+        match serde_json::from_slice(&line) {
+            Ok(Event::Failed { error }) => Err(WorkerFailed { worker: self.name.clone(), error }.into()),
+            Ok(event) => Ok(event),
+            Err(source) => {
+                let line = String::from_utf8_lossy(&line[..line.len().min(200)]).trim_end().to_owned();
+                Err(EventUnreadable { worker: self.name.clone(), line, source }.into())
             }
         }
     }
