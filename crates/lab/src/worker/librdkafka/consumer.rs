@@ -3,6 +3,7 @@
 //! Members join before the run and hold their partitions still until it begins, so that a backlog is not read before anyone
 //! measures.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ const RECORDS_PER_LOOK: u32 = 1024;
 /// Consumes what is assigned.
 pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
     let stamped = match assignment.verify {
-        true => Some(Stamped::new(&assignment.records, assignment.seed).map_err(WorkerError::driver)?),
+        true => Some(Arc::new(Stamped::new(&assignment.records, assignment.seed).map_err(WorkerError::driver)?)),
         false => None,
     };
     let left = match assignment.stop {
@@ -49,12 +50,12 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
 }
 
 /// All clients of one thread. Polling blocks the thread, which is theirs alone.
-async fn consume<'a>(
+async fn consume(
     mut crew: Crew,
     assignment: &Assignment,
-    stamped: Option<&'a Stamped>,
+    stamped: Option<&Arc<Stamped>>,
     left: &AtomicU64,
-) -> Result<Vec<Checker<'a>>, WorkerError> {
+) -> Result<Vec<Checker>, WorkerError> {
     let mut members = Vec::with_capacity(crew.clients.len());
     for &number in &crew.clients {
         members.push(Member::subscribe(number, assignment, stamped)?);
@@ -76,25 +77,25 @@ async fn consume<'a>(
 }
 
 /// A member of the group.
-struct Member<'a> {
+struct Member {
     consumer: BaseConsumer<Membership>,
-    checker: Option<Checker<'a>>,
+    checker: Option<Checker>,
     /// The partition of the last record.
     at: Option<TopicPartition>,
 }
 
-impl<'a> Member<'a> {
+impl Member {
     fn subscribe(
         number: u32,
         assignment: &Assignment,
-        stamped: Option<&'a Stamped>,
-    ) -> Result<Member<'a>, WorkerError> {
+        stamped: Option<&Arc<Stamped>>,
+    ) -> Result<Member, WorkerError> {
         let config = properties::translate(assignment, number).config;
         let consumer = BaseConsumer::from_config_and_context(&config, Membership::default())
             .map_err(|error| WorkerError::driver(Unconfigurable(error)))?;
         let topics: Vec<&str> = assignment.topics.iter().map(String::as_str).collect();
         consumer.subscribe(&topics).map_err(|error| WorkerError::driver(Unconfigurable(error)))?;
-        Ok(Member { consumer, checker: stamped.map(Checker::new), at: None })
+        Ok(Member { consumer, checker: stamped.map(|stamped| Checker::new(Arc::clone(stamped))), at: None })
     }
 }
 
@@ -125,7 +126,7 @@ impl ConsumerContext for Membership {
 }
 
 /// Polls until each member has its share.
-fn join(members: &[Member<'_>], assignment: &Assignment, crew: &Crew) -> Result<(), WorkerError> {
+fn join(members: &[Member], assignment: &Assignment, crew: &Crew) -> Result<(), WorkerError> {
     let until = tokio::time::Instant::now() + JOIN_TIMEOUT;
     while members.iter().any(|member| !member.consumer.context().assigned.load(Ordering::Relaxed)) {
         if *crew.word.borrow() == Word::Stop {
@@ -150,7 +151,7 @@ fn join(members: &[Member<'_>], assignment: &Assignment, crew: &Crew) -> Result<
 }
 
 /// Stays in the group until the word to begin.
-async fn hold(crew: &mut Crew, members: &[Member<'_>]) -> Option<Window> {
+async fn hold(crew: &mut Crew, members: &[Member]) -> Option<Window> {
     while *crew.word.borrow() == Word::Wait {
         for member in members {
             // Its partitions hold still: what comes is news of the group.
@@ -170,7 +171,7 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    fn take_all(&self, members: &mut [Member<'_>]) -> Result<(), WorkerError> {
+    fn take_all(&self, members: &mut [Member]) -> Result<(), WorkerError> {
         loop {
             for member in members.iter_mut() {
                 let now_us = self.crew.clock.now_us();
@@ -185,7 +186,7 @@ impl Turn<'_> {
     }
 
     /// Takes what is there, up to a limit; false when the measurement has all its records.
-    fn take(&self, member: &mut Member<'_>) -> Result<bool, WorkerError> {
+    fn take(&self, member: &mut Member) -> Result<bool, WorkerError> {
         let Member { consumer, checker, at } = member;
         let mut wait = self.wait;
         for _ in 0..RECORDS_PER_LOOK {
@@ -243,6 +244,6 @@ fn broken(error: KafkaError) -> WorkerError {
     WorkerError::driver(Broken(error))
 }
 
-fn count(members: &[Member<'_>]) -> u32 {
+fn count(members: &[Member]) -> u32 {
     u32::try_from(members.len()).unwrap_or(u32::MAX).max(1)
 }

@@ -16,15 +16,15 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Message};
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, PurgeConfig, ThreadedProducer};
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use super::{Broken, LastError, Unconfigurable, Unreachable, properties};
 use crate::payload::Pool;
+use crate::worker::budget::Budget;
 use crate::worker::clock::Clock;
 use crate::worker::counts::{self, SharedCounts, Window, lock};
 use crate::worker::link::Link;
 use crate::worker::stamp::{self, Stamp};
-use crate::worker::threads::{self, Budget, Crew, Word};
+use crate::worker::threads::{self, Crew, Word};
 use crate::worker::{Assignment, Order, Report, WorkerError};
 
 /// Time for the cluster to answer before the run.
