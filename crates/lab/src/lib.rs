@@ -6,6 +6,7 @@
 //! - [`result`] is what comes out.
 //! - [`null_server`] is what the lab itself is measured by.
 
+pub mod calibrate;
 pub mod null_server;
 mod pacer;
 mod payload;
