@@ -10,6 +10,7 @@
 //! - [`null_server`] is what the lab itself is measured by.
 //! - [`evidence`] proves that what was acknowledged is there.
 
+pub mod calibrate;
 pub mod doctor;
 pub mod evidence;
 pub mod machine;

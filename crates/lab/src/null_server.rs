@@ -34,6 +34,7 @@ const CONNECTIONS_MAX: usize = 1024;
 
 /// What a null server does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// The time that each Produce request takes, beside all others.
     pub service_time: ServiceTime,

@@ -6,15 +6,18 @@
 //!
 //! A worker ends by itself when its standard input closes, so that none outlives the lab.
 
+mod budget;
 pub(crate) mod clock;
 pub(crate) mod counts;
 mod error;
 mod handle;
+mod librdkafka;
 pub mod link;
 mod protocol;
 pub(crate) mod seen;
 pub(crate) mod stamp;
 mod thalweg;
+mod threads;
 
 pub use error::{DriverMissing, WorkerError};
 pub use handle::{EventUnreadable, Handle, HandleError, NotSpawned, WorkerEnded, WorkerFailed};
@@ -28,7 +31,8 @@ pub fn serve() -> Result<(), WorkerError> {
     let (assignment, mut link) = link::open()?;
     let outcome = match assignment.driver {
         Driver::Thalweg => thalweg::run(&assignment, &mut link),
-        Driver::Librdkafka | Driver::Java => Err(DriverMissing { driver: assignment.driver }.into()),
+        Driver::Librdkafka => librdkafka::run(&assignment, &mut link),
+        Driver::Java => Err(DriverMissing { driver: assignment.driver }.into()),
     };
     match outcome {
         Ok(report) => Ok(link.send(&Event::Done(Box::new(report)))?),

@@ -6,12 +6,16 @@ mod error;
 mod pace;
 mod producer;
 mod settings;
-mod threads;
 
 pub use error::{NoGroup, NoTopics, NotProducible, ThreadEnded, UnservedSecurity};
 
 use super::link::Link;
 use super::{Assignment, Report, Role, WorkerError, stamp};
+
+/// Name and version, for the result.
+fn client() -> String {
+    format!("thalweg {}", env!("CARGO_PKG_VERSION"))
+}
 
 /// Does what is assigned, and gives the report.
 pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {

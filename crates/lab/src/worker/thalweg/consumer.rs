@@ -12,11 +12,11 @@ use std::time::Duration;
 use thalweg_client::{Chunk, Consumer, ConsumerConfig, Polled};
 use thalweg_record::DecompressBuffer;
 
-use super::threads::{self, Crew, Word, stopped};
 use super::{NoGroup, settings};
 use crate::worker::clock::Clock;
 use crate::worker::counts::{self, SharedCounts, Window, lock};
 use crate::worker::link::Link;
+use crate::worker::threads::{self, Crew, Word, stopped};
 use crate::worker::seen::Checker;
 use crate::worker::stamp::Stamped;
 use crate::worker::{Assignment, Report, Seen, StopWhen, WorkerError};
@@ -38,7 +38,7 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
     });
     config(assignment, 0)?;
     let work = async |crew: Crew| consume(crew, &job).await;
-    let (counts, checkers) = threads::run(assignment, link, work)?;
+    let (counts, checkers) = threads::run(assignment, link, super::client(), work)?;
     let (mut report, latency) = counts::report(&counts);
     report.sent = report.acknowledged;
     report.end_to_end_latency = latency;

@@ -4,7 +4,6 @@
 //! client tells at the end which of its numbers were not acknowledged. Records without a key go where the producer's own
 //! partitioner sends them; a client goes round the topics record by record.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rand::rngs::SmallRng;
@@ -15,19 +14,18 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::pace::{Next, Pace, RECORDS_PER_CLOCK};
-use super::threads::{self, Crew, Word, stopped};
 use super::{NotProducible, settings};
 use crate::payload::Pool;
+use crate::worker::budget::Budget;
 use crate::worker::clock::{Clock, micros};
 use crate::worker::counts::{self, Counts, SharedCounts, Window, lock};
 use crate::worker::link::Link;
+use crate::worker::threads::{self, Crew, Word, stopped};
 use crate::worker::stamp::{Stamp, magic};
-use crate::worker::{Assignment, Order, Report, StopWhen, WorkerError};
+use crate::worker::{Assignment, Order, Report, WorkerError};
 
 /// Bytes of a key.
 const KEY_BYTES: usize = 8;
-/// Records of a budget that a client takes at once.
-const SHARE_MAX: u64 = 256;
 /// Sets clients of one rate apart: the golden ratio's fraction spreads any number of them evenly.
 const PHASE: f64 = 0.618_033_988_749_894_9;
 
@@ -38,7 +36,7 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
     let pool = Pool::new(&assignment.records, assignment.seed).map_err(WorkerError::driver)?;
     let job = Arc::new(Job { assignment: assignment.clone(), pool, budget: Budget::new(assignment) });
     let work = async |crew: Crew| produce(crew, &job).await;
-    let (counts, orders) = threads::run(assignment, link, work)?;
+    let (counts, orders) = threads::run(assignment, link, super::client(), work)?;
     let (mut report, latency) = counts::report(&counts);
     report.acknowledge_latency = latency;
     let mut orders: Vec<Order> = orders.into_iter().flatten().collect();
@@ -78,33 +76,6 @@ struct Job {
     assignment: Assignment,
     pool: Pool,
     budget: Budget,
-}
-
-/// Records that all clients together may still send within the measurement.
-#[derive(Debug)]
-struct Budget {
-    left: Option<AtomicU64>,
-    share_max: u64,
-}
-
-impl Budget {
-    fn new(assignment: &Assignment) -> Budget {
-        match assignment.stop {
-            StopWhen::Records(records) => {
-                let fair = records / u64::from(assignment.clients.max(1)) / 16;
-                Budget { left: Some(AtomicU64::new(records)), share_max: fair.clamp(1, SHARE_MAX) }
-            }
-            StopWhen::Seconds(_) | StopWhen::Told => Budget { left: None, share_max: 0 },
-        }
-    }
-
-    /// Takes a share; 0 when nothing is left.
-    fn take(&self) -> u64 {
-        let Some(left) = &self.left else { return u64::MAX };
-        let take = |left: u64| left.checked_sub(self.share_max.min(left));
-        let before = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).unwrap_or(0);
-        before.min(self.share_max)
-    }
 }
 
 /// All clients of one thread.
@@ -408,6 +379,7 @@ impl Keys {
 mod tests {
     use super::*;
     use crate::worker::{Driver, Role};
+    use crate::worker::StopWhen;
     use crate::workload::{Payload, RecordSpec};
 
     fn assignment(stop: StopWhen, clients: u32) -> Assignment {

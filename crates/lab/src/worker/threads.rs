@@ -1,4 +1,4 @@
-//! The threads of a worker, from ready to done: the same for producers and consumers.
+//! The threads of a worker, from ready to done: the same for producers and consumers, and for every driver in the process.
 //!
 //! Each thread connects its clients, says that it is ready, waits for the word to begin, works, and gives what it has. The
 //! worker's first thread listens to the lab meanwhile and tells it once a second how it goes.
@@ -8,10 +8,10 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::ThreadEnded;
-use crate::worker::clock::Clock;
-use crate::worker::counts::{self, Counts, SharedCounts, Window, lock};
-use crate::worker::{Assignment, Command, Event, WorkerError, link::Link};
+use super::clock::Clock;
+use super::counts::{self, Counts, SharedCounts, Window, lock};
+use super::thalweg::ThreadEnded;
+use super::{Assignment, Command, Event, WorkerError, link::Link};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -67,10 +67,11 @@ pub(super) async fn stopped(word: &mut watch::Receiver<Word>) {
     let _ = word.wait_for(|word| *word == Word::Stop).await;
 }
 
-/// Runs `work` on each thread, and tells the lab. Gives the threads' counts and what each has brought.
+/// Runs `work` on each thread, and tells the lab, to which `client` names the client's software. Gives the threads' counts and what each has brought.
 pub(super) fn run<T, W>(
     assignment: &Assignment,
     link: &mut Link,
+    client: String,
     work: W,
 ) -> Result<(Vec<SharedCounts>, Vec<T>), WorkerError>
 where
@@ -106,7 +107,7 @@ where
             })?;
         }
         drop((ready, done));
-        let worker = Worker { assignment, clock, counts: &counts, tell };
+        let worker = Worker { assignment, client, clock, counts: &counts, tell };
         let outcomes = runtime()?.block_on(worker.run(link, &mut all_ready, &mut all_done));
         outcomes.map(|brought| (counts.clone(), brought))
     })
@@ -133,6 +134,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, WorkerError> {
 /// The worker's first thread.
 struct Worker<'a> {
     assignment: &'a Assignment,
+    client: String,
     clock: Clock,
     counts: &'a [SharedCounts],
     /// Dropped at the end, which ends all threads.
@@ -160,8 +162,7 @@ impl Worker<'_> {
                 },
             }
         }
-        let client = format!("thalweg {}", env!("CARGO_PKG_VERSION"));
-        link.send(&Event::Ready { client, children: Vec::new() })?;
+        link.send(&Event::Ready { client: self.client.clone(), children: Vec::new() })?;
         let mut since_us = self.clock.now_us();
         let mut tick = tokio::time::interval_at(Instant::now() + INTERVAL, INTERVAL);
         let mut begun = false;
