@@ -52,8 +52,6 @@ enum Command {
     Consume(consume::Consume),
     /// Measure how many events a cluster carries, how it scales, and what limits it.
     #[command(subcommand)]
-    /// The performance laboratory.
-    #[command(subcommand, hide = true)]
     Lab(lab::Lab),
     /// Measure how fast records can be produced.
     ProducerPerfTest(thalweg_lab::perf::ProducerPerformance),
@@ -73,8 +71,6 @@ impl Cli {
             && let Some(ended) = lab.run_without_runtime()
         {
             return ended;
-        if let Command::Lab(lab) = &self.command {
-            return lab.run();
         }
         failure::log_to_standard_error("warn");
         // One thread: what a tool costs is its own work, not handing it from thread to thread.
@@ -85,7 +81,6 @@ impl Cli {
     async fn run_tool(&self) -> anyhow::Result<()> {
         match &self.command {
             Command::Serve(serve) => serve.run(),
-            Command::Lab(lab) => lab.run(),
             Command::Topic(topic) => topic.run().await,
             Command::Group(group) => group.run().await,
             Command::Lab(lab) => lab.run().await,

@@ -46,9 +46,6 @@ pub enum Lab {
     /// Run what a result holds again: the same workloads, settings and seed.
     Rerun(rerun::Rerun),
     /// Be a worker of a run: started by the lab, not by hand.
-//! `thalweg lab`: so far its workers only.
-/// The performance laboratory.
-    /// Produces or consumes for the lab, which starts it and speaks to it through its standard input and output.
     #[command(hide = true)]
     Worker,
 }
@@ -76,9 +73,6 @@ impl Lab {
             Lab::Report(report) => report.run(),
             Lab::Rerun(rerun) => rerun.run().await,
             Lab::Worker => Ok(()),
-    pub fn run(&self) -> anyhow::Result<()> {
-                super::failure::log_to_standard_error("warn");
-                Ok(thalweg_lab::worker::serve()?)
         }
     }
 }
