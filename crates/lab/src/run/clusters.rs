@@ -8,10 +8,6 @@ use crate::workload::ClusterSpec;
 /// What a broker is taken to need: a heap, and as much again beside it.
 const BROKER_BYTES: u64 = 2 << 30;
 
-/// How often brokers look for files of deleted topics. Kafka waits a minute otherwise, and a repetition would meet the
-/// writes and files of the one before.
-const DELETE_DELAY: (&str, &str) = ("log.segment.delete.delay.ms", "500");
-
 /// The clusters, by the place of their target.
 #[derive(Debug)]
 pub(super) struct Clusters {
@@ -48,16 +44,7 @@ impl Clusters {
             let brokers = if wanted.brokers == 1 { "broker" } else { "brokers" };
             say(&format!("Starting {}: {} {brokers}", name(spec), wanted.brokers));
         }
-        let mut set = wanted.clone();
-        if !matches!(spec, TargetSpec::Bootstrap { .. }) {
-            set.properties.entry(DELETE_DELAY.0.to_owned()).or_insert_with(|| DELETE_DELAY.1.to_owned());
-        }
-        if *spec == TargetSpec::ApacheKafka {
-            // Else the first files are deleted half a minute after the start.
-            let key = "log.initial.task.delay.ms".to_owned();
-            set.properties.entry(key).or_insert_with(|| DELETE_DELAY.1.to_owned());
-        }
-        let cluster = target::start(spec, &set, &self.options).await?;
+        let cluster = target::start(spec, wanted, &self.options).await?;
         self.running[target] = Some((wanted.clone(), cluster));
         Ok(())
     }

@@ -219,16 +219,21 @@ impl Listening {
         merge(self.intervals.iter().filter_map(|intervals| intervals.last()))
     }
 
-    /// The seconds of all workers together that lie behind this moment.
+    /// The seconds of all workers together that lie behind this moment. Workers begin at one moment, so that the seconds of
+    /// each are those of all.
     pub(super) fn together(&self, from_us: u64) -> Vec<Interval> {
-        let mut seconds: std::collections::BTreeMap<u64, Vec<&Interval>> = Default::default();
-        for interval in self.intervals.iter().flatten() {
-            let middle = interval.at_us.saturating_sub(interval.length_us / 2);
-            if middle >= from_us {
-                seconds.entry((middle - from_us) / 1_000_000).or_default().push(interval);
+        let mut seconds: Vec<Vec<&Interval>> = Vec::new();
+        for intervals in &self.intervals {
+            let behind =
+                |interval: &&Interval| interval.at_us.saturating_sub(interval.length_us / 2) >= from_us;
+            for (second, interval) in intervals.iter().filter(behind).enumerate() {
+                if second == seconds.len() {
+                    seconds.push(Vec::new());
+                }
+                seconds[second].push(interval);
             }
         }
-        seconds.into_values().map(merge).collect()
+        seconds.into_iter().map(merge).collect()
     }
 }
 

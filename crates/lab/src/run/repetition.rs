@@ -70,7 +70,9 @@ pub(super) async fn take(setting: &Setting<'_>) -> Result<Taken, Failure> {
     if let Some(reason) = (setting.died)() {
         return Err(Failure::BrokerDied(reason));
     }
+    tracing::debug!("Deleting topics");
     let tidied = tidy(&admin, setting.cluster, setting.topics).await;
+    tracing::debug!("The topics' files are gone");
     let taken = taken?;
     tidied?;
     Ok(taken)
@@ -93,16 +95,19 @@ pub(super) async fn tidy(
 }
 
 async fn with_topics(setting: &Setting<'_>, admin: &thalweg_client::Cluster) -> Result<Taken, Failure> {
+    tracing::debug!("Creating topics");
     topics::create(admin, setting.topics, &setting.point.topics).await?;
     let prefilled = match setting.point.measure {
         Measure::Produce => Vec::new(),
         Measure::Consume | Measure::Drain => prefill(setting).await?,
     };
     let backlog = prefilled.iter().map(|report| report.acknowledged).sum();
+    tracing::debug!("Starting workers");
     let sampler = Sampler::start(setting.cluster.processes.clone());
     let watch = Watch::start(admin.clone(), setting.topics.to_vec());
     let ran = run_workers(setting, backlog, &sampler, &watch).await?;
     let watched = watch.finish().await;
+    tracing::debug!("Gathering evidence");
 
     let reports = |fleet: &Listening| fleet.reports.iter().flatten().cloned().collect::<Vec<Report>>();
     let (produced_by, consumed_by) = (reports(&ran.producers), reports(&ran.consumers));
@@ -271,7 +276,9 @@ async fn run_workers(
             sampler.add(&name, pid);
         }
     }
+    tracing::debug!("Making memory ready");
     warm_memory(setting).await;
+    tracing::debug!("Starting");
 
     // A backlog is there at once, and gone when it is gone: the repetition before it was the warm-up.
     let warm_up_s = if point.measure == Measure::Produce { point.extent.warm_up_s } else { 0.0 };

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | asked rate | a rate was asked for, and at least 98 % of it was taken |
 //! | disk | a disk was busy for at least 90 % of the time, or processors waited for disks for at least 20 % of theirs |
-//! | machine CPU, generator CPU, broker CPU | at least 92 % of all processors was taken: by clients for more than 60 % of what the lab's processes took, by brokers for more than 60 %, or by neither |
+//! | machine CPU, generator CPU, broker CPU | at least 92 % of all processors was taken: by clients for more than 60 % of what the lab's processes took, by brokers for more than 60 %, or by neither; machine CPU too where others took more than the lab |
 //! | generator CPU | a thread of a client was busy for at least 90 % of the time |
 //! | broker CPU | a thread of a broker was |
 //! | network | interfaces other than loopback carried at least 90 % of the slowest link's speed, where the machine tells it |
@@ -14,7 +14,7 @@
 //!
 //! No headline is printed when the figure varies by more than 10 %, when a repetition is shorter than 5 s or there are
 //! fewer than two, when the generator was the limit, when evidence is against it, when records were given up, or when the
-//! host took more than 5 % of the processors.
+//! host took more than 5 % of the processors, or processes that are not of the run more than 15 %.
 
 use crate::result::{Machine, PointResult, Repetition, Summary, Verdict};
 use crate::workload::{Load, Measure, Point};
@@ -38,6 +38,8 @@ const MACHINE_BUSY_MIN: f64 = 0.92;
 const IO_WAIT_MIN: f64 = 0.20;
 /// Who takes so much of what the lab's processes take, takes most.
 const MOST: f64 = 0.60;
+/// Of the processors, what those may take who have nothing to do with the run; the kernel's own work is among it.
+const OTHERS_MAX: f64 = 0.15;
 /// Of the asked rate.
 const TAKEN_MIN: f64 = 0.98;
 
@@ -48,7 +50,7 @@ pub fn judge(point: &Point, repetitions: &[Repetition], summary: &Summary, machi
     let alike = |finding: &&Finding| findings.iter().filter(|other| other.limit == finding.limit).count();
     // The limit that most repetitions had; of equals the first.
     let Finding { limit, reasons } = findings.iter().rev().max_by_key(alike).cloned().unwrap_or_default();
-    let no_headline = objections(point, repetitions, summary, &limit);
+    let no_headline = objections(point, repetitions, summary, machine, &limit);
     Verdict { limit, reasons, no_headline }
 }
 
@@ -131,6 +133,16 @@ fn processors_of(repetition: &Repetition, prefixes: &[&str]) -> f64 {
     of_them.map(|used| used.user_s + used.system_s).sum::<f64>() / repetition.measured_s.max(0.001)
 }
 
+/// What of all processors was taken by processes that are not of the run; zero where the brokers' processes are not known,
+/// for they may be among them.
+fn others_share(repetition: &Repetition, machine: &Machine) -> f64 {
+    if !repetition.processes.iter().any(|used| is_one_of(&used.name, &BROKERS)) {
+        return 0.0;
+    }
+    let own = processors_of(repetition, &CLIENTS) + processors_of(repetition, &BROKERS);
+    (repetition.host.cpu_busy - own / f64::from(machine.cpus.max(1))).max(0.0)
+}
+
 fn is_one_of(name: &str, prefixes: &[&str]) -> bool {
     prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
@@ -145,15 +157,18 @@ fn processors(repetition: &Repetition, machine: &Machine) -> Option<Finding> {
     }
     let (clients, brokers) = (processors_of(repetition, &CLIENTS), processors_of(repetition, &BROKERS));
     let both = (clients + brokers).max(f64::MIN_POSITIVE);
+    let others = repetition.host.cpu_busy * f64::from(machine.cpus) - both;
     let limit = match () {
+        () if others > both => "machine CPU",
         () if clients / both > MOST => "generator CPU",
         () if brokers / both > MOST => "broker CPU",
         () => "machine CPU",
     };
     let reason = format!(
-        "{:.0} % of {} processors were taken: clients took {clients:.2}, brokers {brokers:.2}",
+        "{:.0} % of {} processors were taken: clients took {clients:.2}, brokers {brokers:.2}, others {:.2}",
         busy * 100.0,
-        machine.cpus
+        machine.cpus,
+        others.max(0.0)
     );
     Some(Finding::new(limit, reason))
 }
@@ -207,7 +222,13 @@ fn nothing_at_its_end(repetition: &Repetition) -> Vec<String> {
 }
 
 /// What speaks against a headline.
-fn objections(point: &Point, repetitions: &[Repetition], summary: &Summary, limit: &str) -> Vec<String> {
+fn objections(
+    point: &Point,
+    repetitions: &[Repetition],
+    summary: &Summary,
+    machine: &Machine,
+    limit: &str,
+) -> Vec<String> {
     let mut against = Vec::new();
     if repetitions.is_empty() {
         return vec!["nothing was measured".to_owned()];
@@ -235,6 +256,13 @@ fn objections(point: &Point, repetitions: &[Repetition], summary: &Summary, limi
     let steal = repetitions.iter().map(|repetition| repetition.host.cpu_steal).fold(0.0, f64::max);
     if steal > STEAL_MAX {
         against.push(format!("the host took {:.1} % of the processors away", steal * 100.0));
+    }
+    let others = repetitions.iter().map(|repetition| others_share(repetition, machine)).fold(0.0, f64::max);
+    if others > OTHERS_MAX {
+        against.push(format!(
+            "processes that are not of the run took {:.0} % of the processors",
+            others * 100.0
+        ));
     }
     for repetition in repetitions {
         let number = repetition.number + 1;
@@ -271,7 +299,7 @@ mod tests {
             measured_s: 10.0,
             figures: Figures { produced_records_per_s: Some(rate), ..Figures::default() },
             processes: vec![used("broker-1", 5.0, 0.3), used("producer-0", 5.0, 0.5)],
-            host: HostUse { cpu_busy: 0.4, ..HostUse::default() },
+            host: HostUse { cpu_busy: 0.3, ..HostUse::default() },
             ..repetition()
         }
     }
@@ -314,6 +342,9 @@ mod tests {
         assert_eq!(full(8.0, 30.0).limit, "generator CPU");
         assert_eq!(full(30.0, 8.0).limit, "broker CPU");
         assert_eq!(full(19.0, 19.0).limit, "machine CPU");
+        let disturbed = full(2.0, 10.0);
+        assert_eq!(disturbed.limit, "machine CPU");
+        assert!(disturbed.no_headline[0].contains("not of the run took 67 %"), "{disturbed:?}");
     }
 
     #[test]

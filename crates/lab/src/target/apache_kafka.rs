@@ -62,7 +62,9 @@ pub(super) async fn start(
     if !(1..=BROKERS_MAX).contains(&spec.brokers) {
         return Err(InvalidBrokers { brokers: spec.brokers }.into());
     }
-    let settings = properties::merged(&spec.properties, spec.brokers)?;
+    let mut settings = properties::merged(&spec.properties, spec.brokers)?;
+    // Kafka looks for files of deleted topics half a minute after its start for the first time, unless it is told.
+    settings.entry("log.initial.task.delay.ms".to_owned()).or_insert_with(|| "500".to_owned());
     let jars = tokio::task::spawn_blocking(kafka_jars).await.expect("finding jars does not panic")?;
     let mut attempt = 1;
     loop {

@@ -40,12 +40,14 @@ pub(super) fn merged(
     Ok(merged)
 }
 
-/// Internal topics as durable as so many brokers allow, and groups that do not wait for members that may still come.
-fn defaults(brokers: u32) -> [(&'static str, String); 6] {
+/// Internal topics as durable as so many brokers allow, groups that do not wait for members that may still come, and files of
+/// deleted topics that go soon: a minute later, as Kafka has it, they would be in the way of another repetition.
+fn defaults(brokers: u32) -> [(&'static str, String); 7] {
     let replicas = brokers.min(3);
     let in_sync = if replicas >= 3 { 2 } else { 1 };
     [
         ("group.initial.rebalance.delay.ms", "0".to_owned()),
+        ("log.segment.delete.delay.ms", "500".to_owned()),
         ("offsets.topic.replication.factor", replicas.to_string()),
         ("share.coordinator.state.topic.min.isr", in_sync.to_string()),
         ("share.coordinator.state.topic.replication.factor", replicas.to_string()),

@@ -1,6 +1,7 @@
 //! `lab`: the performance laboratory. One file per subcommand.
 
 mod arguments;
+mod calibrate;
 mod compare;
 mod doctor;
 mod interrupt;
@@ -37,6 +38,8 @@ pub enum Lab {
     Show(show::Show),
     /// Run workloads on targets, and report.
     Run(run::Run),
+    /// Measure the lab itself, against a server with a known service time.
+    Calibrate(calibrate::Calibrate),
     /// Say what of this machine and of a cluster's brokers would matter for the figures, and why.
     Doctor(doctor::Doctor),
     /// Compare two results: ratios with their confidence.
@@ -68,6 +71,7 @@ impl Lab {
             Lab::List(list) => list.run(),
             Lab::Show(show) => show.run(),
             Lab::Run(run) => run.run().await,
+            Lab::Calibrate(calibrate) => calibrate.run().await,
             Lab::Doctor(doctor) => doctor.run().await,
             Lab::Compare(compare) => compare.run(),
             Lab::Report(report) => report.run(),
