@@ -6,6 +6,7 @@
 mod evidence;
 mod histogram;
 mod measured;
+pub mod openmessaging;
 mod usage;
 
 pub use evidence::{Check, Evidence, PartitionEvidence, ReplicaEvidence};
