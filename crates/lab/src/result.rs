@@ -9,6 +9,7 @@ mod figure;
 mod file;
 mod histogram;
 mod measured;
+pub mod openmessaging;
 mod usage;
 
 pub use compare::{

@@ -46,7 +46,7 @@ pub use check::STAMP_BYTES;
 pub use mistake::{
     InvalidFile, InvalidScale, Mistake, Position, UnknownWorkload, UnreadableFile, WorkloadError,
 };
-pub use page::{describe, key_table};
+pub use page::{describe, key_table, tables};
 pub use point::{
     Clients, ClusterSpec, Extent, Keys, Load, Measure, Payload, Point, RecordSpec, Topics, Unit,
 };

@@ -186,6 +186,9 @@ pub(super) const POINT: &[Key] = keys! {
 
 #[cfg(test)]
 mod tests {
+    use super::super::document;
+    use super::super::layer::Layer;
+    use super::super::mistake::Position;
     use super::*;
 
     #[test]
@@ -199,6 +202,25 @@ mod tests {
         );
         assert!(is_section("topics") && is_section("producers.properties") && !is_section("top"));
         assert!(!is_section("verify"));
+    }
+
+    #[test]
+    fn every_key_of_the_table_is_read() {
+        for key in POINT {
+            let (path, value) = match key.kind {
+                Kind::Whole(min, _) => (key.path.to_owned(), min.to_string()),
+                Kind::Number(_, max) => (key.path.to_owned(), max.to_string()),
+                Kind::Word(words) => (key.path.to_owned(), format!("{:?}", words[0])),
+                Kind::Text => (key.path.to_owned(), "\"a\"".to_owned()),
+                Kind::Flag => (key.path.to_owned(), "true".to_owned()),
+                Kind::Properties => (format!("{}.a.b", key.path), "5".to_owned()),
+            };
+            let root = document::toml::parse(&format!("{path} = {value}\n")).expect("it is TOML");
+            let Value::Table(entries) = root.value else { panic!("no table") };
+            let mut mistakes = Vec::new();
+            let layer = Layer::read(Position::START, &entries, &mut mistakes);
+            assert!(mistakes.is_empty() && layer.settings.contains_key(&path), "{path}: {mistakes:?}");
+        }
     }
 
     #[test]

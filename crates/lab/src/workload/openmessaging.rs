@@ -48,8 +48,8 @@ fn parse(stem: &str, file: &str, text: &str, driver: &Driver) -> Result<Workload
     let invalid = |mistakes| InvalidFile::of(file, text, mistakes);
     let root = document::yaml::parse(text).map_err(|mistake| invalid(vec![mistake]))?;
     let mut fields = Fields::of(root, &KEYS);
-    let point = point(&mut fields, driver);
     let name = fields.text("name").unwrap_or_else(|| stem.to_owned());
+    let point = Point { label: name.clone(), ..point(&mut fields, driver) };
     if !fields.mistakes.is_empty() {
         return Err(invalid(fields.mistakes));
     }
@@ -127,7 +127,7 @@ fn point(fields: &mut Fields, driver: &Driver) -> Point {
         properties: properties.clone(),
     };
     Point {
-        label: "as in the file".to_owned(),
+        label: String::new(),
         cluster: ClusterSpec { brokers: u32::from(driver.replication_factor), properties: BTreeMap::new() },
         topics: Topics {
             count: u32::try_from(topics).unwrap_or(u32::MAX),

@@ -45,7 +45,14 @@ pub fn describe(workload: &Workload) -> String {
     for warning in warnings(workload) {
         let _ = writeln!(out, "Note: {warning}.");
     }
-    let _ = write!(out, "\n## Points\n\n{}", points(workload));
+    out.push('\n');
+    out.push_str(&tables(workload));
+    out
+}
+
+/// The points of a workload with all their settings, and the figures that were published for them.
+pub fn tables(workload: &Workload) -> String {
+    let mut out = format!("## Points\n\n{}", points(workload));
     if !workload.published.is_empty() {
         let _ = write!(out, "\n## Published\n\n{}", published(workload));
     }
@@ -53,7 +60,7 @@ pub fn describe(workload: &Workload) -> String {
 }
 
 /// A row for each point; below it, the properties that all or some of them have.
-pub(super) fn points(workload: &Workload) -> String {
+fn points(workload: &Workload) -> String {
     let mut out = String::from(
         "| point | brokers | topics x partitions, replicas | records | producers | consumers | measured | load | \
          warm-up, length, repetitions |\n|---|---|---|---|---|---|---|---|---|\n",
@@ -155,7 +162,7 @@ fn properties(workload: &Workload) -> String {
 }
 
 /// A row for each published figure. What all have in common stands above the table.
-pub(super) fn published(workload: &Workload) -> String {
+fn published(workload: &Workload) -> String {
     type Column = (&'static str, fn(&Published) -> &str);
     let about: [Column; 3] = [
         ("system", |figure| &figure.system),

@@ -1,5 +1,6 @@
-//! The perf tools beside Kafka's own.
+//! The perf tools beside Kafka's own; the workloads and their pages.
 #![allow(clippy::print_stdout, reason = "a test that is skipped says so, and a failing one names its seed")]
 
 mod apache_kafka;
 mod options;
+mod workload_pages;
