@@ -119,11 +119,7 @@ fn consumed(claim: &Claim<'_>, faults: &mut Vec<String>) {
 }
 
 /// Tells what is wrong with partitions: the first ones in full, the others by their number.
-fn tell(
-    evidence: &Evidence,
-    wrong: impl Fn(&PartitionEvidence) -> Option<String>,
-    faults: &mut Vec<String>,
-) {
+fn tell(evidence: &Evidence, wrong: impl Fn(&PartitionEvidence) -> Option<String>, faults: &mut Vec<String>) {
     let all: Vec<String> = evidence.partitions.iter().filter_map(wrong).collect();
     let more = all.len().saturating_sub(NAMED_MAX);
     faults.extend(all.into_iter().take(NAMED_MAX));

@@ -17,7 +17,9 @@ use super::{Claim, EvidenceError};
 use crate::result::{PartitionEvidence, ReplicaEvidence};
 
 /// Time for replicas to come to the leaders' ends.
-const SETTLE: Duration = Duration::from_secs(15);
+const SETTLE: Duration = Duration::from_secs(30);
+/// When nothing has changed for so long, nothing will.
+const STILL: Duration = Duration::from_secs(4);
 const PAUSE: Duration = Duration::from_millis(200);
 /// Kafka's id of a consumer that may ask any replica for the end of its own log.
 const DEBUGGING_CONSUMER: i32 = -2;
@@ -48,16 +50,22 @@ pub(super) fn agree(partition: &PartitionEvidence) -> bool {
 
 /// The partitions, once all replicas agree and hold what was acknowledged, or as they are when they do not come to it.
 pub(super) async fn settled(claim: &Claim<'_>) -> Result<Vec<PartitionEvidence>, EvidenceError> {
-    let deadline = Instant::now() + SETTLE;
+    let begun = Instant::now();
+    let mut last = look(claim.cluster, claim.topics).await;
+    let mut changed_at = begun;
     loop {
-        let found = look(claim.cluster, claim.topics).await;
-        let is_settled = found.as_ref().is_ok_and(|found| {
+        let is_settled = last.as_ref().is_ok_and(|found| {
             found.iter().all(agree) && found.iter().map(records).sum::<u64>() >= claim.acknowledged()
         });
-        if is_settled || Instant::now() >= deadline {
-            return found;
+        if is_settled || begun.elapsed() >= SETTLE || (last.is_ok() && changed_at.elapsed() >= STILL) {
+            return last;
         }
         tokio::time::sleep(PAUSE).await;
+        let found = look(claim.cluster, claim.topics).await;
+        if !matches!((&last, &found), (Ok(last), Ok(found)) if last == found) {
+            changed_at = Instant::now();
+        }
+        last = found;
     }
 }
 

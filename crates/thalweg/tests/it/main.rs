@@ -1,0 +1,3 @@
+//! The binary, used as its users do.
+
+mod lab_worker;
