@@ -1,4 +1,6 @@
-//! The perf tools beside Kafka's own.
+//! The laboratory, by its public interface.
 #![allow(clippy::print_stdout, reason = "a test that is skipped says so, and a failing one names its seed")]
 
+mod fixture;
 mod options;
+mod report;
