@@ -83,6 +83,9 @@ pub fn bytes(value: f64) -> String {
 
 /// A share of 1 as a percentage: `4.5 %`.
 pub fn percent(share: f64) -> String {
+    if !share.is_finite() {
+        return "not a number".to_owned();
+    }
     let value = share * 100.0;
     match value.abs() {
         v if v >= 9.95 => format!("{value:.0} %"),

@@ -7,8 +7,8 @@ use super::text::escape;
 use crate::quantity;
 use crate::result::{Histogram, HistogramUnreadable, PointResult, WorkloadResult};
 
-/// From 50 % on.
-const NINES_FROM: f64 = 0.301_03;
+/// From 50 % on: -log10(1 - 0.5).
+const NINES_FROM: f64 = std::f64::consts::LOG10_2;
 /// To at most five nines.
 const NINES_MAX: f64 = 5.0;
 const STEPS: u32 = 120;

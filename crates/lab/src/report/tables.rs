@@ -121,7 +121,11 @@ pub(super) fn evidence(workload: &WorkloadResult, palette: &Palette) -> String {
         "on disk",
     ];
     let rows = rows(workload, palette, |point| match point.repetitions.is_empty() {
-        true => vec!["no repetition".to_owned()],
+        true => {
+            let mut cells = vec!["<span class=\"dim\">no repetition</span>".to_owned()];
+            cells.resize(heads.len() - 2, String::new());
+            cells
+        }
         false => evidence_cells(point),
     });
     format!(

@@ -43,7 +43,7 @@ fn sizes(points: &[&PointResult]) -> usize {
 
 fn bars(title: &str, points: &[&PointResult], name: &str, palette: &Palette) -> String {
     let groups = grouped(points, palette, |point| {
-        let spread = point.summary.figures.get(name);
+        let spread = point.summary.figures.get(name).filter(|spread| spread.mean.is_finite());
         let value = |spread: &Spread| match Figure::named(name) {
             Some(_) if spread.mean >= 100.0 => quantity::number(spread.mean.round()),
             _ => quantity::number(spread.mean),
@@ -84,6 +84,7 @@ fn processor_time(points: &[&PointResult], palette: &Palette) -> String {
         let size = f64::from(point.point.records.size_bytes.max(1));
         let factor = if by_size { f64::from(1 << 30) / size / 1e6 } else { 1.0 };
         let mean = |name: &str| point.summary.figures.get(name).map(|spread| spread.mean * factor);
+        let mean = |name: &str| mean(name).filter(|value| value.is_finite());
         let found: Vec<(f64, &'static str)> =
             PARTS.iter().filter_map(|(name, class)| mean(name).map(|value| (value, *class))).collect();
         let sum: f64 = found.iter().map(|(value, _)| value).sum();

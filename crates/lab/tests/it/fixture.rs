@@ -52,7 +52,7 @@ pub fn run(seed: u64) -> RunResult {
 /// The same, with names that would break out of a page that did not escape them.
 pub fn hostile(seed: u64) -> RunResult {
     const EVIL: &str =
-        "\"><img src=http://127.0.0.1:9/x onerror=alert(1)><script>document.title='owned'</script>";
+        "\"><img src=http://evil.invalid/x onerror=alert(1)><script>document.title='owned'</script>";
     let mut run = run(seed);
     run.lab_version = EVIL.to_owned();
     run.machine.cpu = EVIL.to_owned();
