@@ -46,6 +46,20 @@ pub fn short(value: f64) -> String {
     format!("{}{suffix}", number(size))
 }
 
+/// A round number, as axes have them, without the digits that say nothing: `0.5`, `2 M`.
+pub fn round(value: f64) -> String {
+    let text = short(value);
+    let (number, suffix) = match text.split_once(' ') {
+        Some((number, suffix)) => (number, format!(" {suffix}")),
+        None => (text.as_str(), String::new()),
+    };
+    let number = match number.contains('.') {
+        true => number.trim_end_matches('0').trim_end_matches('.'),
+        false => number,
+    };
+    format!("{number}{suffix}")
+}
+
 /// A time in the unit that suits it: `850 µs`, `1.24 ms`, `2.85 s`.
 pub fn time_us(value_us: f64) -> String {
     match value_us.abs() {
@@ -69,6 +83,9 @@ pub fn bytes(value: f64) -> String {
 
 /// A share of 1 as a percentage: `4.5 %`.
 pub fn percent(share: f64) -> String {
+    if !share.is_finite() {
+        return "not a number".to_owned();
+    }
     let value = share * 100.0;
     match value.abs() {
         v if v >= 9.95 => format!("{value:.0} %"),
@@ -107,6 +124,7 @@ mod tests {
         );
         assert_eq!([850.0, 1_240.0, 2_850_000.0].map(time_us), ["850 µs", "1.24 ms", "2.85 s"]);
         assert_eq!([512.0, 30_343_168.0].map(bytes), ["512 B", "28.9 MiB"]);
+        assert_eq!([0.0, 0.5, 2e6, 250e3, 12_345.0].map(round), ["0", "0.5", "2 M", "250 k", "12.3 k"]);
         assert_eq!([0.0, 0.0001, 0.045, 0.97].map(percent), ["0 %", "< 0.1 %", "4.5 %", "97 %"]);
         assert_eq!([42.0, 3909.0].map(clock), ["0:42", "1:05:09"]);
     }

@@ -30,8 +30,11 @@ pub fn html(run: &RunResult) -> String {
     let names: Vec<&str> = run.workloads.iter().map(|workload| workload.workload.name.as_str()).collect();
     let mut body = header(run, &names);
     body += "<main>";
-    let cards: String =
-        run.workloads.iter().map(|workload| headline::cards(workload, &palette, &comparisons)).collect();
+    let cards: String = run
+        .workloads
+        .iter()
+        .map(|workload| headline::cards(workload, &palette.within(workload), &comparisons))
+        .collect();
     if cards.is_empty() {
         body += "<p class=\"banner\">Nothing was measured.</p>";
     } else {
@@ -39,7 +42,7 @@ pub fn html(run: &RunResult) -> String {
             &format!("<section id=\"headlines\"><div class=\"cards\">{cards}</div>{}</section>", reading());
     }
     for (number, workload) in run.workloads.iter().enumerate() {
-        body += &section(number, workload, &palette);
+        body += &section(number, workload, &palette.within(workload));
     }
     body += &format!(
         "<section id=\"again\"><h2>Take it again</h2>{}</section>\
@@ -77,7 +80,11 @@ fn header(run: &RunResult, names: &[&str]) -> String {
         "<header><p class=\"brand\">Thalweg lab</p><h1>{}</h1><p class=\"sub\">Measured {} to {}<br>{}</p>",
         match names.is_empty() {
             true => "An empty run".to_owned(),
-            false => names.iter().map(|name| escape(name)).collect::<Vec<_>>().join(" · "),
+            false => names
+                .iter()
+                .map(|name| format!("<span>{}</span>", escape(name)))
+                .collect::<Vec<_>>()
+                .join(" · "),
         },
         escape(&moment(&run.began_at)),
         escape(&moment(&run.ended_at)),
@@ -122,7 +129,7 @@ fn section(number: usize, workload: &WorkloadResult, palette: &Palette) -> Strin
         1.0 => String::new(),
         scale => format!(
             "<p class=\"scaled\">Scaled by {}: durations, records and rates are not those of the published workload.</p>",
-            quantity::number(scale)
+            quantity::round(scale)
         ),
     };
     let mut markup = format!(

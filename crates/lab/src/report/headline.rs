@@ -3,7 +3,9 @@
 use super::palette::{Palette, Series};
 use super::text::escape;
 use crate::quantity;
-use crate::result::{Comparison, Judgement, Pairing, PointResult, Ratio, RunResult, WorkloadResult, compare};
+use crate::result::{
+    Comparison, Figure, Judgement, Pairing, PointResult, Ratio, RunResult, WorkloadResult, compare,
+};
 use crate::workload::{Load, Measure};
 
 /// What a point is about.
@@ -159,8 +161,13 @@ fn card(
         escape(&first.point.label),
         escape(subject.title(first)),
     );
+    let one_driver = points.iter().all(|point| point.driver == first.driver);
     for point in points {
-        markup += &line(subject, point, palette.of_point(point));
+        let mut series = palette.of_point(point).clone();
+        if one_driver {
+            series.name.clone_from(&series.target);
+        }
+        markup += &line(subject, point, &series);
     }
     if points.iter().all(|point| obstacles(point).is_empty()) {
         for ratio in ratios(workload, subject, first, comparisons) {
@@ -209,6 +216,10 @@ fn ratios(
 
 fn sentence(ours: &str, theirs: &str, ratio: &Ratio) -> String {
     let times = quantity::number(ratio.ratio);
+    let of = match Figure::named(&ratio.figure) {
+        Some(figure) if figure.unit.more_is_better() => "",
+        _ => "the time of ",
+    };
     match (ratio.judgement, ratio.interval) {
         (Judgement::NoDifference, Some((low, high))) => format!(
             "{ours} and {theirs}: no difference beyond the noise (ratio {times}, 95 % interval {} to {})",
@@ -216,13 +227,13 @@ fn sentence(ours: &str, theirs: &str, ratio: &Ratio) -> String {
             quantity::number(high)
         ),
         (judgement, Some((low, high))) => format!(
-            "{ours} is {}: {times} times {theirs} (95 % interval {} to {})",
+            "{ours} is {}: {times} times {of}{theirs} (95 % interval {} to {})",
             judgement.words(),
             quantity::number(low),
             quantity::number(high)
         ),
         (_, None) => {
-            format!("{ours} is {times} times {theirs}; with fewer than 3 repetitions there is no interval")
+            format!("{ours}: {times} times {of}{theirs}; with fewer than 3 repetitions there is no interval")
         }
     }
 }

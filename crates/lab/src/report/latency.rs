@@ -7,10 +7,10 @@ use super::text::escape;
 use crate::quantity;
 use crate::result::{Histogram, HistogramUnreadable, PointResult, WorkloadResult};
 
-/// From 50 % on.
-const NINES_FROM: f64 = 0.301_03;
-/// To at most six nines.
-const NINES_MAX: f64 = 6.0;
+/// From 50 % on: -log10(1 - 0.5).
+const NINES_FROM: f64 = std::f64::consts::LOG10_2;
+/// To at most five nines.
+const NINES_MAX: f64 = 5.0;
 const STEPS: u32 = 120;
 
 /// A curve: nines and microseconds.
@@ -86,7 +86,7 @@ fn panel(way: &str, drawn: &[(&PointResult, Curve)], palette: &Palette) -> Strin
                 ticks: std::iter::once(NINES_FROM).chain((1..=nines as u32).map(f64::from)).collect(),
             },
             y: Axis {
-                title: format!("time {way}"),
+                title: "both axes are logarithmic".to_owned(),
                 domain,
                 log: true,
                 tick: quantity_of_tick,
@@ -123,16 +123,9 @@ fn percentile(nines: f64) -> String {
 /// Ticks are round: `1 ms`, not `1.00 ms`.
 pub(super) fn quantity_of_tick(value_us: f64) -> String {
     match value_us {
-        v if v >= 1e6 => format!("{} s", round(v / 1e6)),
-        v if v >= 1e3 => format!("{} ms", round(v / 1e3)),
-        v => format!("{} µs", round(v)),
-    }
-}
-
-fn round(value: f64) -> String {
-    match value.fract().abs() < 1e-6 {
-        true => quantity::count(value.round() as u64),
-        false => quantity::number(value),
+        v if v >= 1e6 => format!("{} s", quantity::round(v / 1e6)),
+        v if v >= 1e3 => format!("{} ms", quantity::round(v / 1e3)),
+        v => format!("{} µs", quantity::round(v)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Who is drawn how. A target has one colour on the whole page, a driver one kind of line; the colours themselves, for
 //! light and dark, are in `style.css`.
 
-use crate::result::{PointResult, RunResult};
+use crate::result::{PointResult, RunResult, WorkloadResult};
 use crate::worker::Driver;
 
 /// Colours that `style.css` has.
@@ -14,7 +14,7 @@ pub(super) struct Series {
     pub target: String,
     /// The driver.
     pub driver: Driver,
-    /// Its name on the page: the target, with the driver where the run has several.
+    /// Its name: the target, with the driver where the workload has several.
     pub name: String,
     /// Its classes: `s0` to `s5` for the colour, `d0` to `d2` for the line.
     pub class: String,
@@ -29,11 +29,10 @@ pub(super) struct Palette {
 impl Palette {
     /// The series of a run.
     pub fn of(run: &RunResult) -> Palette {
-        let points = || run.workloads.iter().flat_map(|workload| &workload.points);
         let mut targets: Vec<&str> = Vec::new();
         let mut pairs: Vec<(&str, Driver)> = Vec::new();
         let mut drivers: Vec<Driver> = Vec::new();
-        for point in points() {
+        for point in run.workloads.iter().flat_map(|workload| &workload.points) {
             add(&mut targets, &point.target);
             add(&mut pairs, (&point.target, point.driver));
             add(&mut drivers, point.driver);
@@ -45,28 +44,41 @@ impl Palette {
             _ => 2,
         };
         targets.sort_by_key(|target| rank(target));
-        let first_other = if targets.iter().any(|target| rank(target) < 2) { 2 } else { 0 };
-        let others: Vec<&str> = targets.iter().copied().filter(|target| rank(target) == 2).collect();
-        let colour = |target: &str| match rank(target) {
-            2 => first_other + others.iter().position(|other| *other == target).unwrap_or(0),
-            fixed => fixed,
+        let known = targets.iter().filter(|target| rank(target) < 2).count();
+        let colour = |target: &str| match (rank(target), targets.iter().position(|other| *other == target)) {
+            // The first two colours are theirs, also where only one of them is there.
+            (2, Some(place)) if known > 0 => place - known + 2,
+            (2, place) => place.unwrap_or(0),
+            (fixed, _) => fixed,
         };
         pairs.sort_by_key(|(target, driver)| {
-            (
-                targets.iter().position(|known| known == target),
-                drivers.iter().position(|known| known == driver),
-            )
+            let place = targets.iter().position(|known| known == target);
+            (place, drivers.iter().position(|known| known == driver))
         });
         let series = pairs.into_iter().map(|(target, driver)| Series {
             target: target.to_owned(),
             driver,
-            name: match drivers.len() {
-                1 => target.to_owned(),
-                _ => format!("{target} · {}", driver.words()),
-            },
+            name: String::new(),
             class: format!("s{} d{}", colour(target) % COLOURS, line(driver)),
         });
         Palette { series: series.collect() }
+    }
+
+    /// The series of one workload of the run, drawn as in all others, and named as shortly as the workload allows.
+    pub fn within(&self, workload: &WorkloadResult) -> Palette {
+        let mut drivers: Vec<Driver> = Vec::new();
+        workload.points.iter().for_each(|point| add(&mut drivers, point.driver));
+        let here = |series: &&Series| {
+            workload.points.iter().any(|point| point.target == series.target && point.driver == series.driver)
+        };
+        let named = |series: &Series| Series {
+            name: match drivers.len() {
+                1 => series.target.clone(),
+                _ => format!("{} · {}", series.target, series.driver.words()),
+            },
+            ..series.clone()
+        };
+        Palette { series: self.series.iter().filter(here).map(named).collect() }
     }
 
     /// All, in order.
@@ -77,7 +89,7 @@ impl Palette {
     /// The series that a point belongs to.
     pub fn of_point(&self, point: &PointResult) -> &Series {
         let same = |series: &&Series| series.target == point.target && series.driver == point.driver;
-        self.series.iter().find(same).expect("every point of the run has added its series")
+        self.series.iter().find(same).expect("every point of the workload has added its series")
     }
 
     /// Where a point's series stands in the order.

@@ -122,7 +122,7 @@ fn rates(points: &[&PointResult], palette: &Palette) -> Chart {
             title: "records/s carried".to_owned(),
             domain: (0.0, nice_ceiling(y_top * 1.05)),
             log: false,
-            tick: quantity::short,
+            tick: quantity::round,
             ticks: Vec::new(),
         },
         bands,

@@ -20,26 +20,31 @@ pub(super) fn escape(text: &str) -> String {
     safe
 }
 
-/// A table with a head; the cells are markup already. The first column heads its row, and the columns from `numbers_from`
-/// on stand right.
+/// A table with a head; the cells are markup already. The first column heads its row, or all rows that follow each other
+/// with the same there; the columns from `numbers_from` on stand right.
 pub(super) fn table(heads: &[&str], numbers_from: usize, rows: &[Vec<String>]) -> String {
     let class = |column: usize| if column >= numbers_from { " class=\"n\"" } else { "" };
     let mut markup = "<div class=\"scroll\"><table><thead><tr>".to_owned();
     for (column, head) in heads.iter().enumerate() {
         markup += &format!("<th scope=\"col\"{}>{}</th>", class(column), escape(head));
     }
-    markup += "</tr></thead><tbody>";
-    for row in rows {
-        markup += "<tr>";
-        for (column, cell) in row.iter().enumerate() {
-            markup += &match column {
-                0 => format!("<th scope=\"row\">{cell}</th>"),
-                _ => format!("<td{}>{cell}</td>", class(column)),
-            };
+    markup += "</tr></thead>";
+    for group in rows.chunk_by(|row, next| row.first() == next.first()) {
+        markup += "<tbody>";
+        for (number, row) in group.iter().enumerate() {
+            markup += "<tr>";
+            for (column, cell) in row.iter().enumerate() {
+                markup += &match (column, number) {
+                    (0, 0) => format!("<th scope=\"rowgroup\" rowspan=\"{}\">{cell}</th>", group.len()),
+                    (0, _) => String::new(),
+                    _ => format!("<td{}>{cell}</td>", class(column)),
+                };
+            }
+            markup += "</tr>";
         }
-        markup += "</tr>";
+        markup += "</tbody>";
     }
-    markup + "</tbody></table></div>"
+    markup + "</table></div>"
 }
 
 /// Names with their values, side by side.

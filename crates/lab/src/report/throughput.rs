@@ -18,10 +18,10 @@ pub(super) fn markup(workload: &WorkloadResult, palette: &Palette) -> String {
         (&[Subject::Consume], "consumed_records_per_s", "consumed_mb_per_s", "Consumed"),
     ] {
         let points = about(subjects);
-        panels.push(bars(&format!("{title}, records per second"), &points, name, palette));
         if sizes(&points) > 1 {
             panels.push(bars(&format!("{title}, MB per second (2²⁰ bytes)"), &points, mb, palette));
         }
+        panels.push(bars(&format!("{title}, records per second"), &points, name, palette));
     }
     let drains = about(&[Subject::Drain]);
     panels.push(bars("Backlog gone after, seconds (less is better)", &drains, "drain_s", palette));
@@ -43,7 +43,7 @@ fn sizes(points: &[&PointResult]) -> usize {
 
 fn bars(title: &str, points: &[&PointResult], name: &str, palette: &Palette) -> String {
     let groups = grouped(points, palette, |point| {
-        let spread = point.summary.figures.get(name);
+        let spread = point.summary.figures.get(name).filter(|spread| spread.mean.is_finite());
         let value = |spread: &Spread| match Figure::named(name) {
             Some(_) if spread.mean >= 100.0 => quantity::number(spread.mean.round()),
             _ => quantity::number(spread.mean),
@@ -61,7 +61,7 @@ fn bars(title: &str, points: &[&PointResult], name: &str, palette: &Palette) -> 
             hollow: !obstacles(point).is_empty(),
         })
     });
-    Bars { title: title.to_owned(), groups, tick: quantity::short }.markup()
+    Bars { title: title.to_owned(), groups, tick: quantity::round }.markup()
 }
 
 fn missing(point: &PointResult) -> String {
@@ -71,18 +71,29 @@ fn missing(point: &PointResult) -> String {
     }
 }
 
-/// What a record costs in processor time: it explains rates that the clients bound.
+/// What work costs in processor time: it explains rates that the clients bound. For a record, or for a GiB where records
+/// differ in size.
 fn processor_time(points: &[&PointResult], palette: &Palette) -> String {
     const PARTS: [(&str, &str); 3] = [
         ("broker_cpu_us_per_record", ""),
         ("producer_cpu_us_per_record", "mid"),
         ("consumer_cpu_us_per_record", "light"),
     ];
+    let by_size = sizes(points) > 1;
     let groups = grouped(points, palette, |point| {
-        let mean = |name: &str| point.summary.figures.get(name).map(|spread| spread.mean);
+        let size = f64::from(point.point.records.size_bytes.max(1));
+        let factor = if by_size { f64::from(1 << 30) / size / 1e6 } else { 1.0 };
+        let mean = |name: &str| point.summary.figures.get(name).map(|spread| spread.mean * factor);
+        let mean = |name: &str| mean(name).filter(|value| value.is_finite());
         let found: Vec<(f64, &'static str)> =
             PARTS.iter().filter_map(|(name, class)| mean(name).map(|value| (value, *class))).collect();
-        let texts: Vec<String> = found.iter().map(|(value, _)| quantity::number(*value)).collect();
+        let sum: f64 = found.iter().map(|(value, _)| value).sum();
+        let places = match sum {
+            s if s >= 99.5 => 0,
+            s if s >= 9.95 => 1,
+            _ => 2,
+        };
+        let texts: Vec<String> = found.iter().map(|(value, _)| format!("{value:.places$}")).collect();
         (!found.is_empty()).then(|| Bar {
             name: palette.of_point(point).name.clone(),
             class: palette.of_point(point).class.clone(),
@@ -93,8 +104,9 @@ fn processor_time(points: &[&PointResult], palette: &Palette) -> String {
             hollow: false,
         })
     });
-    let title = "Processor time for a record, µs: brokers (full), producers (half), consumers (light)";
-    Bars { title: title.to_owned(), groups, tick: quantity::number }.markup()
+    let unit = if by_size { "GiB of records, seconds" } else { "record, µs" };
+    let title = format!("Processor time for a {unit}: brokers + producers + consumers");
+    Bars { title, groups, tick: quantity::round }.markup()
 }
 
 /// A group for each label, in the order of the workload.
@@ -150,5 +162,5 @@ pub fn cumulative_bars<T: AsRef<str>>(steps: &[(T, f64, f64)]) -> String {
         before = Some(*value);
     }
     let groups = vec![Group { name: String::new(), bars }];
-    Bars { title: "Records per second, step by step".to_owned(), groups, tick: quantity::short }.markup()
+    Bars { title: "Records per second, step by step".to_owned(), groups, tick: quantity::round }.markup()
 }

@@ -107,7 +107,7 @@ fn chart(title: &str, unit: &str, lines: Vec<Line>) -> Chart {
             title: unit.to_owned(),
             domain: (0.0, nice_ceiling(y_top)),
             log: false,
-            tick: quantity::short,
+            tick: quantity::round,
             ticks: Vec::new(),
         },
         bands: Vec::new(),

@@ -12,7 +12,7 @@ pub fn table(run: &RunResult, colours: bool) -> String {
         let name = &workload.workload.name;
         let scale = match workload.workload.scale {
             1.0 => String::new(),
-            scale => format!(" (scaled by {})", quantity::number(scale)),
+            scale => format!(" (scaled by {})", quantity::round(scale)),
         };
         text +=
             &format!("\n{}{scale}\n", paint.bold(&format!("{name}: {}", clean(&workload.workload.title))));
@@ -226,7 +226,9 @@ impl Grid {
             |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let right = |column: usize| {
             let mut cells = self.rows.iter().skip(1).map(|row| &row[column]);
-            column > 0 && cells.all(|cell| cell.is_empty() || cell.starts_with(|c: char| c.is_ascii_digit()))
+            column > 0
+                && cells
+                    .all(|cell| cell.is_empty() || cell.starts_with(|c: char| c.is_ascii_digit() || c == '<'))
         };
         let mut text = String::new();
         for (number, row) in self.rows.iter().enumerate() {

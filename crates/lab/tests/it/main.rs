@@ -4,3 +4,8 @@
 mod apache_kafka;
 mod options;
 mod workload_pages;
+//! The laboratory, by its public interface.
+mod browser;
+mod compare;
+mod fixture;
+mod report;

@@ -67,7 +67,11 @@ impl Bars {
         let top = nice_ceiling(bars().map(Bar::end).fold(0.0, f64::max));
         let scale = Scale::linear((0.0, top), (0.0, 100.0));
         let ticks = ticks::linear(top, 4);
-        let mut markup = format!("<div class=\"bars\"><h4>{}</h4>", escape(&self.title));
+        // As wide as the longest name, in the widest of the usual fonts, so that the bars get the rest.
+        let longest = bars().map(|bar| bar.name.chars().count()).max().unwrap_or(0);
+        let name_rem = (longest as f64 * 0.52 + 1.3).clamp(5.0, 13.0);
+        let mut markup =
+            format!("<div class=\"bars\" style=\"--name:{name_rem:.1}rem\"><h4>{}</h4>", escape(&self.title));
         for group in &self.groups {
             markup += "<div class=\"group\">";
             if !group.name.is_empty() {
