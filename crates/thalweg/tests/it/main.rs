@@ -1,0 +1,3 @@
+//! The binary as its users meet it: started, spoken to over the network, stopped.
+
+mod embedded_target;
