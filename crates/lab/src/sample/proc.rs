@@ -37,7 +37,7 @@ pub(super) fn io(text: &str) -> Option<(u64, u64)> {
 
 /// The processors' time since the machine began, in ticks, all together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct CpuTicks {
+pub(crate) struct CpuTicks {
     /// Doing something here.
     pub busy: u64,
     /// Idle for want of a disk.
@@ -49,7 +49,7 @@ pub(super) struct CpuTicks {
 }
 
 /// Reads the first line of `/proc/stat`.
-pub(super) fn cpu(text: &str) -> Option<CpuTicks> {
+pub(crate) fn cpu(text: &str) -> Option<CpuTicks> {
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<u64> = line.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect();
     // user nice system idle iowait irq softirq steal; the guests' ticks behind them are in user and nice already.

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
+use thalweg_lab::doctor;
 use thalweg_lab::target::{self, RunningCluster, StartOptions, TargetSpec};
 use thalweg_lab::workload::ClusterSpec;
 use thalweg_wire::request::CreateTopicsRequest;
@@ -88,6 +89,10 @@ async fn three_brokers_replicate_and_a_death_is_noticed() {
     let names: Vec<&str> = cluster.processes.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["broker-1", "broker-2", "broker-3"]);
     create_topic(&running, 3).await;
+    let advice = doctor::examine(work.path(), Some((&cluster.bootstrap, &BTreeMap::new()))).await;
+    let fetchers = advice.iter().find(|one| one.subject == "num.replica.fetchers").expect("it is looked at");
+    assert_eq!((fetchers.place.as_str(), fetchers.found.as_str()), ("brokers", "1"));
+    assert!(fetchers.right.starts_with("3 "), "{fetchers:?}");
 
     let victim = i32::try_from(cluster.processes[1].1).expect("a process id");
     let pid = rustix::process::Pid::from_raw(victim).expect("not zero");
