@@ -8,6 +8,7 @@
 //! - [`sample`] watches processes and machine meanwhile, [`machine`] tells what it is, [`warm`] makes memory ready.
 //! - [`doctor`] says what in a host and its brokers would matter.
 //! - [`null_server`] is what the lab itself is measured by.
+//! - [`evidence`] proves that what was acknowledged is there.
 
 pub mod calibrate;
 pub mod doctor;

@@ -6,6 +6,7 @@ mod connect;
 mod consume;
 pub mod failure;
 mod group;
+mod lab;
 mod perf;
 mod produce;
 mod serve;
@@ -26,6 +27,7 @@ Examples:
   thalweg topic create orders --partitions 6
   echo hello | thalweg produce orders
   thalweg consume orders --from-beginning --max-messages 1
+  thalweg lab run quick                      how many events per second this machine carries
 
 Every command but serve talks to any cluster that speaks Kafka's protocol: see --bootstrap-server."
 )]
@@ -48,6 +50,9 @@ enum Command {
     Produce(produce::Produce),
     /// Print the records of a topic.
     Consume(consume::Consume),
+    /// Measure how many events a cluster carries, how it scales, and what limits it.
+    #[command(subcommand)]
+    Lab(lab::Lab),
     /// Measure how fast records can be produced.
     ProducerPerfTest(thalweg_lab::perf::ProducerPerformance),
     /// Measure how fast records can be consumed.
@@ -62,6 +67,11 @@ impl Cli {
         if let Command::Serve(serve) = &self.command {
             return serve.run();
         }
+        if let Command::Lab(lab) = &self.command
+            && let Some(ended) = lab.run_without_runtime()
+        {
+            return ended;
+        }
         failure::log_to_standard_error("warn");
         // One thread: what a tool costs is its own work, not handing it from thread to thread.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -73,6 +83,7 @@ impl Cli {
             Command::Serve(serve) => serve.run(),
             Command::Topic(topic) => topic.run().await,
             Command::Group(group) => group.run().await,
+            Command::Lab(lab) => lab.run().await,
             Command::Produce(produce) => produce.run().await,
             Command::Consume(consume) => consume.run().await,
             Command::ProducerPerfTest(test) => {

@@ -112,8 +112,8 @@ pub(super) async fn carried(plan: &Plan, server: &Settings, records_per_s: f64) 
     let ran = drive(plan, &assignment, warm_up_s, measured_s).await?;
     let span = &ran.report.measured;
     let taken = span.records as f64 * 1e6 / span.to_us.saturating_sub(span.from_us).max(1) as f64;
-    let fell_behind = saturation::fell_behind(records_per_s, taken, &ran.intervals).is_some();
-    Ok(Outcome { records_per_s: taken, fell_behind })
+    let fell_behind = saturation::fell_behind(records_per_s, taken, &ran.intervals);
+    Ok(Outcome { records_per_s: taken, fell_behind: fell_behind.is_some() })
 }
 
 fn properties(own: &[(&str, &str)]) -> BTreeMap<String, String> {

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior};
 
+use super::clock::now_us;
 use super::error::Failure;
 use super::fleet::Listening;
+use crate::evidence::Watch;
 use crate::terminal::Progress;
 use crate::workload::Measure;
 
@@ -26,6 +28,10 @@ pub(super) struct Course<'a> {
     pub(super) measure: Measure,
     pub(super) producers: Listening,
     pub(super) consumers: Listening,
+    /// Who looks at the replicas meanwhile.
+    pub(super) watch: Option<&'a Watch>,
+    /// What was seen of them: the least number in sync, from each moment on.
+    pub(super) in_sync: Vec<(u64, u32)>,
     /// Records that were there before.
     pub(super) backlog: u64,
     /// Consumers of a backlog are stopped then, gone or not.
@@ -76,6 +82,9 @@ impl Course<'_> {
                 }
                 Measure::Drain => {}
             }
+            if ticked {
+                self.look_at_replicas();
+            }
             if ticked && seen.at.elapsed() > STALL_TIMEOUT {
                 return Err(self.stalled(&seen));
             }
@@ -120,6 +129,14 @@ impl Course<'_> {
         }
         (seen.produced, seen.consumed) = (produced, consumed);
         news
+    }
+
+    fn look_at_replicas(&mut self) {
+        if let Some(least) = self.watch.and_then(Watch::latest)
+            && self.in_sync.last().is_none_or(|(_, before)| *before != least)
+        {
+            self.in_sync.push((now_us(), least));
+        }
     }
 
     fn steer_produce(&self, seen: &Seen) {

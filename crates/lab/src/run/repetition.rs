@@ -10,7 +10,7 @@ use super::error::Failure;
 use super::figures::{Gathered, figures, gather, seconds};
 use super::fleet::{Fleet, Listening, divide};
 use super::topics;
-use crate::evidence;
+use crate::evidence::{self, Watch};
 use crate::result::{Evidence, Repetition};
 use crate::sample::{Sampler, Usage};
 use crate::target::{self, Cluster};
@@ -57,6 +57,8 @@ struct Ran {
     client: String,
     producers: Listening,
     consumers: Listening,
+    /// The least number of in-sync replicas, from each moment on.
+    in_sync: Vec<(u64, u32)>,
     measure_from_us: u64,
     drain_s: Option<f64>,
 }
@@ -98,15 +100,19 @@ async fn with_topics(setting: &Setting<'_>, admin: &thalweg_client::Cluster) -> 
     };
     let backlog = prefilled.iter().map(|report| report.acknowledged).sum();
     let sampler = Sampler::start(setting.cluster.processes.clone());
-    let watch = evidence::Watch::start(admin.clone(), setting.topics.to_vec());
-    let ran = run_workers(setting, backlog, &sampler).await?;
+    let watch = Watch::start(admin.clone(), setting.topics.to_vec());
+    let ran = run_workers(setting, backlog, &sampler, &watch).await?;
     let watched = watch.finish().await;
 
     let reports = |fleet: &Listening| fleet.reports.iter().flatten().cloned().collect::<Vec<Report>>();
     let (produced_by, consumed_by) = (reports(&ran.producers), reports(&ran.consumers));
     let (produced, consumed) = (gather(produced_by.iter())?, gather(consumed_by.iter())?);
     let main = main_of(setting.point.measure, &produced, &consumed)?;
-    let usage = sampler.finish(main.span.from_us, main.span.to_us);
+    let mut usage = sampler.finish(main.span.from_us, main.span.to_us);
+    for sample in &mut usage.samples {
+        let before = ran.in_sync.iter().rev().find(|(at_us, _)| *at_us <= sample.at_us);
+        sample.in_sync_replicas_min = before.map(|(_, least)| *least);
+    }
     let producers: Vec<Report> = prefilled.into_iter().chain(produced_by).collect();
     let evidence = evidence::collect(evidence::Claim {
         cluster: admin,
@@ -114,6 +120,8 @@ async fn with_topics(setting: &Setting<'_>, admin: &thalweg_client::Cluster) -> 
         replication_factor: setting.point.topics.replication_factor,
         producers: &producers,
         consumers: &consumed_by,
+        records: &setting.point.records,
+        seed: setting.seed,
         verify: setting.point.verify,
         watched: &watched,
     })
@@ -224,6 +232,8 @@ async fn prefill(setting: &Setting<'_>) -> Result<Vec<Report>, Failure> {
         measure: Measure::Produce,
         producers: fleet.start(at_us, at_us).await,
         consumers: Listening::none(Role::Consumer),
+        watch: None,
+        in_sync: Vec::new(),
         backlog: 0,
         consume_s_max: None,
         died: setting.died,
@@ -235,7 +245,12 @@ async fn prefill(setting: &Setting<'_>) -> Result<Vec<Report>, Failure> {
     Ok(reports)
 }
 
-async fn run_workers(setting: &Setting<'_>, backlog: u64, sampler: &Sampler) -> Result<Ran, Failure> {
+async fn run_workers(
+    setting: &Setting<'_>,
+    backlog: u64,
+    sampler: &Sampler,
+    watch: &Watch,
+) -> Result<Ran, Failure> {
     let point = setting.point;
     let (producing, consuming) = match point.measure {
         Measure::Produce | Measure::Drain => (point.producers.count > 0, point.consumers.count > 0),
@@ -266,6 +281,8 @@ async fn run_workers(setting: &Setting<'_>, backlog: u64, sampler: &Sampler) -> 
         measure: point.measure,
         producers: start(producers, Role::Producer, at_us, measure_from_us).await,
         consumers: start(consumers, Role::Consumer, at_us, measure_from_us).await,
+        watch: Some(watch),
+        in_sync: Vec::new(),
         backlog,
         consume_s_max: match point.extent.unit {
             Unit::Seconds(seconds) => Some(seconds),
@@ -275,8 +292,8 @@ async fn run_workers(setting: &Setting<'_>, backlog: u64, sampler: &Sampler) -> 
         progress: setting.progress,
     };
     let drain_s = course.run().await?;
-    let Course { producers, consumers, .. } = course;
-    Ok(Ran { client, producers, consumers, measure_from_us, drain_s })
+    let Course { producers, consumers, in_sync, .. } = course;
+    Ok(Ran { client, producers, consumers, in_sync, measure_from_us, drain_s })
 }
 
 async fn start(fleet: Option<Fleet>, role: Role, at_us: u64, measure_from_us: u64) -> Listening {
