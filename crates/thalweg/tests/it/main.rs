@@ -1,5 +1,5 @@
-//! The binary, used as its users do.
+//! The binary, as its users do: started, spoken to, stopped.
 
-mod lab_worker;
-//! The binary as its users meet it: started, spoken to over the network, stopped.
 mod embedded_target;
+mod lab;
+mod lab_worker;
