@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval};
 /// `flush.ms` below it is rounded up to it.
 const FLUSH_CHECK: Duration = Duration::from_secs(1);
 /// How often deleted files whose delay is over are removed.
-const PURGE: Duration = Duration::from_secs(5);
+const PURGE: Duration = Duration::from_secs(1);
 /// How often partitions without traffic give back what they hold.
 const RELEASE_IDLE: Duration = Duration::from_secs(60);
 /// How often files that are longer than their batches are looked at, to end where these do once no more come.

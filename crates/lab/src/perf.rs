@@ -10,7 +10,6 @@ mod date;
 mod e2e;
 mod error;
 mod output;
-mod pacer;
 mod payload;
 mod producer;
 mod settings;

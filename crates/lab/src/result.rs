@@ -3,12 +3,22 @@
 //! A result holds all that a reader needs to judge a figure or to take it again: machine, versions, every setting, seed,
 //! histograms, evidence, and what limited the point. What these types say is what the file says.
 
+mod compare;
 mod evidence;
+mod figure;
+mod file;
 mod histogram;
 mod measured;
+pub mod openmessaging;
 mod usage;
 
+pub use compare::{
+    Comparison, Difference, Judgement, METHOD, NotComparable, Pair, Pairing, PointName, Ratio, Refused,
+    compare,
+};
 pub use evidence::{Check, Evidence, PartitionEvidence, ReplicaEvidence};
+pub use figure::{FIGURES, Figure, FigureUnit};
+pub use file::{ReadError, WriteError, read, write, write_whole};
 pub use histogram::{Histogram, HistogramUnreadable};
 pub use measured::{Figures, Knee, PointResult, Repetition, Spread, Step, Summary, Verdict};
 pub use usage::{DiskUse, HostUse, ProcessUse, Sample};

@@ -1,10 +1,35 @@
 //! Targets: the systems that are measured. Those that the lab starts run as child processes on free ports of the loopback
 //! interface, in a directory of their own, and end with the lab, however it ends.
 
+mod apache_kafka;
+mod bootstrap;
+mod embedded;
+mod error;
+mod guard;
+mod jars;
+mod ports;
+mod process;
+mod properties;
+mod readiness;
+
+pub use bootstrap::connect;
+pub use error::{
+    BrokerDied, BrokerNotReady, ConnectError, DirectoryFailed, FormatFailed, InvalidBrokers, JarsNotFetched,
+    JavaMissing, JavaTooOld, MavenMissing, NoClustersYet, NotStarted, PropertyOwned, TargetError,
+    TooFewBrokers,
+};
+pub use jars::{KAFKA_VERSION, KafkaJars, kafka_jars};
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::result::TargetInfo;
+use crate::workload::ClusterSpec;
+use process::Brokers;
+
+/// The most brokers that the lab starts on one machine.
+pub const BROKERS_MAX: u32 = 9;
 
 /// What is to be measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,4 +62,75 @@ pub struct Cluster {
     pub data_dir: Option<PathBuf>,
     /// What it is.
     pub info: TargetInfo,
+}
+
+/// How brokers are started and stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartOptions {
+    /// Where each cluster gets a directory of its own, which is removed with it. Made when it is not there.
+    pub work_dir: PathBuf,
+    /// The heap of each broker that is a JVM.
+    pub heap_mb: u32,
+    /// The binary of embedded brokers; none for the one that runs.
+    pub binary: Option<PathBuf>,
+    /// How long brokers may take until they serve.
+    pub start_timeout: Duration,
+    /// How long they may take to stop in order, before they are killed.
+    pub stop_timeout: Duration,
+}
+
+impl StartOptions {
+    /// The usual options, with clusters below `work_dir`.
+    pub fn new(work_dir: impl Into<PathBuf>) -> StartOptions {
+        StartOptions {
+            work_dir: work_dir.into(),
+            heap_mb: 1024,
+            binary: None,
+            start_timeout: Duration::from_secs(120),
+            stop_timeout: Duration::from_secs(15),
+        }
+    }
+}
+
+/// A cluster that runs. Dropped, it kills the brokers that it started and removes their directories.
+#[derive(Debug)]
+pub struct RunningCluster {
+    cluster: Cluster,
+    brokers: Brokers,
+    stop_timeout: Duration,
+}
+
+impl RunningCluster {
+    /// Where it is and what it is.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Which broker has ended by itself, and the tail of its log; none while all run, and for clusters that the lab did
+    /// not start.
+    pub fn died(&self) -> Option<String> {
+        self.brokers.died().map(|died| died.to_string())
+    }
+
+    /// Stops the brokers in order, kills those that do not stop in time, and removes their directories. What did not go
+    /// in order comes back, for people.
+    pub async fn stop(mut self) -> Vec<String> {
+        self.brokers.stop(self.stop_timeout).await
+    }
+}
+
+/// Starts a target, or connects to it, and returns when all its brokers serve.
+pub async fn start(
+    target: &TargetSpec,
+    cluster: &ClusterSpec,
+    options: &StartOptions,
+) -> Result<RunningCluster, TargetError> {
+    let (cluster, brokers) = match target {
+        TargetSpec::Embedded => embedded::start(cluster, options).await?,
+        TargetSpec::ApacheKafka => apache_kafka::start(cluster, options).await?,
+        TargetSpec::Bootstrap { servers, properties } => {
+            (bootstrap::find(servers, properties, cluster).await?, Brokers::none())
+        }
+    };
+    Ok(RunningCluster { cluster, brokers, stop_timeout: options.stop_timeout })
 }

@@ -1,8 +1,44 @@
 //! Workers: the processes that produce and consume. A worker is told what to do in one line of JSON on its standard
 //! input, waits for the word to start, and tells in lines of JSON on its standard output how it goes.
 //!
+//! - [`link`] is the worker's end of that, for every driver; [`Handle`] is the lab's.
+//! - [`serve`] is a worker: it hands the assignment to the driver that it names.
+//!
 //! A worker ends by itself when its standard input closes, so that none outlives the lab.
 
+mod budget;
+pub(crate) mod clock;
+pub(crate) mod counts;
+mod error;
+mod handle;
+mod librdkafka;
+pub mod link;
 mod protocol;
+pub(crate) mod seen;
+pub(crate) mod stamp;
+mod thalweg;
+mod threads;
 
+pub use error::{DriverMissing, WorkerError};
+pub use handle::{EventUnreadable, Handle, HandleError, NotSpawned, WorkerEnded, WorkerFailed};
+pub use link::Link;
 pub use protocol::{Assignment, Command, Driver, Event, Interval, Order, Report, Role, Seen, Span, StopWhen};
+pub use stamp::VerifyError;
+
+/// Is a worker, from its assignment to its last word. Blocks; makes the threads and runtimes that it needs, so it must
+/// not be called on a runtime's thread. What goes wrong is told to the lab and given back.
+pub fn serve() -> Result<(), WorkerError> {
+    let (assignment, mut link) = link::open()?;
+    let outcome = match assignment.driver {
+        Driver::Thalweg => thalweg::run(&assignment, &mut link),
+        Driver::Librdkafka => librdkafka::run(&assignment, &mut link),
+        Driver::Java => Err(DriverMissing { driver: assignment.driver }.into()),
+    };
+    match outcome {
+        Ok(report) => Ok(link.send(&Event::Done(Box::new(report)))?),
+        Err(error) => {
+            link.send(&Event::Failed { error: error.to_string() })?;
+            Err(error)
+        }
+    }
+}

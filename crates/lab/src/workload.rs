@@ -2,12 +2,55 @@
 //!
 //! A [`Workload`] is read from a file; its [`Point`]s are what the runner takes. A point is complete: nothing in it is
 //! left to a default, so that a result tells all by itself and can be run again.
+//!
+//! # The file
+//! TOML. At the top stand `title`, `description` and the settings that all points share, in tables: `[cluster]`,
+//! `[topics]`, `[records]`, `[producers]`, `[consumers]`, `[load]`, `[extent]`. Each `[[point]]` says what is different for
+//! it, with the same keys. Where there is no `[[point]]`, the top is the only one. A list in place of a value makes a
+//! point of each value; several lists make all combinations. `published` beside a point holds figures of others.
+//!
+//! ```toml
+//! title = "Two sizes, one and three partitions"
+//! description = "Four points."
+//! label = "{records.size_bytes} B, {topics.partitions} partitions"
+//! records.size_bytes = [100, 1000]
+//! topics.partitions = [1, 3]
+//! producers.count = 2
+//! producers.properties = { acks = "all", linger.ms = 5 }
+//! ```
+//!
+//! Every key with its default, unit and bounds is in `docs/workloads/README.md`, which is written from the table in `key`.
+//! A key that is not in that table is refused, and a mistake is told with its line, its key and what would be right.
+//!
+//! The benchmark files of the OpenMessaging project are read by [`openmessaging`].
 
+mod builtin;
+mod check;
+mod client_properties;
+mod document;
+mod file;
+mod key;
+mod layer;
+mod mistake;
+pub mod openmessaging;
+mod page;
 mod point;
+mod scale;
+#[cfg(test)]
+mod tests;
 
+use std::path::Path;
+
+pub use builtin::{names, source};
+pub use check::STAMP_BYTES;
+pub use mistake::{
+    InvalidFile, InvalidScale, Mistake, Position, UnknownWorkload, UnreadableFile, WorkloadError,
+};
+pub use page::{describe, key_table, tables};
 pub use point::{
     Clients, ClusterSpec, Extent, Keys, Load, Measure, Payload, Point, RecordSpec, Topics, Unit,
 };
+pub use scale::scaled;
 
 use serde::{Deserialize, Serialize};
 
@@ -43,4 +86,48 @@ pub struct Published {
     pub value: f64,
     /// Where it stands: title, publisher, date.
     pub source: String,
+}
+
+/// A file longer than this is no workload.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The workload of this name that is built in, or that of the file at this path: TOML of ours, or, where it ends in
+/// `.yaml` or `.yml`, the workload of an OpenMessaging Benchmark with the client's own defaults. With a scale, as
+/// [`scaled`] has it.
+pub fn load(name_or_path: &str, scale: Option<f64>) -> Result<Workload, WorkloadError> {
+    let path = Path::new(name_or_path);
+    let workload = match source(name_or_path) {
+        Some(text) => file::parse(name_or_path, &format!("{name_or_path}.toml"), text, Path::new(""))?,
+        None if path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml") => {
+            openmessaging::load(path, None)?
+        }
+        None if path.extension().is_some_and(|ending| ending == "toml") => {
+            let text = read(path)?;
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            file::parse(&name, name_or_path, &text, path.parent().unwrap_or(Path::new("")))?
+        }
+        None => {
+            return Err(UnknownWorkload { name: name_or_path.to_owned(), known: names() }.into());
+        }
+    };
+    match scale {
+        Some(factor) => Ok(scaled(&workload, factor)?),
+        None => Ok(workload),
+    }
+}
+
+/// What is odd in a workload without being wrong: settings that no client or not every driver knows, clients that must
+/// stand idle. For people, each once.
+pub fn warnings(workload: &Workload) -> Vec<String> {
+    client_properties::warnings(workload)
+}
+
+/// The text of a file that somebody wrote.
+fn read(path: &Path) -> Result<String, UnreadableFile> {
+    let unreadable = |reason: String| UnreadableFile { path: path.to_owned(), reason };
+    let length = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
+    if length > FILE_BYTES_MAX {
+        return Err(unreadable(format!("it has {length} bytes; at most {FILE_BYTES_MAX} would be right")));
+    }
+    std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))
 }

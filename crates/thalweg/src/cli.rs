@@ -6,6 +6,7 @@ mod connect;
 mod consume;
 pub mod failure;
 mod group;
+mod lab;
 mod perf;
 mod produce;
 mod serve;
@@ -27,6 +28,7 @@ Examples:
   thalweg topic create orders --partitions 6
   echo hello | thalweg produce orders
   thalweg consume orders --from-beginning --max-messages 1
+  thalweg lab run quick                      how many events per second this machine carries
 
 Every command but serve talks to any cluster that speaks Kafka's protocol: see --bootstrap-server."
 )]
@@ -45,6 +47,9 @@ enum Command {
     Group(group::Group),
     Produce(produce::Produce),
     Consume(consume::Consume),
+    /// Measure how many events a cluster carries, how it scales, and what limits it.
+    #[command(subcommand)]
+    Lab(lab::Lab),
     ProducerPerfTest(thalweg_lab::perf::ProducerPerformance),
     ConsumerPerfTest(thalweg_lab::perf::ConsumerPerformance),
     E2eLatency(thalweg_lab::perf::EndToEndLatency),
@@ -58,6 +63,11 @@ impl Cli {
         if let Command::Serve(serve) = &self.command {
             return serve.run(&bars);
         }
+        if let Command::Lab(lab) = &self.command
+            && let Some(ended) = lab.run_without_runtime()
+        {
+            return ended;
+        }
         failure::log_to_standard_error("warn", &bars);
         // One thread: what a tool costs is its own work, not handing it from thread to thread.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -69,6 +79,7 @@ impl Cli {
             Command::Serve(serve) => serve.run(bars),
             Command::Topic(topic) => topic.run().await,
             Command::Group(group) => group.run().await,
+            Command::Lab(lab) => lab.run().await,
             Command::Produce(produce) => produce.run().await,
             Command::Consume(consume) => consume.run().await,
             Command::ProducerPerfTest(test) => {

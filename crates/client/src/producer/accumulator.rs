@@ -122,12 +122,14 @@ impl Accumulator {
         record: &ProducerRecord<'_>,
         config: &ProducerConfig,
     ) -> bool {
+        // The record may carry an intended time that is long past.
+        let now = Instant::now();
         let mut batch = match self.free.pop() {
             Some(mut batch) => {
-                batch.reset(record.sent_at);
+                batch.reset(now);
                 batch
             }
-            None => Batch::new(config, record.sent_at),
+            None => Batch::new(config, now),
         };
         let charged = config.batch_bytes.max(BatchHeader::LEN + batch.record_bytes(record));
         // A record larger than all the memory is let in alone, rather than never.

@@ -23,15 +23,20 @@ pub struct ProducerRecord<'a> {
     pub value: Option<&'a [u8]>,
     /// The headers.
     pub headers: &'a [Header<'a>],
-    /// When it was handed over: what its latency is counted from.
+    /// When it was handed over, or should have been: what its latency is counted from. Lingering and the delivery timeout
+    /// count from when its batch was opened.
     pub sent_at: Instant,
+    /// The caller's own number of it, told again in [`SentRun`]. Numbers that follow one another cost nothing.
+    pub number: u64,
 }
 
-/// Records that were handed over at the same time.
+/// Records that were handed over at the same time, under numbers that follow one another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SentRun {
     /// When.
     pub at: Instant,
+    /// The number of the first.
+    pub number: u64,
     /// How many.
     pub records: u32,
 }
@@ -113,8 +118,13 @@ impl Batch {
             .expect("a record is checked against max.request.size, far below what a batch can hold");
         self.value_bytes += record.value.map_or(0, |value| value.len() as u64);
         match self.sent.last_mut() {
-            Some(run) if run.at == record.sent_at => run.records += 1,
-            _ => self.sent.push(SentRun { at: record.sent_at, records: 1 }),
+            Some(run)
+                if run.at == record.sent_at
+                    && run.number.wrapping_add(u64::from(run.records)) == record.number =>
+            {
+                run.records += 1;
+            }
+            _ => self.sent.push(SentRun { at: record.sent_at, number: record.number, records: 1 }),
         }
     }
 

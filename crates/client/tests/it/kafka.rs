@@ -129,6 +129,7 @@ async fn produce(kafka: &Kafka, topic: &str, config: ProducerConfig, records: &[
             value: record.value.as_deref(),
             headers: &headers,
             sent_at: Instant::now(),
+            number: 0,
         };
         producer.send(&record).await.expect("taken");
     }

@@ -55,6 +55,7 @@ async fn send(producer: &mut Producer, topic: TopicRef, partition: Option<i32>, 
         value: record.value.as_deref(),
         headers: &headers,
         sent_at: Instant::now(),
+        number: 0,
     };
     producer.send(&record).await.expect("taken")
 }
@@ -282,6 +283,7 @@ async fn a_full_buffer_makes_the_caller_wait_and_then_gives_up() {
         value: Some(&value),
         headers: &[],
         sent_at: Instant::now(),
+        number: 0,
     };
     for _ in 0..3 {
         assert_eq!(producer.try_send(&record).expect("taken"), Taken::Began);
@@ -305,6 +307,7 @@ async fn what_can_never_be_sent_is_refused_at_once() {
         value: Some(&value),
         headers: &[],
         sent_at: Instant::now(),
+        number: 0,
     };
     assert!(matches!(producer.try_send(&record), Err(SendError::TooLarge(_))));
     let elsewhere = ProducerRecord { partition: Some(2), value: None, ..record };

@@ -330,6 +330,7 @@ impl Link {
             value: Some(&message.value),
             headers: &headers,
             sent_at: begin,
+            number: 0,
         };
         self.producer.send(&record).await?;
         self.producer.flush().await;

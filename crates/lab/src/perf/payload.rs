@@ -7,9 +7,10 @@ use rand::{Rng, SeedableRng};
 
 use super::PerfError;
 use super::output::Output;
+use crate::payload::Pool;
 
-/// Random bytes that are drawn before the run, at least. Kafka's tool draws each payload anew, which costs more than a broker
-/// takes to store it. Payloads here are cut from the pool one after another, so that none repeats within a batch.
+/// Random bytes that are drawn before the run, at least. Kafka's tool draws each payload anew. Payloads here are cut from a
+/// pool one after another, so that none repeats within a batch.
 const POOL_BYTES_MIN: usize = 64 << 10;
 
 /// Where payloads come from.
@@ -18,11 +19,9 @@ pub(super) enum Payloads {
     /// Random letters from A to Z.
     Random {
         /// The letters.
-        pool: Vec<u8>,
-        /// Where the next payload begins.
-        at: usize,
-        /// Its size.
-        size: usize,
+        pool: Pool,
+        /// The number of the next payload.
+        next: u64,
     },
     /// Lines of a file, drawn at random.
     Lines { lines: Vec<Vec<u8>>, random: SmallRng },
@@ -33,10 +32,8 @@ pub(super) enum Payloads {
 impl Payloads {
     /// Random letters, `size` of them in a payload, without a repetition within `batch_bytes`.
     pub(super) fn random(size: usize, batch_bytes: usize) -> Payloads {
-        let mut random = SmallRng::seed_from_u64(0);
-        let count = (2 * batch_bytes).max(POOL_BYTES_MIN).max(4 * size) / size.max(1);
-        let pool = (0..count.max(1) * size).map(|_| random.random_range(b'A'..=b'Z')).collect();
-        Payloads::Random { pool, at: 0, size }
+        let pool = Pool::letters(size, (2 * batch_bytes).max(POOL_BYTES_MIN), 0);
+        Payloads::Random { pool, next: 0 }
     }
 
     /// The parts of a file between delimiters.
@@ -65,12 +62,9 @@ impl Payloads {
     #[inline]
     pub(super) fn next(&mut self) -> &[u8] {
         match self {
-            Payloads::Random { pool, at, size } => {
-                if *at == pool.len() {
-                    *at = 0;
-                }
-                let payload = &pool[*at..*at + *size];
-                *at += *size;
+            Payloads::Random { pool, next } => {
+                let payload = pool.value(*next);
+                *next += 1;
                 payload
             }
             Payloads::Lines { lines, random } => &lines[random.random_range(0..lines.len())],

@@ -11,10 +11,10 @@ use tokio::time::Instant;
 
 use super::bar::Done;
 use super::output::Output;
-use super::pacer::Pacer;
 use super::payload::Payloads;
 use super::stats::Stats;
 use super::{PerfError, settings, wall_clock_ms};
+use crate::pacer::Pacer;
 
 /// How long a topic that does not exist may take to be created. Shorter than `max.block.ms`: a person waits.
 const TOPIC_WAIT: Duration = Duration::from_secs(10);
@@ -239,6 +239,7 @@ impl ProducerPerformance {
                 value: Some(payloads.next()),
                 headers: &[],
                 sent_at: now,
+                number: n,
             };
             match producer.try_send(&record)? {
                 Taken::Joined => {}

@@ -60,6 +60,12 @@ pub struct Repetition {
     pub samples: Vec<Sample>,
     /// Proof that the records are there.
     pub evidence: Evidence,
+    /// Records that producers gave up, warm-up included.
+    #[serde(default)]
+    pub given_up: u64,
+    /// What else a reader must know of this repetition, for people: what a driver cannot tell, why records were given up.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// The figures of a repetition; those that do not apply are none.

@@ -21,6 +21,17 @@ pub enum Driver {
     Java,
 }
 
+impl Driver {
+    /// Its name in results and on the command line.
+    pub fn words(self) -> &'static str {
+        match self {
+            Driver::Thalweg => "thalweg",
+            Driver::Librdkafka => "librdkafka",
+            Driver::Java => "java",
+        }
+    }
+}
+
 /// What a worker does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

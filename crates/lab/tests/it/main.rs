@@ -1,4 +1,11 @@
-//! The perf tools beside Kafka's own.
+//! The laboratory, by its public interface: the perf tools beside Kafka's own, workloads and their pages, results and their
+//! report.
 #![allow(clippy::print_stdout, reason = "a test that is skipped says so, and a failing one names its seed")]
 
+mod apache_kafka;
+mod browser;
+mod compare;
+mod fixture;
 mod options;
+mod report;
+mod workload_pages;

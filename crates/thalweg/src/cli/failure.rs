@@ -7,12 +7,19 @@ use indicatif::MultiProgress;
 use thalweg_broker::config::{BadAssignment, RefusedConfig};
 use thalweg_client::{ClientError, InvalidAddress, InvalidProperty, InvalidSetting, NoBootstrapServer};
 use thalweg_lab::perf::PerfError;
+use thalweg_lab::result::ReadError;
+use thalweg_lab::workload::WorkloadError;
 use tracing_subscriber::EnvFilter;
 
 /// Arguments that do not go together, or have no meaning.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Usage(pub String);
+
+/// What was asked for was done, and the outcome is a failure.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Failed(pub String);
 
 /// Tells why, and with which exit code to end.
 pub fn report(error: &anyhow::Error) -> ExitCode {
@@ -51,6 +58,8 @@ fn is_usage(error: &anyhow::Error) -> bool {
             || matches!(cause.downcast_ref::<ClientError>(), Some(ClientError::InvalidAddress(_)))
             || cause.is::<RefusedConfig>()
             || cause.is::<BadAssignment>()
+            || cause.is::<WorkloadError>()
+            || cause.is::<ReadError>()
             || cause.downcast_ref::<PerfError>().is_some_and(PerfError::is_usage)
     })
 }

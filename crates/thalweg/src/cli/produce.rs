@@ -106,6 +106,7 @@ impl Produce {
                 value: parts.value.map(str::as_bytes),
                 headers: &headers,
                 sent_at: Instant::now(),
+                number: 0,
             };
             if producer.send(&record).await? == Taken::Began {
                 tokio::task::yield_now().await;

@@ -1,3 +1,6 @@
-//! The binary as a person meets it: exit codes, and what it says about a cluster that is not there.
+//! The binary as a person meets it: started, spoken to, stopped; exit codes, and what it says.
 
+mod embedded_target;
 mod failures;
+mod lab;
+mod lab_worker;

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 /// An open loop: record `n` is due at the start plus `n / rate`, however late those before it were. A pause is made up for
 /// by what follows it, so the rate holds on average and no delay is hidden.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pacer {
+pub(crate) struct Pacer {
     start: Instant,
     /// Seconds between records; none when nothing is held back.
     interval_s: Option<f64>,
@@ -15,16 +15,16 @@ pub(super) struct Pacer {
 
 impl Pacer {
     /// Paces `rate` records a second from `start`; without a limit when the rate is not positive.
-    pub(super) fn new(rate: f64, start: Instant) -> Pacer {
+    pub(crate) fn new(rate: f64, start: Instant) -> Pacer {
         Pacer { start, interval_s: (rate > 0.0).then(|| 1.0 / rate) }
     }
 
-    pub(super) fn is_unlimited(&self) -> bool {
+    pub(crate) fn is_unlimited(&self) -> bool {
         self.interval_s.is_none()
     }
 
     /// When record `n` is due.
-    pub(super) fn due(&self, n: u64) -> Instant {
+    pub(crate) fn due(&self, n: u64) -> Instant {
         match self.interval_s {
             Some(interval) => self.start + Duration::from_secs_f64(interval * n as f64),
             None => self.start,
@@ -33,7 +33,7 @@ impl Pacer {
 
     /// Waits until record `n` is due and gives the time. Timers tick once a millisecond; the records of a millisecond go
     /// together.
-    pub(super) async fn wait(&self, n: u64) -> Instant {
+    pub(crate) async fn wait(&self, n: u64) -> Instant {
         let due = self.due(n);
         loop {
             let now = Instant::now();

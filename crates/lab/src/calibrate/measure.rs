@@ -1,0 +1,182 @@
+//! A worker process against a null server: what it says of latencies and rates.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hdrhistogram::Histogram as Recorded;
+
+use super::{Measured, Percentile, Plan, QUANTILES, Scenario};
+use crate::null_server::{NullServer, NullServerError, Settings};
+use crate::result::HistogramUnreadable;
+use crate::run::saturation::{self, Outcome};
+use crate::worker::{
+    Assignment, Event, Handle, HandleError, Interval, Report, Role, StopWhen,
+};
+use crate::workload::{Payload, RecordSpec};
+
+/// From the word to begin to the beginning.
+const LEAD: Duration = Duration::from_millis(300);
+/// A worker that takes longer than the run and this is stuck.
+const PATIENCE: Duration = Duration::from_secs(60);
+const TOPIC: &str = "calibration";
+
+/// A calibration could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum CalibrateError {
+    /// There is no null server.
+    #[error(transparent)]
+    Server(#[from] NullServerError),
+    /// The worker failed.
+    #[error(transparent)]
+    Worker(#[from] HandleError),
+    /// The worker did not end.
+    #[error("The worker of calibration did not end within {seconds:.0} s after it should have")]
+    Stuck {
+        /// The patience.
+        seconds: f64,
+    },
+    /// The worker told no latencies, or gave records up.
+    #[error("The worker of calibration acknowledged {acknowledged} records and gave up {failed}{}",
+        first_failure.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
+    Nothing {
+        /// Records acknowledged.
+        acknowledged: u64,
+        /// Records given up.
+        failed: u64,
+        /// The first reason.
+        first_failure: Option<String>,
+    },
+    /// What the worker told cannot be read.
+    #[error(transparent)]
+    Histogram(#[from] HistogramUnreadable),
+    /// The search did not end.
+    #[error("The search for saturation found no knee: {why}")]
+    NoKnee {
+        /// Its words.
+        why: String,
+    },
+}
+
+/// What a worker measured.
+pub(super) struct Latencies {
+    pub(super) client: String,
+    recorded: Recorded<u64>,
+}
+
+impl Latencies {
+    pub(super) fn quantile_us(&self, quantile: f64) -> f64 {
+        self.recorded.value_at_quantile(quantile) as f64
+    }
+
+    /// Beside what is true.
+    pub(super) fn of(&self, scenario: Scenario) -> Measured {
+        let percentile = |quantile| {
+            let (true_us, measured_us) = (scenario.true_us(quantile), self.quantile_us(quantile));
+            Percentile { quantile, true_us, measured_us, error: measured_us / true_us - 1.0 }
+        };
+        let percentiles = QUANTILES.map(percentile).to_vec();
+        Measured { scenario, records: self.recorded.len(), percentiles }
+    }
+}
+
+/// Measures a scenario.
+pub(super) async fn latencies(plan: &Plan, scenario: &Scenario) -> Result<Latencies, CalibrateError> {
+    let server = NullServer::start(&scenario.server)?;
+    let assignment = Assignment {
+        clients: scenario.clients,
+        properties: properties(&[("linger.ms", "0")]),
+        ..assignment(plan, &server, scenario.records_per_s, scenario.measured_s)
+    };
+    let ran = drive(plan, &assignment, scenario.warm_up_s, scenario.measured_s).await?;
+    let report = ran.report;
+    match report.acknowledge_latency {
+        Some(latency) if report.failed == 0 => {
+            Ok(Latencies { client: ran.client, recorded: latency.recorded()? })
+        }
+        _ => Err(CalibrateError::Nothing {
+            acknowledged: report.acknowledged,
+            failed: report.failed,
+            first_failure: report.first_failure,
+        }),
+    }
+}
+
+/// Whether a server carries a rate.
+pub(super) async fn carried(plan: &Plan, server: &Settings, records_per_s: f64) -> Result<Outcome, CalibrateError> {
+    let (warm_up_s, measured_s) = (1.0, 4.0);
+    let server = NullServer::start(server)?;
+    let assignment = Assignment {
+        properties: properties(&[("linger.ms", "5"), ("batch.size", "65536")]),
+        ..assignment(plan, &server, records_per_s, measured_s)
+    };
+    let ran = drive(plan, &assignment, warm_up_s, measured_s).await?;
+    let span = &ran.report.measured;
+    let taken = span.records as f64 * 1e6 / span.to_us.saturating_sub(span.from_us).max(1) as f64;
+    let fell_behind = saturation::fell_behind(records_per_s, taken, &ran.intervals);
+    Ok(Outcome { records_per_s: taken, fell_behind: fell_behind.is_some() })
+}
+
+fn properties(own: &[(&str, &str)]) -> BTreeMap<String, String> {
+    // Requests go at once however many are under way: what a record waits for is the server alone.
+    let all = [("acks", "1"), ("max.in.flight.requests.per.connection", "1000")];
+    all.iter().chain(own).map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+fn assignment(plan: &Plan, server: &NullServer, records_per_s: f64, measured_s: f64) -> Assignment {
+    Assignment {
+        role: Role::Producer,
+        driver: plan.driver,
+        bootstrap: vec![server.address()],
+        properties: BTreeMap::new(),
+        topics: vec![TOPIC.to_owned()],
+        clients: 1,
+        first_client: 0,
+        threads: 1,
+        records: RecordSpec { size_bytes: 128, payload: Payload::Random, keys: None },
+        verify: false,
+        records_per_s: Some(records_per_s),
+        stop: StopWhen::Seconds(measured_s),
+        group: None,
+        seed: 42,
+    }
+}
+
+struct Ran {
+    client: String,
+    report: Report,
+    /// Those of the measurement.
+    intervals: Vec<Interval>,
+}
+
+async fn drive(
+    plan: &Plan,
+    assignment: &Assignment,
+    warm_up_s: f64,
+    measured_s: f64,
+) -> Result<Ran, CalibrateError> {
+    let patience = PATIENCE + Duration::from_secs_f64(2.0 * (warm_up_s + measured_s));
+    let driven = tokio::time::timeout(patience, async {
+        let mut worker = Handle::spawn("calibration", &plan.binary, assignment)?;
+        let (client, _) = worker.ready().await?;
+        let at_us = now_us() + u64::try_from(LEAD.as_micros()).expect("a fraction of a second");
+        let measure_from_us = at_us + (warm_up_s * 1e6) as u64;
+        worker.start(at_us, measure_from_us).await;
+        let mut intervals = Vec::new();
+        loop {
+            match worker.next_event().await? {
+                Event::Interval(interval) if interval.at_us > measure_from_us + interval.length_us => {
+                    intervals.push(interval);
+                }
+                Event::Done(report) => return Ok(Ran { client, report: *report, intervals }),
+                Event::Interval(_) | Event::Ready { .. } | Event::Failed { .. } => {}
+            }
+        }
+    });
+    driven.await.unwrap_or(Err(CalibrateError::Stuck { seconds: patience.as_secs_f64() }))
+}
+
+#[expect(clippy::disallowed_methods, reason = "workers are told when to begin by the machine's clock")]
+fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,160 @@
+//! Scenarios: what the null server does, and what the latencies must be, by reckoning alone.
+
+use serde::{Deserialize, Serialize};
+
+use super::Extent;
+use crate::null_server::{ServiceTime, Settings, Stalls};
+
+/// A server with a script, and a rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scenario {
+    /// Its name.
+    pub name: String,
+    /// One line.
+    pub about: String,
+    /// What the server does.
+    pub server: Settings,
+    /// Records per second, each a request of its own.
+    pub records_per_s: f64,
+    /// Producers that they are spread over. Each waits longer for its next record than the longest service takes, so that
+    /// no answer waits behind another on its connection.
+    pub clients: u32,
+    /// Seconds before the measurement.
+    pub warm_up_s: f64,
+    /// Seconds of measurement.
+    pub measured_s: f64,
+}
+
+impl Scenario {
+    fn new(name: &str, about: &str, extent: Extent, server: Settings) -> Scenario {
+        let measured_s = match extent {
+            Extent::Full => 30.0,
+            Extent::Reduced => 10.0,
+        };
+        let (name, about) = (name.to_owned(), about.to_owned());
+        Scenario { name, about, server, records_per_s: 640.0, clients: 160, warm_up_s: 2.0, measured_s }
+    }
+
+    /// A server that answers at once: what is left is the machine.
+    pub(super) fn floor(extent: Extent) -> Scenario {
+        let about = "what network and scheduling take by themselves";
+        let floor = Scenario::new("floor", about, extent, Settings::default());
+        Scenario { measured_s: floor.measured_s / 2.0, ..floor }
+    }
+
+    /// All scenarios whose latencies are known.
+    pub(super) fn all(extent: Extent) -> Vec<Scenario> {
+        let fixed = ServiceTime::Fixed { us: 50_000.0 };
+        let server = |service_time: &ServiceTime| Settings {
+            service_time: service_time.clone(),
+            seed: 42,
+            ..Settings::default()
+        };
+        let points = [(0.0, 40_000.0), (0.5, 50_000.0), (0.9, 80_000.0), (0.99, 120_000.0), (0.999, 180_000.0)];
+        let points = points.into_iter().chain([(1.0, 200_000.0)]).collect();
+        let quantiles = ServiceTime::Quantiles { points };
+        // A period that is no multiple of the time between records, so that stalls begin anywhere between two.
+        let stalls = |length_s| Stalls::Every { period_s: 1.0137, length_s };
+        let overload = Scenario {
+            server: Settings { records_per_s_max: Some(512.0), ..server(&fixed) },
+            ..Scenario::new("overload", "640 records/s for a server of 512: the queue grows", extent, server(&fixed))
+        };
+        let mut all = vec![
+            Scenario::new("fixed", "50 ms for every request", extent, server(&fixed)),
+            Scenario::new("distribution", "40 to 200 ms, with known quantiles", extent, server(&quantiles)),
+            Scenario::new(
+                "stalls",
+                "50 ms, and nothing is answered for 20 ms of each second",
+                extent,
+                Settings { stalls: stalls(0.02), ..server(&fixed) },
+            ),
+            overload,
+        ];
+        if extent == Extent::Reduced {
+            all.retain(|scenario| scenario.name != "fixed");
+        }
+        all
+    }
+
+    /// What a percentile of the latencies is.
+    ///
+    /// - Stalls: a request's answer falls due anywhere in the period, evenly; in the last `length` of it, it waits for the
+    ///   end. So a share `1 - q` waits longer than `length - (1 - q) * period`.
+    /// - A queue: at a rate r beyond the limit m, a record meant for `t` seconds after the start is served at `t * r / m`,
+    ///   and the wait grows evenly from the measurement's first record to its last.
+    pub fn true_us(&self, quantile: f64) -> f64 {
+        let service_us = self.server.service_time.quantile_us(quantile);
+        let stalled_s = match self.server.stalls {
+            Stalls::Every { period_s, length_s } => (length_s - (1.0 - quantile) * period_s).max(0.0),
+            Stalls::None | Stalls::At { .. } => 0.0,
+        };
+        let queued_s = self.server.records_per_s_max.map_or(0.0, |most| {
+            let at_s = self.warm_up_s + quantile * self.measured_s;
+            1.0 / most + at_s * (self.records_per_s / most - 1.0).max(0.0)
+        });
+        service_us + (stalled_s + queued_s) * 1e6
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(name: &str) -> Scenario {
+        Scenario::all(Extent::Full).into_iter().find(|scenario| scenario.name == name).expect("it exists")
+    }
+
+    fn assert_close(scenario: &Scenario, quantile: f64, expected_us: f64) {
+        let true_us = scenario.true_us(quantile);
+        assert!((true_us - expected_us).abs() < 1.0, "{}: {true_us} for {expected_us}", scenario.name);
+    }
+
+    #[test]
+    fn what_is_true_follows_from_the_script() {
+        let stalls = named("stalls");
+        assert_close(&stalls, 0.5, 50_000.0);
+        assert_close(&stalls, 0.99, 50_000.0 + 20_000.0 - 10_137.0);
+        assert_close(&stalls, 0.999, 50_000.0 + 20_000.0 - 1013.7);
+        let distribution = named("distribution");
+        assert_close(&distribution, 0.5, 50_000.0);
+        assert_close(&distribution, 0.999, 180_000.0);
+        let overload = named("overload");
+        assert_close(&overload, 0.5, 50_000.0 + 1e6 / 512.0 + 17.0 * 0.25e6);
+    }
+
+    /// The reckoning agrees with a walk through the script, request by request.
+    #[test]
+    fn a_walk_through_the_script_gives_the_same() {
+        for name in ["stalls", "overload"] {
+            let scenario = named(name);
+            let (mut free_s, mut latencies) = (0.0f64, Vec::new());
+            for n in 0..((scenario.warm_up_s + scenario.measured_s) * scenario.records_per_s) as u64 {
+                let at_s = n as f64 / scenario.records_per_s;
+                let served_s = scenario.server.records_per_s_max.map_or(at_s, |most| free_s.max(at_s) + 1.0 / most);
+                free_s = served_s;
+                let mut due_s = served_s + 0.05;
+                if let Stalls::Every { period_s, length_s } = scenario.server.stalls {
+                    let end_s = (due_s / period_s).ceil() * period_s;
+                    due_s = if due_s > end_s - length_s { end_s } else { due_s };
+                }
+                if at_s >= scenario.warm_up_s {
+                    latencies.push((due_s - at_s) * 1e6);
+                }
+            }
+            latencies.sort_by(f64::total_cmp);
+            for quantile in super::super::QUANTILES {
+                let walked = latencies[(latencies.len() as f64 * quantile) as usize];
+                let error = walked / scenario.true_us(quantile) - 1.0;
+                assert!(error.abs() < 0.005, "{name} {quantile}: {walked}, {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_answer_waits_behind_another_on_its_connection() {
+        for scenario in Scenario::all(Extent::Full).iter().filter(|scenario| scenario.name != "overload") {
+            let between_us = 1e6 * f64::from(scenario.clients) / scenario.records_per_s;
+            assert!(scenario.server.service_time.quantile_us(1.0) + 20_000.0 < between_us, "{}", scenario.name);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! A calibration as a plain table.
+
+use std::fmt::{self, Display, Formatter};
+
+use super::{Calibration, QUANTILES};
+
+impl Display for Calibration {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Calibration of {} against a null server", self.client)?;
+        writeln!(f)?;
+        writeln!(
+            f,
+            "{:<14} {:>8} {:>7} {:>12} {:>12} {:>8}",
+            "scenario", "records", "", "true us", "measured us", "error"
+        )?;
+        for (at, floor_us) in self.floor_us.iter().enumerate() {
+            let name = if at == 0 { "floor" } else { "" };
+            let quantile = format!("p{}", QUANTILES[at] * 100.0);
+            writeln!(f, "{name:<14} {:>8} {quantile:>7} {:>12} {floor_us:>12.0} {:>8}", "", "", "")?;
+        }
+        for measured in &self.scenarios {
+            for (at, percentile) in measured.percentiles.iter().enumerate() {
+                let (name, records) = match at {
+                    0 => (measured.scenario.name.as_str(), measured.records.to_string()),
+                    _ => ("", String::new()),
+                };
+                let quantile = format!("p{}", percentile.quantile * 100.0);
+                writeln!(
+                    f,
+                    "{name:<14} {records:>8} {quantile:>7} {:>12.0} {:>12.0} {:>+7.2}%",
+                    percentile.true_us,
+                    percentile.measured_us,
+                    percentile.error * 100.0,
+                )?;
+            }
+        }
+        let knee = &self.knee;
+        writeln!(f)?;
+        writeln!(
+            f,
+            "knee: {:.0} records/s, found {:.0} in {} trials, error {:+.2}%",
+            knee.true_records_per_s,
+            knee.found_records_per_s,
+            knee.trials,
+            knee.error * 100.0,
+        )?;
+        writeln!(f)?;
+        writeln!(
+            f,
+            "Latencies count from the intended time of sending. The floor is what network and scheduling take with a \
+             server\nthat answers at once; it is part of what was measured and not taken off."
+        )?;
+        let faults = self.faults();
+        if faults.is_empty() {
+            write!(
+                f,
+                "Within the limits: {:.1}% for percentiles, {:.1}% for the knee.",
+                self.limits.percentile * 100.0,
+                self.limits.knee * 100.0,
+            )
+        } else {
+            write!(f, "BEYOND THE LIMITS:\n  {}", faults.join("\n  "))
+        }
+    }
+}

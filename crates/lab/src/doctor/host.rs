@@ -1,0 +1,275 @@
+//! The host's processors, memory and limits.
+
+use rustix::process::{Resource, getrlimit};
+
+use super::{Advice, size};
+use crate::machine::{cgroup, chosen, line};
+use crate::sample::proc::{self, CpuTicks};
+
+const HOST: &str = "host";
+
+/// The kernel's own default of `sched_migration_cost_ns`.
+const MIGRATION_COST_NS: u64 = 500_000;
+
+/// The processors' time until now; for the steal while the doctor works.
+pub(super) fn cpu_ticks() -> CpuTicks {
+    proc::cpu(&std::fs::read_to_string("/proc/stat").unwrap_or_default()).unwrap_or_default()
+}
+
+/// Looks at the host; `before` is [`cpu_ticks`] of a second ago or more.
+pub(super) fn examine(before: CpuTicks) -> Vec<Advice> {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let memory = |name| proc::memory(&meminfo, name).unwrap_or_default();
+    let vm = |name: &str| line(&format!("/proc/sys/vm/{name}")).and_then(|text| text.parse::<u64>().ok());
+    let mut advice = Vec::new();
+    advice.push(processors(
+        std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        cgroup::cpus(),
+    ));
+    advice.push(steal(before, cpu_ticks()));
+    advice.push(memory_for_cache(memory("MemAvailable"), memory("MemTotal"), cgroup::memory_bytes()));
+    let available = memory("MemAvailable");
+    let limit = Dirty::new(vm("dirty_bytes"), vm("dirty_ratio"), available);
+    let background = Dirty::new(vm("dirty_background_bytes"), vm("dirty_background_ratio"), available);
+    if let (Some(limit), Some(background)) = (limit, background) {
+        advice.extend(dirty(limit, background));
+    }
+    if let Some(swappiness) = vm("swappiness") {
+        advice.push(swap(memory("SwapTotal"), swappiness));
+    }
+    let limit = getrlimit(Resource::Nofile);
+    advice.push(descriptors(limit.current, limit.maximum));
+    let source = line("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    advice.extend(source.map(|source| clock_source(&source)));
+    advice.push(governor(line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")));
+    let pages = line("/sys/kernel/mm/transparent_hugepage/enabled").and_then(|text| chosen(&text));
+    advice.extend(pages.map(|pages| huge_pages(&pages)));
+    let cost = line("/sys/kernel/debug/sched/migration_cost_ns")
+        .or_else(|| line("/proc/sys/kernel/sched_migration_cost_ns"));
+    advice.push(migration_cost(cost.and_then(|text| text.parse().ok())));
+    advice
+}
+
+fn processors(count: usize, quota: Option<f64>) -> Advice {
+    let why = "Brokers and the lab's producers share them when both run here; a quota is taken away in slices of a tenth \
+               of a second, which show in p99.";
+    match quota {
+        Some(quota) => {
+            let found = format!("{count}, with a quota of {quota:.1} processors from the control group");
+            Advice::fine(HOST, "processors", found, why)
+                .warning("no quota (cpu.max = max); a cpuset bounds without slices")
+        }
+        None if count < 4 => Advice::fine(HOST, "processors", count.to_string(), why).note(
+            "4 or more, or brokers elsewhere: with fewer, generator and broker take them from each other",
+        ),
+        None => Advice::fine(HOST, "processors", count.to_string(), why),
+    }
+}
+
+fn steal(before: CpuTicks, now: CpuTicks) -> Advice {
+    let share = |steal: u64, total: u64| if total > 0 { steal as f64 / total as f64 * 100.0 } else { 0.0 };
+    let lately = share(now.steal.saturating_sub(before.steal), now.total.saturating_sub(before.total));
+    let ever = share(now.steal, now.total);
+    let found = format!(
+        "{lately:.1} % of all processor time during this examination, {ever:.1} % since the machine started"
+    );
+    let why = "What the host gives to other machines is missing here, at moments that nobody can tell: the spread of all \
+               figures grows.";
+    let advice = Advice::fine(HOST, "steal", found, why);
+    match lately.max(ever) {
+        most if most >= 3.0 => {
+            advice.warning("a machine with processors of its own, or runs at another time")
+        }
+        most if most >= 0.5 => {
+            advice.note("a look at the steal of each repetition before figures are compared")
+        }
+        _ => advice,
+    }
+}
+
+fn memory_for_cache(available: u64, total: u64, limit: Option<u64>) -> Advice {
+    let mut found = format!("{} available of {}", size(available), size(total));
+    if let Some(limit) = limit {
+        found.push_str(&format!(", and a limit of {} from the control group", size(limit)));
+    }
+    let why = "The page cache is what a broker writes to and what consumers read from; a control group counts it too.";
+    let advice = Advice::fine(HOST, "memory", found, why);
+    if available < 2 << 30 {
+        return advice.warning("2 GB or more available, and a heap of 1 GB for each broker of Apache Kafka");
+    }
+    if limit.is_some_and(|limit| limit < total) {
+        return advice.note("no limit, or one that leaves room for what is written in half a minute");
+    }
+    advice
+}
+
+/// One of the kernel's two limits of dirty memory.
+#[derive(Clone, Copy)]
+struct Dirty {
+    /// A ratio in percent, when it is not told in bytes.
+    ratio: Option<u64>,
+    bytes: u64,
+}
+
+impl Dirty {
+    fn new(bytes: Option<u64>, ratio: Option<u64>, available: u64) -> Option<Dirty> {
+        match (bytes, ratio) {
+            (Some(bytes), _) if bytes > 0 => Some(Dirty { ratio: None, bytes }),
+            (_, Some(ratio)) => Some(Dirty { ratio: Some(ratio), bytes: available / 100 * ratio }),
+            _ => None,
+        }
+    }
+
+    fn found(self) -> String {
+        match self.ratio {
+            Some(ratio) => format!("{ratio}, now about {}", size(self.bytes)),
+            None => format!("set in bytes: {}", size(self.bytes)),
+        }
+    }
+}
+
+fn dirty(limit: Dirty, background: Dirty) -> [Advice; 2] {
+    let why = "Whoever writes while so much is dirty waits for the disk: a run that writes more than this measures the \
+               disk, and its latencies jump.";
+    let hard = Advice::fine(HOST, "vm.dirty_ratio", limit.found(), why);
+    let hard = match limit.bytes {
+        bytes if bytes < 512 << 20 => hard.warning("20 or more: a second of writing at full speed must fit"),
+        bytes if bytes < 2 << 30 => {
+            hard.note("enough for the bytes of a whole repetition, where latency is measured")
+        }
+        _ => hard,
+    };
+    let why = "The kernel begins to write at this; before, only after half a minute. The later it begins, the larger the \
+               burst, and the more a sync of one log waits for the others.";
+    let soft = Advice::fine(HOST, "vm.dirty_background_ratio", background.found(), why);
+    let soft = if background.bytes > limit.bytes / 10 * 8 {
+        soft.warning("well below vm.dirty_ratio: else writing begins when everybody waits already")
+    } else if background.bytes > 1 << 30 {
+        soft.note("5, or vm.dirty_background_bytes of some 500 MB, for even latencies; as it is for the highest rate of a short run")
+    } else {
+        soft
+    };
+    [hard, soft]
+}
+
+fn swap(total: u64, swappiness: u64) -> Advice {
+    let why = "A broker fills the page cache, and the kernel may swap its heap for it: each page that comes back is a \
+               pause.";
+    if total == 0 {
+        return Advice::fine(HOST, "vm.swappiness", format!("{swappiness}, without swap"), why);
+    }
+    let found = format!("{swappiness}, with {} of swap", size(total));
+    let advice = Advice::fine(HOST, "vm.swappiness", found, why);
+    if swappiness > 10 { advice.warning("vm.swappiness=1, or no swap") } else { advice }
+}
+
+fn descriptors(soft: Option<u64>, hard: Option<u64>) -> Advice {
+    let word = |limit: Option<u64>| limit.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string());
+    let found = format!("{}, and at most {}", word(soft), word(hard));
+    let why = "A broker holds a descriptor for each connection and several for each partition. Thalweg raises its own \
+               limit to the most; a JVM does so too.";
+    let advice = Advice::fine(HOST, "RLIMIT_NOFILE", found, why);
+    match hard.unwrap_or(u64::MAX) {
+        most if most < 4096 => advice.warning("100000 (ulimit -n, or LimitNOFILE= of the service)"),
+        most if most < 65_536 => advice.note("100000, for thousands of partitions or connections"),
+        _ => advice,
+    }
+}
+
+fn clock_source(source: &str) -> Advice {
+    let why = "Each record and each request is stamped; a clock that is read through the kernel costs a microsecond each \
+               time instead of some 20 nanoseconds.";
+    let advice = Advice::fine(HOST, "clock source", source, why);
+    match source {
+        "tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page" => advice,
+        _ => advice.warning("tsc or kvm-clock, if the machine offers it (available_clocksource)"),
+    }
+}
+
+fn governor(governor: Option<String>) -> Advice {
+    let why = "A processor that slows down when it is idle answers the first request after a pause late.";
+    let advice = |found: &str| Advice::fine(HOST, "CPU governor", found, why);
+    match governor {
+        None => advice("not told, as is usual in a virtual machine"),
+        Some(governor) if governor == "performance" => advice(&governor),
+        Some(governor) => advice(&governor).warning("performance, while figures are taken"),
+    }
+}
+
+fn huge_pages(choice: &str) -> Advice {
+    let why = "Huge pages for all make a JVM's heap quicker, and stop processes for milliseconds while they are gathered.";
+    let advice = Advice::fine(HOST, "transparent huge pages", choice, why);
+    if choice == "always" { advice.note("madvise, where p99.9 matters") } else { advice }
+}
+
+fn migration_cost(ns: Option<u64>) -> Advice {
+    let why = "How long a thread counts as warm on its processor. Less lets the kernel spread threads of network and disk \
+               sooner; the study of Kafka on IBM z16 gained with 50,000 ns.";
+    let advice = |found: String| Advice::fine(HOST, "sched_migration_cost_ns", found, why);
+    match ns {
+        None => advice("not told (it is in debugfs, for root)".to_owned())
+            .note("a try with 50000, as a step of its own, on a machine with many processors"),
+        Some(ns) if ns >= MIGRATION_COST_NS => advice(ns.to_string())
+            .note("a try with 50000, as a step of its own, on a machine with many processors"),
+        Some(ns) => advice(ns.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Severity::{Fine, Note, Warning};
+    use super::*;
+
+    #[test]
+    fn a_quota_is_graver_than_few_processors() {
+        assert_eq!(processors(8, None).severity, Fine);
+        assert_eq!(processors(2, None).severity, Note);
+        assert_eq!(processors(8, Some(1.5)).severity, Warning);
+    }
+
+    #[test]
+    fn steal_is_judged_by_the_worse_of_now_and_ever() {
+        let ticks = |steal, total| CpuTicks { steal, total, ..CpuTicks::default() };
+        assert_eq!(steal(ticks(0, 1000), ticks(0, 2000)).severity, Fine);
+        assert_eq!(steal(ticks(0, 1000), ticks(100, 2000)).severity, Warning);
+        let often = steal(ticks(20, 1000), ticks(20, 2000));
+        assert_eq!(often.severity, Note);
+        assert!(often.found.starts_with("0.0 % of all processor time during"), "{often:?}");
+    }
+
+    #[test]
+    fn dirty_limits_are_judged_in_bytes() {
+        let gb = 1 << 30;
+        let of = |limit: (u64, u64), background: (u64, u64), available| {
+            let limit = Dirty::new(Some(limit.0), Some(limit.1), available).expect("told");
+            let background = Dirty::new(Some(background.0), Some(background.1), available).expect("told");
+            dirty(limit, background).map(|one| one.severity)
+        };
+        assert_eq!(of((0, 20), (0, 10), 24 * gb), [Fine, Note]);
+        assert_eq!(of((0, 20), (0, 10), gb), [Warning, Fine]);
+        assert_eq!(of((4 * gb, 20), (500 << 20, 10), 24 * gb), [Fine, Fine]);
+        assert_eq!(of((4 * gb, 0), (4 * gb, 0), 24 * gb), [Fine, Warning]);
+    }
+
+    #[test]
+    fn swap_and_memory_are_judged_together_with_their_limits() {
+        assert_eq!(swap(0, 60).severity, Fine);
+        assert_eq!(swap(1 << 30, 60).severity, Warning);
+        assert_eq!(swap(1 << 30, 1).severity, Fine);
+        assert_eq!(memory_for_cache(8 << 30, 16 << 30, None).severity, Fine);
+        assert_eq!(memory_for_cache(8 << 30, 16 << 30, Some(4 << 30)).severity, Note);
+        assert_eq!(memory_for_cache(1 << 30, 16 << 30, None).severity, Warning);
+    }
+
+    #[test]
+    fn slow_clocks_and_sleepy_processors_are_told() {
+        assert_eq!(clock_source("tsc").severity, Fine);
+        assert_eq!(clock_source("hpet").severity, Warning);
+        assert_eq!(governor(Some("powersave".to_owned())).severity, Warning);
+        assert_eq!(governor(None).severity, Fine);
+        assert_eq!(descriptors(Some(1024), Some(1024)).severity, Warning);
+        assert_eq!(descriptors(Some(1024), None).severity, Fine);
+        assert_eq!(migration_cost(Some(50_000)).severity, Fine);
+        assert_eq!(huge_pages("always").severity, Note);
+    }
+}

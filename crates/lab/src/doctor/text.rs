@@ -1,0 +1,85 @@
+//! Findings as text for a terminal.
+
+use super::{Advice, Severity};
+
+/// Columns before the words of a finding.
+const INDENT: usize = 9;
+
+/// The fewest columns that words get, however narrow the terminal.
+const WORDS_MIN: usize = 30;
+
+/// The findings as text of at most `width` columns: the grave ones first, with their reasons; what is fine on a line each.
+pub fn text(advice: &[Advice], width: usize) -> String {
+    let width = width.max(INDENT + WORDS_MIN);
+    let mut sorted: Vec<&Advice> = advice.iter().collect();
+    sorted.sort_by_key(|one| std::cmp::Reverse(one.severity));
+    let mut out = String::new();
+    for one in sorted {
+        let label = match one.severity {
+            Severity::Fine => "fine",
+            Severity::Note => "note",
+            Severity::Warning => "WARNING",
+        };
+        let head = format!("{}: {}: {}", one.place, one.subject, one.found);
+        paragraph(&mut out, label, &head, width);
+        if one.severity != Severity::Fine {
+            paragraph(&mut out, "", &format!("Why: {}", one.why), width);
+            paragraph(&mut out, "", &format!("Right: {}", one.right), width);
+            out.push('\n');
+        }
+    }
+    let count = |severity| advice.iter().filter(|one| one.severity == severity).count();
+    out.push_str(&format!(
+        "{} warnings, {} notes, {} fine\n",
+        count(Severity::Warning),
+        count(Severity::Note),
+        count(Severity::Fine)
+    ));
+    out
+}
+
+/// Appends words behind a label, broken at blanks. A word that is too long stands alone.
+fn paragraph(out: &mut String, label: &str, words: &str, width: usize) {
+    let mut line = format!("{label:<INDENT$}");
+    let mut is_empty = true;
+    for word in words.split_whitespace() {
+        if !is_empty && line.chars().count() + 1 + word.chars().count() > width {
+            out.push_str(line.trim_end());
+            out.push('\n');
+            line = " ".repeat(INDENT);
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_empty = false;
+    }
+    out.push_str(line.trim_end());
+    out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grave_findings_come_first_and_lines_are_not_too_long() {
+        let why = "Pages of the log that are swapped out come back one by one when a consumer wants them.";
+        let advice = [
+            Advice::fine("host", "clock source", "tsc", "Each record is stamped."),
+            Advice::fine("host", "vm.swappiness", "60, with 2 GB of swap", why).warning("vm.swappiness=1"),
+        ];
+        let text = text(&advice, 60);
+        let expected = "\
+WARNING  host: vm.swappiness: 60, with 2 GB of swap
+         Why: Pages of the log that are swapped out come
+         back one by one when a consumer wants them.
+         Right: vm.swappiness=1
+
+fine     host: clock source: tsc
+1 warnings, 0 notes, 1 fine
+";
+        assert_eq!(text, expected);
+    }
+}

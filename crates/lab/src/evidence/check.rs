@@ -1,0 +1,271 @@
+//! Reading everything back with a fresh consumer, and comparing it with what the producers were told.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_client::{Cluster, Consumer, ConsumerConfig, OffsetReset, Polled, StartAt, TopicPartition};
+use thalweg_record::{DecompressBuffer, Offset};
+use tokio::time::Instant;
+
+use super::{Claim, EvidenceError, ReadStalled};
+use crate::result::{Check, PartitionEvidence};
+use crate::worker::seen::{Checker, FOREIGN};
+use crate::worker::stamp::Stamped;
+use crate::worker::{Report, Seen};
+
+const POLL: Duration = Duration::from_millis(200);
+/// How long nothing may come.
+const STALLED: Duration = Duration::from_secs(30);
+/// Broken batches that are told in words.
+const BROKEN_MAX: usize = 5;
+
+/// Reads the partitions from their first offsets to their ends, on a thread of its own.
+pub(super) async fn read_back(
+    claim: &Claim<'_>,
+    partitions: &[PartitionEvidence],
+) -> Result<(Check, Vec<String>), EvidenceError> {
+    let stamped = Arc::new(Stamped::new(claim.records, claim.seed)?);
+    let metadata = claim.cluster.metadata();
+    let bootstrap: Vec<String> = metadata.brokers.values().map(|broker| broker.address()).collect();
+    let (connector, options) = (claim.cluster.connector().clone(), claim.cluster.options().clone());
+    let mut ends = Vec::new();
+    for partition in partitions.iter().filter(|partition| partition.end_offset > partition.start_offset) {
+        let at = TopicPartition::new(partition.topic.as_str(), partition.partition);
+        ends.push((at, Offset(partition.start_offset), Offset(partition.end_offset)));
+    }
+    let read = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.map_err(EvidenceError::Thread)?.block_on(async {
+            let cluster = Cluster::connect_by(connector, &bootstrap, &options).await?;
+            Reading { checker: Checker::new(stamped), broken: Vec::new() }.run(cluster, ends).await
+        })
+    });
+    let reading = read.await.map_err(|error| EvidenceError::Thread(error.into()))??;
+    let read = reading.checker.read();
+    let seen = Checker::seen(vec![reading.checker]);
+    let (check, mut faults) = compare(claim.producers, &seen, read);
+    faults.extend(reading.broken);
+    Ok((check, faults))
+}
+
+struct Reading {
+    checker: Checker,
+    broken: Vec<String>,
+}
+
+impl Reading {
+    async fn run(
+        mut self,
+        cluster: Cluster,
+        ends: Vec<(TopicPartition, Offset, Offset)>,
+    ) -> Result<Reading, EvidenceError> {
+        let config = ConsumerConfig {
+            offset_reset: OffsetReset::None,
+            partition_fetch_bytes_max: 4 << 20,
+            create_topics: false,
+            connection: cluster.options().clone(),
+            ..ConsumerConfig::default()
+        };
+        let mut consumer = Consumer::new(cluster, config);
+        let starts = ends.iter().map(|(at, start, _)| (at.clone(), StartAt::Offset(*start)));
+        consumer.assign(starts.collect()).await?;
+        let mut left: BTreeMap<TopicPartition, Offset> =
+            ends.into_iter().map(|(at, _, end)| (at, end)).collect();
+        let mut buffer = DecompressBuffer::default();
+        let mut last = Instant::now();
+        while let Some((first, _)) = left.first_key_value() {
+            match consumer.poll(POLL).await? {
+                Polled::Chunk(chunk) => {
+                    last = Instant::now();
+                    // What came after the end was looked at is nobody's claim.
+                    let Some(&end) = left.get(&chunk.at) else { continue };
+                    self.checker.enter(&chunk.at);
+                    let read = chunk.for_each(&mut buffer, |record| {
+                        if record.offset >= end {
+                            return ControlFlow::Break(());
+                        }
+                        self.checker.see(record.value.unwrap_or_default());
+                        ControlFlow::Continue(())
+                    });
+                    if let Err(error) = read
+                        && self.broken.len() < BROKEN_MAX
+                    {
+                        self.broken.push(format!("The log holds what cannot be read: {error}"));
+                    }
+                    if chunk.next >= end {
+                        left.remove(&chunk.at);
+                    }
+                }
+                Polled::Assigned(_) | Polled::Revoked(_) | Polled::Nothing if last.elapsed() >= STALLED => {
+                    let waited_s = last.elapsed().as_secs();
+                    return Err(ReadStalled { waited_s, left: left.len(), first: first.clone() }.into());
+                }
+                Polled::Assigned(_) | Polled::Revoked(_) | Polled::Nothing => {}
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// What is in the log against what the producers were told.
+fn compare(producers: &[Report], seen: &[Seen], read: u64) -> (Check, Vec<String>) {
+    let mut check = Check { read, ..Check::default() };
+    let mut faults = Vec::new();
+    let of: BTreeMap<u32, &Seen> = seen.iter().map(|seen| (seen.producer, seen)).collect();
+    let mut known = Vec::new();
+    for order in producers.iter().flat_map(|report| &report.unacknowledged) {
+        known.push(order.producer);
+        let ranges: &[(u64, u64)] = of.get(&order.producer).map_or(&[], |seen| &seen.ranges);
+        let acknowledged = complement(&order.ranges, order.sent);
+        let missing = subtract(&acknowledged, ranges);
+        let lost = length(&missing);
+        check.lost += lost;
+        check.unacknowledged += length(&order.ranges) - length(&subtract(&order.ranges, ranges));
+        if let Some(&(begin, end)) = missing.first() {
+            faults.push(format!(
+                "{lost} records of producer {} were acknowledged and are not in the log, the first of them {begin} to {}",
+                order.producer,
+                end - 1
+            ));
+        }
+        let unsent = length(&subtract(ranges, &[(0, order.sent)]));
+        if unsent > 0 {
+            check.damaged += unsent;
+            faults.push(format!("{unsent} records of producer {} were never sent", order.producer));
+        }
+    }
+    for seen in seen {
+        check.duplicated += seen.duplicates;
+        check.reordered += seen.reordered;
+        check.damaged += seen.damaged;
+        let whose = match seen.producer {
+            FOREIGN => "of another run, or with a damaged stamp,".to_owned(),
+            producer => format!("of producer {producer}"),
+        };
+        if seen.damaged > 0 {
+            faults.push(format!("{} records {whose} are not what was sent", seen.damaged));
+        }
+        if seen.duplicates > 0 {
+            faults.push(format!("{} records {whose} are there more than once", seen.duplicates));
+        }
+        if seen.reordered > 0 {
+            faults.push(format!(
+                "{} records {whose} lie behind a later one of their partition",
+                seen.reordered
+            ));
+        }
+        if seen.producer != FOREIGN && !known.contains(&seen.producer) {
+            let records = length(&seen.ranges);
+            check.damaged += records;
+            faults.push(format!("{records} records are of producer {}, which there is not", seen.producer));
+        }
+    }
+    (check, faults)
+}
+
+fn length(ranges: &[(u64, u64)]) -> u64 {
+    ranges.iter().map(|(begin, end)| end - begin).sum()
+}
+
+/// What is not in ranges, from 0 to one below `end`.
+fn complement(ranges: &[(u64, u64)], end: u64) -> Vec<(u64, u64)> {
+    subtract(&[(0, end)], ranges)
+}
+
+/// What is in `from` and not in `other`; both in order and apart.
+fn subtract(from: &[(u64, u64)], other: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut left = Vec::new();
+    let mut others = other.iter().copied().peekable();
+    for &(mut begin, end) in from {
+        while begin < end {
+            while others.next_if(|&(_, other_end)| other_end <= begin).is_some() {}
+            match others.peek() {
+                Some(&(other_begin, other_end)) if other_begin < end => {
+                    if begin < other_begin {
+                        left.push((begin, other_begin));
+                    }
+                    begin = other_end;
+                }
+                _ => {
+                    left.push((begin, end));
+                    begin = end;
+                }
+            }
+        }
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::Order;
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+    use std::collections::BTreeSet;
+
+    fn report(order: Order) -> Report {
+        Report { unacknowledged: vec![order], ..Report::default() }
+    }
+
+    #[test]
+    fn ranges_are_subtracted_as_sets_are() {
+        let mut random = SmallRng::seed_from_u64(21);
+        for round in 0..500 {
+            let [a, b] = [0, 1].map(|_| {
+                let mut ranges = Vec::new();
+                let mut at = random.random_range(0..4);
+                while at < 60 {
+                    let end = at + random.random_range(1..8);
+                    ranges.push((at, end));
+                    at = end + random.random_range(1..8);
+                }
+                ranges
+            });
+            let all = |ranges: &[(u64, u64)]| -> BTreeSet<u64> {
+                ranges.iter().flat_map(|&(begin, end)| begin..end).collect()
+            };
+            let expected: BTreeSet<u64> = all(&a).difference(&all(&b)).copied().collect();
+            assert_eq!(all(&subtract(&a, &b)), expected, "round {round}: {a:?} without {b:?}");
+            assert_eq!(length(&subtract(&a, &b)), expected.len() as u64, "round {round}");
+        }
+    }
+
+    #[test]
+    fn what_was_acknowledged_and_is_not_there_is_lost() {
+        let order = Order { producer: 4, sent: 100, ranges: vec![(10, 20), (90, 100)] };
+        // 12..15 were not acknowledged and are there all the same; 30..33 were and are not.
+        let ranges = vec![(0, 10), (12, 15), (20, 30), (33, 90)];
+        let seen = Seen { producer: 4, ranges, ..Seen::default() };
+        let (check, faults) = compare(&[report(order)], &[seen], 80);
+        assert_eq!(check, Check { read: 80, lost: 3, unacknowledged: 3, ..Check::default() });
+        assert_eq!(
+            faults,
+            ["3 records of producer 4 were acknowledged and are not in the log, the first of them 30 to 32"]
+        );
+    }
+
+    #[test]
+    fn a_producer_of_which_nothing_is_there_lost_everything() {
+        let (check, faults) = compare(&[report(Order { producer: 0, sent: 7, ranges: Vec::new() })], &[], 0);
+        assert_eq!((check.lost, faults.len()), (7, 1));
+    }
+
+    #[test]
+    fn what_is_there_and_was_never_sent_is_damage() {
+        let order = Order { producer: 0, sent: 5, ranges: Vec::new() };
+        let seen = [
+            Seen { producer: 0, ranges: vec![(0, 6)], duplicates: 2, reordered: 1, damaged: 0 },
+            Seen { producer: 3, ranges: vec![(0, 2)], ..Seen::default() },
+            Seen { producer: FOREIGN, damaged: 4, ..Seen::default() },
+        ];
+        let (check, faults) = compare(&[report(order)], &seen, 14);
+        assert_eq!(
+            check,
+            Check { read: 14, lost: 0, duplicated: 2, reordered: 1, damaged: 7, unacknowledged: 0 }
+        );
+        assert_eq!(faults.len(), 5, "{faults:?}");
+    }
+}

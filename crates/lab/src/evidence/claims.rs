@@ -1,0 +1,184 @@
+//! What keeps the claim that nothing was lost from being made, in words.
+
+use super::Claim;
+use super::log::{UNKNOWN, records};
+use super::policy::Policies;
+use crate::result::{Evidence, PartitionEvidence};
+
+/// Partitions that are told by name.
+const NAMED_MAX: usize = 5;
+
+/// Adds what speaks against the claim.
+pub(super) fn judge(claim: &Claim<'_>, policies: &Policies, evidence: &mut Evidence) {
+    let mut faults = Vec::new();
+    count(claim, evidence, &mut faults);
+    kept(policies, evidence, &mut faults);
+    replicated(claim, evidence, &mut faults);
+    consumed(claim, &mut faults);
+    evidence.faults.append(&mut faults);
+}
+
+/// The number of records in the log: at least those that were acknowledged, and no more than were sent.
+fn count(claim: &Claim<'_>, evidence: &Evidence, faults: &mut Vec<String>) {
+    let (in_log, acknowledged, sent) = (evidence.in_log, evidence.acknowledged, claim.sent());
+    if in_log < acknowledged {
+        let missing = acknowledged - in_log;
+        faults.push(format!(
+            "{acknowledged} records were acknowledged, and the log holds {in_log}: {missing} are missing"
+        ));
+    } else if in_log > sent {
+        let more = in_log - sent;
+        faults.push(format!(
+            "{sent} records were sent, and the log holds {more} more: some are there twice, or others wrote to the topics"
+        ));
+    }
+    let missing: Vec<&String> = claim
+        .topics
+        .iter()
+        .filter(|topic| evidence.partitions.iter().all(|partition| partition.topic != **topic))
+        .collect();
+    for topic in missing {
+        faults.push(format!("The cluster does not know the topic {topic} any more"));
+    }
+}
+
+/// Records that go by themselves prove nothing by their absence, nor by what is left.
+fn kept(policies: &Policies, evidence: &Evidence, faults: &mut Vec<String>) {
+    for topic in &policies.compacted {
+        faults.push(format!(
+            "Topic {topic} is compacted (cleanup.policy): its offsets do not count its records, so that nothing was \
+             lost cannot be claimed"
+        ));
+    }
+    let begins_late = |partition: &PartitionEvidence| {
+        (partition.start_offset > 0).then(|| {
+            format!(
+                "{}-{} begins at offset {}: what was before went by retention or was deleted, so that nothing was lost \
+                 cannot be claimed",
+                partition.topic, partition.partition, partition.start_offset
+            )
+        })
+    };
+    tell(evidence, begins_late, faults);
+}
+
+/// Whether the replicas are what was asked for, were in sync, and hold the same.
+fn replicated(claim: &Claim<'_>, evidence: &Evidence, faults: &mut Vec<String>) {
+    let asked = claim.replication_factor;
+    let least = evidence.in_sync_replicas_min;
+    if least < u32::from(asked) {
+        faults.push(format!(
+            "During the run a partition had {least} in-sync replicas of {asked}: meanwhile its records were on fewer \
+             brokers than asked for"
+        ));
+    }
+    if claim.watched.looks == 0 && asked > 1 {
+        faults.push("Nobody saw the in-sync replicas during the run: the number is from after it".to_owned());
+    }
+    let unlike = |partition: &PartitionEvidence| {
+        let has = partition.replicas.len();
+        if has != usize::from(asked) {
+            let (topic, index) = (&partition.topic, partition.partition);
+            return Some(format!("{topic}-{index} has {has} replicas, where {asked} were asked for"));
+        }
+        (!super::log::agree(partition)).then(|| difference(partition))
+    };
+    tell(evidence, unlike, faults);
+}
+
+fn difference(partition: &PartitionEvidence) -> String {
+    let each = partition.replicas.iter().map(|replica| {
+        let end = match replica.end_offset {
+            UNKNOWN => "an end that it does not tell".to_owned(),
+            end => format!("end offset {end}"),
+        };
+        let state = if replica.in_sync { "in sync" } else { "not in sync" };
+        format!("broker {} has {end}, {} bytes, {state}", replica.broker, replica.bytes)
+    });
+    format!(
+        "The replicas of {}-{} do not agree with its {} records: {}",
+        partition.topic,
+        partition.partition,
+        records(partition),
+        each.collect::<Vec<String>>().join("; ")
+    )
+}
+
+/// What the run's own consumers found damaged or could not read.
+fn consumed(claim: &Claim<'_>, faults: &mut Vec<String>) {
+    for report in claim.consumers {
+        let damaged: u64 = report.seen.iter().map(|seen| seen.damaged).sum();
+        if damaged > 0 {
+            faults.push(format!("Consumers got {damaged} records during the run that are not what was sent"));
+        }
+        if let (1.., Some(first)) = (report.failed, &report.first_failure) {
+            faults
+                .push(format!("Consumers could not read {} fetches during the run: {first}", report.failed));
+        }
+    }
+}
+
+/// Tells what is wrong with partitions: the first ones in full, the others by their number.
+fn tell(evidence: &Evidence, wrong: impl Fn(&PartitionEvidence) -> Option<String>, faults: &mut Vec<String>) {
+    let all: Vec<String> = evidence.partitions.iter().filter_map(wrong).collect();
+    let more = all.len().saturating_sub(NAMED_MAX);
+    faults.extend(all.into_iter().take(NAMED_MAX));
+    if more > 0 {
+        faults.push(format!("The like is true of {more} more partitions"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::ReplicaEvidence;
+
+    fn replica(broker: i32, end_offset: i64, bytes: u64, in_sync: bool) -> ReplicaEvidence {
+        ReplicaEvidence { broker, end_offset, bytes, in_sync }
+    }
+
+    fn partition(start_offset: i64, replicas: Vec<ReplicaEvidence>) -> PartitionEvidence {
+        PartitionEvidence { topic: "t".to_owned(), partition: 3, start_offset, end_offset: 100, replicas }
+    }
+
+    fn faults_of_replicas(partition: PartitionEvidence) -> Vec<String> {
+        let evidence = Evidence { partitions: vec![partition], ..Evidence::default() };
+        let mut faults = Vec::new();
+        let policies = Policies { fsync: String::new(), compacted: Vec::new() };
+        kept(&policies, &evidence, &mut faults);
+        let partition = &evidence.partitions[0];
+        if !super::super::log::agree(partition) {
+            faults.push(difference(partition));
+        }
+        faults
+    }
+
+    #[test]
+    fn replicas_that_agree_are_no_fault() {
+        let good = partition(0, vec![replica(1, 100, 5000, true), replica(2, 100, 5000, true)]);
+        assert_eq!(faults_of_replicas(good), [""; 0]);
+    }
+
+    #[test]
+    fn a_replica_that_is_behind_or_differs_is_told_with_its_numbers() {
+        for (end_offset, bytes, in_sync) in [(99, 5000, true), (100, 4999, true), (100, 5000, false)] {
+            let bad = partition(0, vec![replica(1, 100, 5000, true), replica(2, end_offset, bytes, in_sync)]);
+            let faults = faults_of_replicas(bad);
+            let expected = format!("broker 2 has end offset {end_offset}, {bytes} bytes");
+            assert!(faults.len() == 1 && faults[0].contains(&expected), "{faults:?}");
+        }
+    }
+
+    #[test]
+    fn many_partitions_are_told_by_their_number() {
+        let partitions: Vec<PartitionEvidence> = (0..8).map(|_| partition(7, Vec::new())).collect();
+        let evidence = Evidence { partitions, ..Evidence::default() };
+        let policies = Policies { fsync: String::new(), compacted: vec!["c".to_owned()] };
+        let mut faults = Vec::new();
+        kept(&policies, &evidence, &mut faults);
+        assert_eq!(faults.len(), 1 + NAMED_MAX + 1, "{faults:?}");
+        assert!(faults[0].starts_with("Topic c is compacted"), "{faults:?}");
+        assert!(faults[1].starts_with("t-3 begins at offset 7"), "{faults:?}");
+        assert_eq!(faults[6], "The like is true of 3 more partitions");
+    }
+}

@@ -1,0 +1,189 @@
+//! What the brokers tell of the partitions: offsets of leaders and replicas, bytes on disk, who is in sync.
+//!
+//! A leader tells its log start offset and its high watermark. Of each replica, its own broker is asked for the end of its
+//! log, as Kafka's debugging consumer may (a ListOffsets request with replica id -2), and for its bytes (DescribeLogDirs).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use thalweg_client::{Cluster, Metadata, OffsetSpec, TopicPartition};
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::describe_log_dirs_request::DescribableLogDirTopic;
+use thalweg_wire::request::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use thalweg_wire::request::{DescribeLogDirsRequest, ListOffsetsRequest};
+use tokio::time::Instant;
+
+use super::{Claim, EvidenceError};
+use crate::result::{PartitionEvidence, ReplicaEvidence};
+
+/// Time for replicas to come to the leaders' ends.
+const SETTLE: Duration = Duration::from_secs(30);
+/// When nothing has changed for so long, nothing will.
+const STILL: Duration = Duration::from_secs(4);
+const PAUSE: Duration = Duration::from_millis(200);
+/// Kafka's id of a consumer that may ask any replica for the end of its own log.
+const DEBUGGING_CONSUMER: i32 = -2;
+/// ListOffsets: the end of the log.
+const LATEST: i64 = -1;
+/// What a broker does not tell.
+pub(super) const UNKNOWN: i64 = -1;
+
+/// Records of a partition.
+pub(super) fn records(partition: &PartitionEvidence) -> u64 {
+    u64::try_from(partition.end_offset - partition.start_offset).unwrap_or(0)
+}
+
+/// The least number of in-sync replicas.
+pub(super) fn in_sync_min(partitions: &[PartitionEvidence]) -> u32 {
+    let in_sync = |partition: &PartitionEvidence| partition.replicas.iter().filter(|r| r.in_sync).count();
+    u32::try_from(partitions.iter().map(in_sync).min().unwrap_or(0)).unwrap_or(u32::MAX)
+}
+
+/// Whether all replicas of a partition hold the same.
+pub(super) fn agree(partition: &PartitionEvidence) -> bool {
+    partition.replicas.iter().all(|replica| {
+        replica.in_sync
+            && replica.end_offset == partition.end_offset
+            && replica.bytes == partition.replicas[0].bytes
+    })
+}
+
+/// The partitions, once all replicas agree and hold what was acknowledged, or as they are when they do not come to it.
+pub(super) async fn settled(claim: &Claim<'_>) -> Result<Vec<PartitionEvidence>, EvidenceError> {
+    let begun = Instant::now();
+    let mut last = look(claim.cluster, claim.topics).await;
+    let mut changed_at = begun;
+    loop {
+        let is_settled = last.as_ref().is_ok_and(|found| {
+            found.iter().all(agree) && found.iter().map(records).sum::<u64>() >= claim.acknowledged()
+        });
+        if is_settled || begun.elapsed() >= SETTLE || (last.is_ok() && changed_at.elapsed() >= STILL) {
+            return last;
+        }
+        tokio::time::sleep(PAUSE).await;
+        let found = look(claim.cluster, claim.topics).await;
+        if !matches!((&last, &found), (Ok(last), Ok(found)) if last == found) {
+            changed_at = Instant::now();
+        }
+        last = found;
+    }
+}
+
+async fn look(cluster: &Cluster, topics: &[String]) -> Result<Vec<PartitionEvidence>, EvidenceError> {
+    let metadata = cluster.refresh(topics, false).await?;
+    let known: Vec<TopicPartition> = partitions(&metadata, topics);
+    let wanted = |spec| known.iter().map(|at| (at.clone(), spec)).collect::<Vec<_>>();
+    let mut starts = cluster.list_offsets(&wanted(OffsetSpec::Earliest), false).await;
+    let mut ends = cluster.list_offsets(&wanted(OffsetSpec::Latest), false).await;
+    let mut replicas = BTreeMap::new();
+    for broker in hosts(&metadata, topics) {
+        replicas.insert(broker, of_broker(cluster, &metadata, topics, broker).await?);
+    }
+    let mut found = Vec::with_capacity(known.len());
+    for at in known {
+        let Some(partition) = metadata.topics.get(&*at.topic).and_then(|topic| topic.partition(at.partition))
+        else {
+            continue;
+        };
+        let of_partition = partition.replicas.iter().map(|broker| {
+            let (end_offset, bytes) = replicas
+                .get(broker)
+                .and_then(|of_broker: &OfBroker| of_broker.get(&at))
+                .copied()
+                .unwrap_or((UNKNOWN, 0));
+            ReplicaEvidence { broker: *broker, end_offset, bytes, in_sync: partition.isr.contains(broker) }
+        });
+        let offset = |found: Option<Result<thalweg_client::ListedOffset, thalweg_client::ClientError>>| {
+            found.map_or(Ok(UNKNOWN), |listed| listed.map(|listed| listed.offset.0))
+        };
+        found.push(PartitionEvidence {
+            topic: at.topic.to_string(),
+            partition: at.partition,
+            start_offset: offset(starts.remove(&at))?,
+            end_offset: offset(ends.remove(&at))?,
+            replicas: of_partition.collect(),
+        });
+    }
+    Ok(found)
+}
+
+fn partitions(metadata: &Metadata, topics: &[String]) -> Vec<TopicPartition> {
+    let of_topic = |name: &String| {
+        let topic = metadata.topics.get(name)?;
+        Some(topic.partitions.iter().map(|at| TopicPartition::new(topic.name.clone(), at.index)))
+    };
+    topics.iter().filter_map(of_topic).flatten().collect()
+}
+
+/// The brokers that have replicas of the topics and live.
+fn hosts(metadata: &Metadata, topics: &[String]) -> Vec<i32> {
+    let partitions = topics.iter().filter_map(|name| metadata.topics.get(name)).flat_map(|t| &t.partitions);
+    let mut hosts: Vec<i32> = partitions.flat_map(|partition| partition.replicas.iter().copied()).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    hosts.retain(|broker| metadata.brokers.contains_key(broker));
+    hosts
+}
+
+/// End offset and bytes of each replica on a broker.
+type OfBroker = BTreeMap<TopicPartition, (i64, u64)>;
+
+async fn of_broker(
+    cluster: &Cluster,
+    metadata: &Metadata,
+    topics: &[String],
+    broker: i32,
+) -> Result<OfBroker, EvidenceError> {
+    let connection = cluster.broker(broker).await?;
+    let mut here: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
+    for topic in topics.iter().filter_map(|name| metadata.topics.get(name)) {
+        let indexes = topic.partitions.iter().filter(|partition| partition.replicas.contains(&broker));
+        here.entry(&*topic.name).or_default().extend(indexes.map(|partition| partition.index));
+    }
+    let request = DescribeLogDirsRequest {
+        topics: Some(
+            here.iter()
+                .map(|(topic, partitions)| DescribableLogDirTopic {
+                    topic: (*topic).to_owned(),
+                    partitions: partitions.clone(),
+                })
+                .collect(),
+        ),
+    };
+    let mut found = OfBroker::new();
+    for dir in connection.send(&request).await?.results {
+        for topic in dir.topics {
+            for partition in topic.partitions.iter().filter(|partition| !partition.is_future_key) {
+                let at = TopicPartition::new(topic.name.as_str(), partition.partition_index);
+                found.insert(at, (UNKNOWN, u64::try_from(partition.partition_size).unwrap_or(0)));
+            }
+        }
+    }
+    let request = ListOffsetsRequest {
+        replica_id: DEBUGGING_CONSUMER,
+        topics: here
+            .into_iter()
+            .map(|(name, partitions)| ListOffsetsTopic {
+                name: name.to_owned(),
+                partitions: partitions
+                    .into_iter()
+                    .map(|partition_index| ListOffsetsPartition {
+                        partition_index,
+                        timestamp: LATEST,
+                        ..ListOffsetsPartition::default()
+                    })
+                    .collect(),
+            })
+            .collect(),
+        ..ListOffsetsRequest::default()
+    };
+    for topic in connection.send(&request).await?.topics {
+        for partition in topic.partitions {
+            if partition.error_code == ErrorCode::None.code() {
+                let at = TopicPartition::new(topic.name.as_str(), partition.partition_index);
+                found.entry(at).or_insert((UNKNOWN, 0)).0 = partition.offset;
+            }
+        }
+    }
+    Ok(found)
+}

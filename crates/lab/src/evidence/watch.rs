@@ -1,0 +1,113 @@
+//! Looking at the in-sync replicas while a run goes on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use thalweg_client::{Cluster, Metadata};
+use thalweg_wire::request::MetadataRequest;
+use thalweg_wire::request::metadata_request::MetadataRequestTopic;
+
+/// How often.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// No look yet.
+const NONE: u32 = u32::MAX;
+
+/// Looks once a second, until it is finished or dropped.
+#[derive(Debug)]
+pub struct Watch {
+    seen: Arc<Seen>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+/// What was seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Watched {
+    /// The least number of in-sync replicas of any partition; none when nothing was seen.
+    pub in_sync_replicas_min: Option<u32>,
+    /// Looks that brought something.
+    pub looks: u32,
+    /// Looks that brought nothing: the cluster did not answer.
+    pub failures: u32,
+}
+
+#[derive(Debug)]
+struct Seen {
+    least: AtomicU32,
+    latest: AtomicU32,
+    looks: AtomicU32,
+    failures: AtomicU32,
+}
+
+impl Watch {
+    /// Begins to look at these topics. Must be called on a runtime.
+    pub fn start(cluster: Cluster, topics: Vec<String>) -> Watch {
+        let seen = Arc::new(Seen {
+            least: AtomicU32::new(NONE),
+            latest: AtomicU32::new(NONE),
+            looks: AtomicU32::new(0),
+            failures: AtomicU32::new(0),
+        });
+        let task = tokio::spawn(look(cluster, topics, Arc::clone(&seen)));
+        Watch { seen, task }
+    }
+
+    /// The least number of in-sync replicas at the last look; none when that brought nothing.
+    pub fn latest(&self) -> Option<u32> {
+        some(self.seen.latest.load(Ordering::Relaxed))
+    }
+
+    /// Ends it.
+    pub async fn finish(self) -> Watched {
+        self.task.abort();
+        Watched {
+            in_sync_replicas_min: some(self.seen.least.load(Ordering::Relaxed)),
+            looks: self.seen.looks.load(Ordering::Relaxed),
+            failures: self.seen.failures.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn some(replicas: u32) -> Option<u32> {
+    (replicas != NONE).then_some(replicas)
+}
+
+async fn look(cluster: Cluster, topics: Vec<String>, seen: Arc<Seen>) {
+    let mut tick = tokio::time::interval(INTERVAL);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        let latest = match tokio::time::timeout(5 * INTERVAL, ask(&cluster, &topics)).await {
+            Ok(Some(least)) => {
+                seen.looks.fetch_add(1, Ordering::Relaxed);
+                seen.least.fetch_min(least, Ordering::Relaxed);
+                least
+            }
+            Ok(None) | Err(_) => {
+                seen.failures.fetch_add(1, Ordering::Relaxed);
+                NONE
+            }
+        };
+        seen.latest.store(latest, Ordering::Relaxed);
+    }
+}
+
+/// The answer is not kept in the cluster's metadata, which others use.
+async fn ask(cluster: &Cluster, topics: &[String]) -> Option<u32> {
+    let topics = topics
+        .iter()
+        .map(|name| MetadataRequestTopic { name: Some(name.clone()), ..MetadataRequestTopic::default() });
+    let request = MetadataRequest { topics: Some(topics.collect()), ..MetadataRequest::default() };
+    least(&Metadata::from_response(cluster.send_any(&request).await.ok()?))
+}
+
+fn least(metadata: &Metadata) -> Option<u32> {
+    let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
+    partitions.map(|partition| u32::try_from(partition.isr.len()).unwrap_or(NONE)).min()
+}

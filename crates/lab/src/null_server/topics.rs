@@ -1,0 +1,243 @@
+//! The topics: how many records each partition was sent, and, where they are kept, the batches.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use bytes::{Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+use thalweg_record::BatchHeader;
+use thalweg_wire::ErrorCode;
+
+use super::{Settings, lock};
+
+/// Topics at the most.
+const TOPICS_MAX: usize = 10_000;
+/// Partitions of a topic at the most.
+pub(super) const PARTITIONS_MAX: i32 = 10_000;
+
+/// Acknowledged records that are lost: what evidence has to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loss {
+    /// Each so-manyth batch, of all partitions together.
+    pub every_nth_batch: u64,
+    /// The end offsets count the lost records, which only reading them back can find; else the end offsets tell.
+    pub hidden: bool,
+}
+
+/// What a null server was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Produce requests.
+    pub requests: u64,
+    /// Batches.
+    pub batches: u64,
+    /// Records acknowledged, the lost ones among them.
+    pub records: u64,
+    /// Records lost.
+    pub lost_records: u64,
+    /// Bytes of the batches.
+    pub bytes: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Topics {
+    by_name: RwLock<BTreeMap<String, Arc<Topic>>>,
+    partitions: i32,
+    loss: Option<Loss>,
+    keep_bytes_max: u64,
+    kept_bytes: AtomicU64,
+    requests: AtomicU64,
+    batches: AtomicU64,
+    records: AtomicU64,
+    lost_records: AtomicU64,
+    bytes: AtomicU64,
+}
+
+#[derive(Debug)]
+pub(super) struct Topic {
+    partitions: Vec<Mutex<Partition>>,
+}
+
+#[derive(Debug, Default)]
+struct Partition {
+    end_offset: i64,
+    /// In the order of their offsets.
+    kept: Vec<Kept>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    next_offset: i64,
+    batch: Bytes,
+}
+
+/// Batches of a partition.
+pub(super) struct Fetched {
+    pub(super) end_offset: i64,
+    pub(super) records: Bytes,
+}
+
+impl Topics {
+    pub(super) fn new(settings: &Settings) -> Topics {
+        Topics {
+            by_name: RwLock::default(),
+            partitions: settings.partitions,
+            loss: settings.loss,
+            keep_bytes_max: settings.keep_bytes_max,
+            kept_bytes: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            batches: AtomicU64::new(0),
+            records: AtomicU64::new(0),
+            lost_records: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Counts {
+            requests: of(&self.requests),
+            batches: of(&self.batches),
+            records: of(&self.records),
+            lost_records: of(&self.lost_records),
+            bytes: of(&self.bytes),
+        }
+    }
+
+    /// Each topic and how many partitions it has.
+    pub(super) fn list(&self) -> Vec<(String, i32)> {
+        let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
+        by_name.iter().map(|(name, topic)| (name.clone(), topic.partition_count())).collect()
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<Arc<Topic>> {
+        self.by_name.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    /// Makes a topic; -1 partitions stand for the default.
+    pub(super) fn create(&self, name: &str, partitions: i32) -> Result<Arc<Topic>, ErrorCode> {
+        let count = if partitions == -1 { self.partitions } else { partitions };
+        if !(1..=PARTITIONS_MAX).contains(&count) {
+            return Err(ErrorCode::InvalidPartitions);
+        }
+        let mut by_name = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
+        if by_name.contains_key(name) {
+            return Err(ErrorCode::TopicAlreadyExists);
+        }
+        if by_name.len() >= TOPICS_MAX {
+            return Err(ErrorCode::PolicyViolation);
+        }
+        let topic = Arc::new(Topic { partitions: (0..count).map(|_| Mutex::default()).collect() });
+        by_name.insert(name.to_owned(), Arc::clone(&topic));
+        Ok(topic)
+    }
+
+    pub(super) fn delete(&self, name: &str) -> Result<(), ErrorCode> {
+        let mut by_name = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
+        by_name.remove(name).map(drop).ok_or(ErrorCode::UnknownTopicOrPartition)
+    }
+
+    pub(super) fn count_request(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes the batches of a partition: the offset of the first record, and how many there are.
+    pub(super) fn append(&self, topic: &Topic, index: i32, batches: &Bytes) -> Result<(i64, u64), ErrorCode> {
+        let partition = topic.partition(index)?;
+        let headers = headers(batches)?;
+        let mut partition = lock(partition);
+        let (base_offset, mut records) = (partition.end_offset, 0);
+        for (start, header) in headers {
+            let count = u64::from(header.record_count.unsigned_abs());
+            records += count;
+            let number = self.batches.fetch_add(1, Ordering::Relaxed) + 1;
+            self.records.fetch_add(count, Ordering::Relaxed);
+            let lost = self.loss.filter(|loss| number.is_multiple_of(loss.every_nth_batch));
+            if let Some(loss) = lost {
+                self.lost_records.fetch_add(count, Ordering::Relaxed);
+                if loss.hidden {
+                    partition.end_offset += i64::from(header.record_count);
+                }
+                continue;
+            }
+            let batch = batches.slice(start..start + header.size_bytes());
+            if self.keep_bytes_max > 0 {
+                self.keep(&mut partition, &batch)?;
+            }
+            partition.end_offset += i64::from(header.record_count);
+        }
+        self.bytes.fetch_add(batches.len() as u64, Ordering::Relaxed);
+        Ok((base_offset, records))
+    }
+
+    /// A copy, as the frame's memory is used again; with its offset, which the CRC leaves out.
+    fn keep(&self, partition: &mut Partition, batch: &Bytes) -> Result<(), ErrorCode> {
+        let length = batch.len() as u64;
+        if self.kept_bytes.fetch_add(length, Ordering::Relaxed) + length > self.keep_bytes_max {
+            self.kept_bytes.fetch_sub(length, Ordering::Relaxed);
+            return Err(ErrorCode::KafkaStorageError);
+        }
+        let base_offset = partition.end_offset;
+        let mut copy = BytesMut::from(&batch[..]);
+        copy[..8].copy_from_slice(&base_offset.to_be_bytes());
+        let header = BatchHeader::parse(&copy).map_err(|_| ErrorCode::CorruptMessage)?;
+        partition.kept.push(Kept { next_offset: header.next_offset().0, batch: copy.freeze() });
+        Ok(())
+    }
+}
+
+impl Topic {
+    pub(super) fn partition_count(&self) -> i32 {
+        i32::try_from(self.partitions.len()).expect("bounded when the topic was made")
+    }
+
+    fn partition(&self, index: i32) -> Result<&Mutex<Partition>, ErrorCode> {
+        let at = usize::try_from(index).ok();
+        at.and_then(|at| self.partitions.get(at)).ok_or(ErrorCode::UnknownTopicOrPartition)
+    }
+
+    /// One behind the last offset.
+    pub(super) fn end_offset(&self, index: i32) -> Result<i64, ErrorCode> {
+        Ok(lock(self.partition(index)?).end_offset)
+    }
+
+    /// Bytes that are kept.
+    pub(super) fn kept_bytes(&self, index: i32) -> u64 {
+        let partition = self.partition(index).map(lock);
+        partition.map_or(0, |partition| partition.kept.iter().map(|kept| kept.batch.len() as u64).sum())
+    }
+
+    /// The batches from the one that holds `offset`, or the first behind it, up to `bytes_max`; at least one.
+    pub(super) fn fetch(&self, index: i32, offset: i64, bytes_max: usize) -> Result<Fetched, ErrorCode> {
+        let partition = lock(self.partition(index)?);
+        let end_offset = partition.end_offset;
+        if offset < 0 || offset > end_offset {
+            return Err(ErrorCode::OffsetOutOfRange);
+        }
+        let first = partition.kept.partition_point(|kept| kept.next_offset <= offset);
+        let mut records = BytesMut::new();
+        for kept in &partition.kept[first..] {
+            if !records.is_empty() && records.len() + kept.batch.len() > bytes_max {
+                break;
+            }
+            records.extend_from_slice(&kept.batch);
+        }
+        Ok(Fetched { end_offset, records: records.freeze() })
+    }
+}
+
+/// Where each batch begins, and its header. Lengths are checked against the bytes at hand.
+fn headers(batches: &Bytes) -> Result<Vec<(usize, BatchHeader)>, ErrorCode> {
+    let (mut headers, mut at) = (Vec::with_capacity(1), 0);
+    while at < batches.len() {
+        let header = BatchHeader::parse(&batches[at..]).map_err(|_| ErrorCode::CorruptMessage)?;
+        let size = header.size_bytes();
+        if size > batches.len() - at || header.record_count < 1 {
+            return Err(ErrorCode::CorruptMessage);
+        }
+        headers.push((at, header));
+        at += size;
+    }
+    Ok(headers)
+}

@@ -1,0 +1,262 @@
+//! Lines over an axis, each named at its end, so that no legend has to be looked up.
+
+use super::put;
+use super::scale::Scale;
+use super::ticks;
+use crate::report::text::escape;
+
+const WIDTH: f64 = 440.0;
+const HEIGHT: f64 = 236.0;
+const TOP: f64 = 26.0;
+const BOTTOM: f64 = 38.0;
+const LEFT: f64 = 54.0;
+/// Between the names of two lines, from baseline to baseline.
+const NAME_GAP: f64 = 13.0;
+
+/// An axis.
+pub(crate) struct Axis {
+    /// What it shows, with its unit.
+    pub title: String,
+    /// Its ends.
+    pub domain: (f64, f64),
+    /// Whether equal ratios are equal distances.
+    pub log: bool,
+    /// How a value on it is written.
+    pub tick: fn(f64) -> String,
+    /// Where its ticks are; empty for round values.
+    pub ticks: Vec<f64>,
+}
+
+/// A line.
+#[derive(Clone)]
+pub(crate) struct Line {
+    /// Its name, at its end; empty for a line without.
+    pub name: String,
+    /// Its classes.
+    pub class: String,
+    /// Its points, by rising x.
+    pub points: Vec<(f64, f64)>,
+    /// Whether each point gets a dot.
+    pub dots: bool,
+}
+
+/// A point that stands out.
+pub(crate) struct Mark {
+    /// Where.
+    pub x: f64,
+    /// Where.
+    pub y: f64,
+    /// Its classes.
+    pub class: String,
+    /// What it says; empty for nothing.
+    pub text: String,
+}
+
+/// A stretch of the x axis that stands out.
+pub(crate) struct Band {
+    /// Its ends.
+    pub x: (f64, f64),
+    /// Its classes.
+    pub class: String,
+}
+
+/// A chart of lines.
+pub(crate) struct Chart {
+    /// What it is, for who cannot see it.
+    pub title: String,
+    /// From left to right.
+    pub x: Axis,
+    /// From bottom to top.
+    pub y: Axis,
+    /// Behind the lines.
+    pub bands: Vec<Band>,
+    /// The lines; later ones are on top.
+    pub lines: Vec<Line>,
+    /// On top of the lines.
+    pub marks: Vec<Mark>,
+}
+
+struct Frame {
+    x: Scale,
+    y: Scale,
+    right: f64,
+}
+
+impl Axis {
+    fn scale(&self, to: (f64, f64)) -> Scale {
+        match self.log {
+            true => Scale::log(self.domain, to),
+            false => Scale::linear(self.domain, to),
+        }
+    }
+
+    fn ticks(&self) -> Vec<f64> {
+        match (self.ticks.is_empty(), self.log) {
+            (false, _) => self.ticks.clone(),
+            (true, true) => ticks::log(self.domain.0, self.domain.1),
+            (true, false) => ticks::linear(self.domain.1, 4),
+        }
+    }
+}
+
+impl Chart {
+    /// The drawing.
+    pub fn svg(&self) -> String {
+        let longest = self.lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0);
+        let right = WIDTH - (longest as f64 * 6.1 + 12.0).clamp(16.0, 170.0);
+        let frame = Frame { x: self.x.scale((LEFT, right)), y: self.y.scale((HEIGHT - BOTTOM, TOP)), right };
+        let mut svg = format!(
+            "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
+            escape(&self.title)
+        );
+        self.axes(&mut svg, &frame);
+        for band in &self.bands {
+            let (from, to) = (frame.x.at(band.x.0), frame.x.at(band.x.1));
+            put(
+                &mut svg,
+                format_args!(
+                    "<rect class=\"band {}\" x=\"{from:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{:.1}\"/>",
+                    escape(&band.class),
+                    (to - from).max(1.0),
+                    HEIGHT - BOTTOM - TOP
+                ),
+            );
+        }
+        for line in &self.lines {
+            draw(&mut svg, line, &frame);
+        }
+        self.names(&mut svg, &frame);
+        for mark in &self.marks {
+            self.mark(&mut svg, mark, &frame);
+        }
+        svg + "</svg>"
+    }
+
+    fn axes(&self, svg: &mut String, frame: &Frame) {
+        let floor = HEIGHT - BOTTOM;
+        for tick in self.y.ticks() {
+            let (y, text) = (frame.y.at(tick), escape(&(self.y.tick)(tick)));
+            put(
+                svg,
+                format_args!(
+                    "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
+                     <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>",
+                    frame.right,
+                    LEFT - 6.0,
+                    y + 3.6
+                ),
+            );
+        }
+        for tick in self.x.ticks() {
+            let (x, text) = (frame.x.at(tick), escape(&(self.x.tick)(tick)));
+            put(
+                svg,
+                format_args!(
+                    "<line class=\"axis\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{floor:.1}\" y2=\"{:.1}\"/>\
+                     <text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{text}</text>",
+                    floor + 4.0,
+                    floor + 15.0
+                ),
+            );
+        }
+        put(
+            svg,
+            format_args!(
+                "<line class=\"axis\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{floor:.1}\" y2=\"{floor:.1}\"/>\
+                 <text class=\"title\" x=\"4\" y=\"12\">{}</text>\
+                 <text class=\"title\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                frame.right,
+                escape(&self.y.title),
+                frame.right,
+                HEIGHT - 5.0,
+                escape(&self.x.title)
+            ),
+        );
+    }
+
+    /// The names at the ends of the lines, moved apart where the ends are close.
+    fn names(&self, svg: &mut String, frame: &Frame) {
+        let mut ends: Vec<(f64, &Line)> = Vec::new();
+        for line in self.lines.iter().filter(|line| !line.name.is_empty()) {
+            if let Some((_, y)) = line.points.last() {
+                ends.push((frame.y.at(*y), line));
+            }
+        }
+        ends.sort_by(|a, b| a.0.total_cmp(&b.0));
+        for (y, (_, line)) in apart(&ends.iter().map(|end| end.0).collect::<Vec<f64>>()).iter().zip(&ends) {
+            put(
+                svg,
+                format_args!(
+                    "<text class=\"end {}\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                    escape(&line.class),
+                    frame.right + 6.0,
+                    y + 3.8,
+                    escape(&line.name)
+                ),
+            );
+        }
+    }
+
+    fn mark(&self, svg: &mut String, mark: &Mark, frame: &Frame) {
+        let (x, y) = (frame.x.at(mark.x), frame.y.at(mark.y));
+        let class = escape(&mark.class);
+        put(svg, format_args!("<circle class=\"mark {class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5.5\"/>"));
+        if mark.text.is_empty() {
+            return;
+        }
+        let (anchor, at) = match x > (LEFT + frame.right) / 2.0 {
+            true => ("end", x - 4.0),
+            false => ("start", x + 4.0),
+        };
+        let above = if y > TOP + 24.0 { y - 11.0 } else { y + 20.0 };
+        put(
+            svg,
+            format_args!(
+                "<text class=\"note {class}\" x=\"{at:.1}\" y=\"{above:.1}\" text-anchor=\"{anchor}\">{}</text>",
+                escape(&mark.text)
+            ),
+        );
+    }
+}
+
+fn draw(svg: &mut String, line: &Line, frame: &Frame) {
+    let class = escape(&line.class);
+    let mut path = String::new();
+    for (number, (x, y)) in line.points.iter().enumerate() {
+        let verb = if number == 0 { "M" } else { "L" };
+        put(&mut path, format_args!("{verb}{:.1} {:.1}", frame.x.at(*x), frame.y.at(*y)));
+    }
+    put(svg, format_args!("<path class=\"line {class}\" d=\"{path}\"/>"));
+    if line.dots {
+        for (x, y) in &line.points {
+            let (x, y) = (frame.x.at(*x), frame.y.at(*y));
+            put(svg, format_args!("<circle class=\"point {class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>"));
+        }
+    }
+}
+
+/// Places in rising order, moved as little as needed so that each is [`NAME_GAP`] from the next and all are on the drawing.
+fn apart(wanted: &[f64]) -> Vec<f64> {
+    let mut places = wanted.to_vec();
+    for place in 1..places.len() {
+        places[place] = places[place].max(places[place - 1] + NAME_GAP);
+    }
+    let mut lowest = HEIGHT - BOTTOM;
+    for place in places.iter_mut().rev() {
+        *place = place.min(lowest);
+        lowest = *place - NAME_GAP;
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_close_lines_do_not_cover_each_other() {
+        let places = apart(&[50.0, 51.0, 52.0, 197.0, 198.0]);
+        assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= NAME_GAP - 1e-9), "{places:?}");
+        assert!(places.iter().all(|place| *place <= HEIGHT - BOTTOM), "{places:?}");
+    }
+}

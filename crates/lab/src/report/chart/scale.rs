@@ -1,0 +1,46 @@
+//! From values to places on the drawing.
+
+/// A scale: the values from the first to the second of `from` lie between the first and the second of `to`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Scale {
+    from: (f64, f64),
+    to: (f64, f64),
+    log: bool,
+}
+
+impl Scale {
+    /// Equal differences are equal distances.
+    pub fn linear(from: (f64, f64), to: (f64, f64)) -> Scale {
+        Scale { from, to, log: false }
+    }
+
+    /// Equal ratios are equal distances. The values are above 0.
+    pub fn log(from: (f64, f64), to: (f64, f64)) -> Scale {
+        Scale { from, to, log: true }
+    }
+
+    /// Where a value is. What lies beyond the scale is drawn at its edge.
+    pub fn at(self, value: f64) -> f64 {
+        let place = |value: f64| if self.log { value.max(f64::MIN_POSITIVE).ln() } else { value };
+        let (low, high) = (place(self.from.0), place(self.from.1));
+        let share = if high > low { (place(value) - low) / (high - low) } else { 0.0 };
+        // What is no number is drawn where the scale begins: its text says what it is.
+        let share = if share.is_nan() { 0.0 } else { share };
+        self.to.0 + share.clamp(0.0, 1.0) * (self.to.1 - self.to.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_keep_their_distances_or_ratios() {
+        let linear = Scale::linear((0.0, 10.0), (100.0, 0.0));
+        assert_eq!([0.0, 5.0, 10.0, 20.0].map(|v| linear.at(v)), [100.0, 50.0, 0.0, 0.0]);
+        let log = Scale::log((1.0, 100.0), (0.0, 2.0));
+        assert!((log.at(10.0) - 1.0).abs() < 1e-9);
+        assert_eq!(log.at(0.0), 0.0);
+        assert_eq!(Scale::linear((3.0, 3.0), (1.0, 2.0)).at(3.0), 1.0);
+    }
+}

@@ -1,0 +1,125 @@
+//! Who is drawn how. A target has one colour on the whole page, a driver one kind of line; the colours themselves, for
+//! light and dark, are in `style.css`.
+
+use crate::result::{PointResult, RunResult, WorkloadResult};
+use crate::worker::Driver;
+
+/// Colours that `style.css` has.
+const COLOURS: usize = 6;
+
+/// A target with a driver: what bars and lines stand for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Series {
+    /// The target.
+    pub target: String,
+    /// The driver.
+    pub driver: Driver,
+    /// Its name: the target, with the driver where the workload has several.
+    pub name: String,
+    /// Its classes: `s0` to `s5` for the colour, `d0` to `d2` for the line.
+    pub class: String,
+}
+
+/// All series of a run, in the order in which they are shown.
+#[derive(Debug)]
+pub(super) struct Palette {
+    series: Vec<Series>,
+}
+
+impl Palette {
+    /// The series of a run.
+    pub fn of(run: &RunResult) -> Palette {
+        let mut targets: Vec<&str> = Vec::new();
+        let mut pairs: Vec<(&str, Driver)> = Vec::new();
+        let mut drivers: Vec<Driver> = Vec::new();
+        for point in run.workloads.iter().flat_map(|workload| &workload.points) {
+            add(&mut targets, &point.target);
+            add(&mut pairs, (&point.target, point.driver));
+            add(&mut drivers, point.driver);
+        }
+        // Ours first and Kafka second, whatever the order of the run: their colours are the same in all reports.
+        let rank = |target: &str| match target {
+            "embedded" => 0,
+            "apache-kafka" => 1,
+            _ => 2,
+        };
+        targets.sort_by_key(|target| rank(target));
+        let known = targets.iter().filter(|target| rank(target) < 2).count();
+        let colour = |target: &str| match (rank(target), targets.iter().position(|other| *other == target)) {
+            // The first two colours are theirs, also where only one of them is there.
+            (2, Some(place)) if known > 0 => place - known + 2,
+            (2, place) => place.unwrap_or(0),
+            (fixed, _) => fixed,
+        };
+        pairs.sort_by_key(|(target, driver)| {
+            let place = targets.iter().position(|known| known == target);
+            (place, drivers.iter().position(|known| known == driver))
+        });
+        let series = pairs.into_iter().map(|(target, driver)| Series {
+            target: target.to_owned(),
+            driver,
+            name: String::new(),
+            class: format!("s{} d{}", colour(target) % COLOURS, line(driver)),
+        });
+        Palette { series: series.collect() }
+    }
+
+    /// The series of one workload of the run, drawn as in all others, and named as shortly as the workload allows.
+    pub fn within(&self, workload: &WorkloadResult) -> Palette {
+        let mut drivers: Vec<Driver> = Vec::new();
+        workload.points.iter().for_each(|point| add(&mut drivers, point.driver));
+        let here = |series: &&Series| {
+            workload.points.iter().any(|point| point.target == series.target && point.driver == series.driver)
+        };
+        let named = |series: &Series| Series {
+            name: match drivers.len() {
+                1 => series.target.clone(),
+                _ => format!("{} · {}", series.target, series.driver.words()),
+            },
+            ..series.clone()
+        };
+        Palette { series: self.series.iter().filter(here).map(named).collect() }
+    }
+
+    /// All, in order.
+    pub fn series(&self) -> &[Series] {
+        &self.series
+    }
+
+    /// The series that a point belongs to.
+    pub fn of_point(&self, point: &PointResult) -> &Series {
+        let same = |series: &&Series| series.target == point.target && series.driver == point.driver;
+        self.series.iter().find(same).expect("every point of the workload has added its series")
+    }
+
+    /// Where a point's series stands in the order.
+    pub fn order(&self, point: &PointResult) -> usize {
+        let same = |series: &Series| series.target == point.target && series.driver == point.driver;
+        self.series.iter().position(same).unwrap_or(usize::MAX)
+    }
+}
+
+impl Series {
+    /// Its name with a dot of its colour.
+    pub fn markup(&self) -> String {
+        format!(
+            "<span class=\"who\"><i class=\"dot {}\"></i>{}</span>",
+            self.class,
+            super::text::escape(&self.name)
+        )
+    }
+}
+
+fn add<T: PartialEq>(to: &mut Vec<T>, value: T) {
+    if !to.contains(&value) {
+        to.push(value);
+    }
+}
+
+fn line(driver: Driver) -> u32 {
+    match driver {
+        Driver::Thalweg => 0,
+        Driver::Librdkafka => 1,
+        Driver::Java => 2,
+    }
+}

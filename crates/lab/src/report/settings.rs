@@ -1,0 +1,130 @@
+//! What a reader needs to judge a figure or to take it again: machine, versions, every setting, the command.
+
+use serde_json::Value;
+
+use super::text::{escape, facts, folded};
+use crate::quantity;
+use crate::result::{RunResult, TargetInfo, WorkloadResult};
+
+/// The machine and the systems that were measured.
+pub(super) fn machine(run: &RunResult) -> String {
+    let machine = &run.machine;
+    let mut pairs = vec![
+        ("processor".to_owned(), machine.cpu.clone()),
+        ("logical processors".to_owned(), machine.cpus.to_string()),
+        ("memory".to_owned(), quantity::bytes(machine.memory_bytes as f64)),
+        ("operating system".to_owned(), machine.os.clone()),
+        ("kernel".to_owned(), machine.kernel.clone()),
+        ("file system of the data".to_owned(), machine.filesystem.clone()),
+        (
+            "virtual machine".to_owned(),
+            machine.hypervisor.clone().unwrap_or_else(|| "none was found".to_owned()),
+        ),
+    ];
+    pairs.extend(machine.facts.clone());
+    let mut markup = format!("<h3>Machine</h3>{}<h3>Systems</h3>", facts(&pairs));
+    for (name, info) in &run.targets {
+        markup += &target(name, info);
+    }
+    markup += "<h3>The lab</h3>";
+    let mut lab = vec![
+        ("version".to_owned(), run.lab_version.clone()),
+        ("seed".to_owned(), run.seed.to_string()),
+        ("result's schema".to_owned(), run.schema.clone()),
+    ];
+    for client in clients(run) {
+        lab.push(("client".to_owned(), client));
+    }
+    markup + &facts(&lab)
+}
+
+fn clients(run: &RunResult) -> Vec<String> {
+    let mut clients: Vec<String> = Vec::new();
+    for point in run.workloads.iter().flat_map(|workload| &workload.points) {
+        let client = match point.client.is_empty() {
+            true => continue,
+            false => format!("{} ({})", point.client, point.driver.words()),
+        };
+        if !clients.contains(&client) {
+            clients.push(client);
+        }
+    }
+    clients
+}
+
+fn target(name: &str, info: &TargetInfo) -> String {
+    let mut pairs =
+        vec![("kind".to_owned(), info.kind.clone()), ("version".to_owned(), info.version.clone())];
+    if !info.command.is_empty() {
+        pairs.push(("started as".to_owned(), command_line(&info.command)));
+    }
+    pairs.extend(info.notes.iter().map(|note| ("note".to_owned(), note.clone())));
+    format!("<h4>{}</h4>{}", escape(name), facts(&pairs))
+}
+
+/// Every setting of every point, as it was run.
+pub(super) fn points(workload: &WorkloadResult) -> String {
+    let mut markup = String::new();
+    for point in &workload.workload.points {
+        let value = serde_json::to_value(point).expect("a point is plain data");
+        let mut pairs = Vec::new();
+        flatten("", &value, &mut pairs);
+        markup += &folded(&format!("Settings: {}", point.label), &facts(&pairs), false);
+    }
+    markup
+}
+
+/// Leaves under their paths.
+fn flatten(path: &str, value: &Value, pairs: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            for (name, inner) in fields {
+                let path = if path.is_empty() { name.clone() } else { format!("{path} › {name}") };
+                flatten(&path, inner, pairs);
+            }
+        }
+        // The label heads the list already, and an empty map is "none differ".
+        Value::String(_) if path == "label" => {}
+        Value::Object(_) => pairs.push((path.to_owned(), "all as by default".to_owned())),
+        Value::String(text) => pairs.push((path.to_owned(), text.clone())),
+        Value::Null => pairs.push((path.to_owned(), "none".to_owned())),
+        other => pairs.push((path.to_owned(), other.to_string())),
+    }
+}
+
+/// The command that takes all of it again.
+pub(super) fn command(run: &RunResult) -> String {
+    let mut arguments = vec!["thalweg".to_owned(), "lab".to_owned()];
+    arguments.extend(run.arguments.iter().cloned());
+    format!(
+        "<p>All of this again, on a machine of yours:</p><pre class=\"command\"><code>{}</code></pre>\
+         <p>With the JSON of this result beside it, <code>thalweg lab rerun RESULT.json</code> runs the very same points \
+         and seed, and <code>thalweg lab compare</code> puts two results beside each other.</p>",
+        escape(&command_line(&arguments))
+    )
+}
+
+/// Arguments as a shell takes them.
+fn command_line(arguments: &[String]) -> String {
+    let quoted: Vec<String> = arguments.iter().map(|argument| quoted(argument)).collect();
+    quoted.join(" ")
+}
+
+fn quoted(argument: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    match !argument.is_empty() && argument.chars().all(plain) {
+        true => argument.to_owned(),
+        false => format!("'{}'", argument.replace('\'', "'\\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_survive_a_shell() {
+        let arguments = ["lab", "--scale=0.1", "a b", "it's", ""].map(str::to_owned);
+        assert_eq!(command_line(&arguments), "lab --scale=0.1 'a b' 'it'\\''s' ''");
+    }
+}

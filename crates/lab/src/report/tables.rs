@@ -1,0 +1,286 @@
+//! The tables of a workload: all figures, the verdicts, the evidence, and what others have published.
+
+use super::headline::obstacles;
+use super::palette::Palette;
+use super::text::{escape, table};
+use crate::quantity;
+use crate::result::{Evidence, Figure, PointResult, Spread, WorkloadResult};
+use crate::worker::Driver;
+
+/// Every figure that some point has, as means with their variation.
+pub(super) fn figures(workload: &WorkloadResult, palette: &Palette) -> String {
+    const SHOWN: [(&str, &str); 16] = [
+        ("produced_records_per_s", "records/s produced"),
+        ("produced_mb_per_s", "MB/s produced"),
+        ("consumed_records_per_s", "records/s consumed"),
+        ("consumed_mb_per_s", "MB/s consumed"),
+        ("drain_s", "drained in"),
+        ("acknowledge_p50_us", "p50 to ack"),
+        ("acknowledge_p99_us", "p99 to ack"),
+        ("acknowledge_p999_us", "p99.9 to ack"),
+        ("acknowledge_max_us", "max to ack"),
+        ("end_to_end_p50_us", "p50 end to end"),
+        ("end_to_end_p99_us", "p99 end to end"),
+        ("end_to_end_p999_us", "p99.9 end to end"),
+        ("broker_cpu_us_per_record", "broker CPU per record"),
+        ("producer_cpu_us_per_record", "producer CPU per record"),
+        ("consumer_cpu_us_per_record", "consumer CPU per record"),
+        ("broker_memory_bytes_max", "broker memory, most"),
+    ];
+    let has = |name: &str| workload.points.iter().any(|point| point.summary.figures.contains_key(name));
+    let shown: Vec<(&str, &str)> = SHOWN.into_iter().filter(|(name, _)| has(name)).collect();
+    let mut heads = vec!["point", "measured"];
+    heads.extend(shown.iter().map(|(_, head)| *head));
+    let rows = rows(workload, palette, |point| {
+        shown.iter().map(|(name, _)| cell(name, point.summary.figures.get(*name))).collect()
+    });
+    table(&heads, 2, &rows)
+}
+
+fn cell(name: &str, spread: Option<&Spread>) -> String {
+    let Some(spread) = spread else { return String::new() };
+    let value = match Figure::named(name) {
+        Some(figure) if name.ends_with("_per_s") => figure.text(spread.mean).replace(figure_unit(figure), ""),
+        Some(figure) => figure.text(spread.mean).replace("/record", ""),
+        None => quantity::number(spread.mean),
+    };
+    match spread.count {
+        0 | 1 => escape(&value),
+        _ => format!("{} <small>±&#8239;{}</small>", escape(&value), quantity::percent(spread.variation)),
+    }
+}
+
+/// The unit that the head of the column says already.
+fn figure_unit(figure: &Figure) -> &'static str {
+    if figure.name.ends_with("_mb_per_s") { " MB/s" } else { " records/s" }
+}
+
+/// A row for each point; points of one label stand together and name it once.
+fn rows(
+    workload: &WorkloadResult,
+    palette: &Palette,
+    cells: impl Fn(&PointResult) -> Vec<String>,
+) -> Vec<Vec<String>> {
+    let mut labels: Vec<&str> = Vec::new();
+    for point in &workload.points {
+        if !labels.contains(&point.point.label.as_str()) {
+            labels.push(&point.point.label);
+        }
+    }
+    let mut rows = Vec::new();
+    for label in labels {
+        let mut same: Vec<&PointResult> =
+            workload.points.iter().filter(|point| point.point.label == label).collect();
+        same.sort_by_key(|point| palette.order(point));
+        for point in same {
+            let mut row = vec![escape(label), palette.of_point(point).markup()];
+            row.extend(cells(point));
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+/// What limited each point, what that is concluded from, and whether it may be quoted.
+pub(super) fn verdicts(workload: &WorkloadResult, palette: &Palette) -> String {
+    let rows = rows(workload, palette, |point| {
+        let obstacles = obstacles(point);
+        let quotable = match obstacles.is_empty() {
+            true => "<span class=\"good\">✓ may be quoted</span>".to_owned(),
+            false => format!("<span class=\"bad\">✗ not to be quoted</span><br>{}", list(&obstacles)),
+        };
+        let limit = match point.verdict.limit.as_str() {
+            "" => "unknown",
+            limit => limit,
+        };
+        vec![format!("<b>{}</b>", escape(limit)), list(&point.verdict.reasons), quotable]
+    });
+    table(&["point", "measured", "limited by", "because", "headline"], usize::MAX, &rows)
+}
+
+fn list(texts: &[String]) -> String {
+    let escaped: Vec<String> = texts.iter().map(|text| escape(text)).collect();
+    escaped.join("<br>")
+}
+
+/// What was found in the logs, of all repetitions together.
+pub(super) fn evidence(workload: &WorkloadResult, palette: &Palette) -> String {
+    let heads = [
+        "point",
+        "measured",
+        "all agrees",
+        "acknowledged",
+        "in the log",
+        "read back",
+        "lost",
+        "duplicated",
+        "reordered",
+        "damaged",
+        "replicas complete",
+        "in sync, least",
+        "on disk",
+    ];
+    let rows = rows(workload, palette, |point| match point.repetitions.is_empty() {
+        true => {
+            let mut cells = vec!["<span class=\"dim\">no repetition</span>".to_owned()];
+            cells.resize(heads.len() - 2, String::new());
+            cells
+        }
+        false => evidence_cells(point),
+    });
+    format!(
+        "{}<p class=\"dim\">A replica is complete when it ends where the log of its partition ends. Sums are over all \
+         repetitions, warm-up included; every repetition and replica is in the JSON of the result.</p>{}",
+        table(&heads, 3, &rows),
+        synced(workload, palette)
+    )
+}
+
+/// When records are synced to disk, by series: mostly one sentence for all points.
+fn synced(workload: &WorkloadResult, palette: &Palette) -> String {
+    let mut markup = "<ul class=\"plain\">".to_owned();
+    for series in palette.series() {
+        let mut policies: Vec<&str> = Vec::new();
+        for point in workload.points.iter().filter(|point| palette.of_point(point) == series) {
+            for repetition in &point.repetitions {
+                let policy = repetition.evidence.fsync_policy.as_str();
+                if !policies.contains(&policy) {
+                    policies.push(policy);
+                }
+            }
+        }
+        if !policies.is_empty() {
+            markup +=
+                &format!("<li>{} synced to disk: {}</li>", series.markup(), escape(&policies.join("; or ")));
+        }
+    }
+    markup + "</ul>"
+}
+
+fn evidence_cells(point: &PointResult) -> Vec<String> {
+    let all: Vec<&Evidence> = point.repetitions.iter().map(|repetition| &repetition.evidence).collect();
+    let sum = |of: fn(&Evidence) -> u64| quantity::count(all.iter().map(|evidence| of(evidence)).sum());
+    let checks: Vec<_> = all.iter().filter_map(|evidence| evidence.check.as_ref()).collect();
+    let checked = |values: Vec<u64>, fault: bool| -> String {
+        let sum: u64 = values.iter().sum();
+        match (checks.is_empty(), fault && sum > 0) {
+            (true, _) => "<span class=\"dim\">not asked</span>".to_owned(),
+            (false, true) => format!("<span class=\"bad\">✗ {}</span>", quantity::count(sum)),
+            (false, false) => quantity::count(sum),
+        }
+    };
+    let replicas = || {
+        let partitions = all.iter().flat_map(|evidence| &evidence.partitions);
+        partitions.flat_map(|partition| partition.replicas.iter().map(move |replica| (partition, replica)))
+    };
+    let whole = replicas().filter(|(partition, replica)| replica.end_offset == partition.end_offset).count();
+    let least = all.iter().map(|evidence| evidence.in_sync_replicas_min).min().unwrap_or(0);
+    let asked = all.iter().map(|evidence| evidence.replication_factor).max().unwrap_or(0);
+    let isr = match least < u32::from(asked) {
+        true => format!("<span class=\"bad\">✗ {least} of {asked}</span>"),
+        false => format!("{least} of {asked}"),
+    };
+    let mut faults: Vec<String> = Vec::new();
+    for fault in all.iter().flat_map(|evidence| &evidence.faults) {
+        if !faults.contains(fault) {
+            faults.push(fault.clone());
+        }
+    }
+    vec![
+        match faults.is_empty() {
+            true => "<span class=\"good\">✓ yes</span>".to_owned(),
+            false => format!("<span class=\"bad\">✗ {}</span>", list(&faults)),
+        },
+        sum(|evidence| evidence.acknowledged),
+        sum(|evidence| evidence.in_log),
+        checked(checks.iter().map(|check| check.read).collect(), false),
+        checked(checks.iter().map(|check| check.lost).collect(), true),
+        checked(checks.iter().map(|check| check.duplicated).collect(), true),
+        checked(checks.iter().map(|check| check.reordered).collect(), true),
+        checked(checks.iter().map(|check| check.damaged).collect(), true),
+        format!("{whole} of {}", replicas().count()),
+        isr,
+        quantity::bytes(all.iter().map(|evidence| evidence.bytes_on_disk as f64).sum()),
+    ]
+}
+
+/// What others have published, beside what was measured here. No ratio is given: there is none.
+pub(super) fn published(workload: &WorkloadResult, palette: &Palette) -> String {
+    if workload.workload.published.is_empty() {
+        return String::new();
+    }
+    let measured = palette.series();
+    let heads: Vec<String> =
+        ["point", "figure", "published", "by whom", "on"].iter().map(|head| (*head).to_owned()).collect();
+    let heads: Vec<String> =
+        heads.into_iter().chain(measured.iter().map(|series| format!("here: {}", series.name))).collect();
+    let mut sources: Vec<&str> = Vec::new();
+    let rows = workload.workload.published.iter().map(|published| {
+        if !sources.contains(&published.source.as_str()) {
+            sources.push(&published.source);
+        }
+        let mut row = vec![
+            escape(&published.point),
+            escape(title(&published.figure)),
+            escape(&value(&published.figure, published.value)),
+            escape(&published.system),
+            escape(&published.hardware),
+        ];
+        row.extend(measured.iter().map(|series| here(workload, published, &series.target, series.driver)));
+        row
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+    format!(
+        "<section class=\"foreign\"><h3>Published figures <span class=\"tag\">other hardware, not comparable</span></h3>\
+         <p>What others have published for this workload, on machines of theirs. It shows the shape to expect, not who \
+         is faster. Source: {}.</p>{}</section>",
+        escape(&sources.join("; ")),
+        table(&heads, usize::MAX, &rows)
+    )
+}
+
+/// Published figures say `records_per_s` where ours say who: produced or, where nobody produces, consumed.
+fn names(figure: &str) -> Vec<String> {
+    let prefixes: &[&str] = if figure.ends_with("_us") {
+        &["", "acknowledge_", "end_to_end_"]
+    } else {
+        &["", "produced_", "consumed_"]
+    };
+    prefixes.iter().map(|prefix| format!("{prefix}{figure}")).collect()
+}
+
+fn title(figure: &str) -> &str {
+    match figure {
+        "records_per_s" => "records/s",
+        "mb_per_s" => "MB/s",
+        _ => names(figure).iter().find_map(|name| Figure::named(name)).map_or(figure, |figure| figure.title),
+    }
+}
+
+fn value(figure: &str, value: f64) -> String {
+    match names(figure).iter().find_map(|name| Figure::named(name)) {
+        Some(known) => known.text(value),
+        None => quantity::number(value),
+    }
+}
+
+fn here(
+    workload: &WorkloadResult,
+    published: &crate::workload::Published,
+    target: &str,
+    driver: Driver,
+) -> String {
+    let point = workload.points.iter().find(|point| {
+        point.point.label == published.point && point.target == target && point.driver == driver
+    });
+    let Some(point) = point else { return "<span class=\"dim\">not run</span>".to_owned() };
+    let found = names(&published.figure)
+        .into_iter()
+        .find_map(|name| point.summary.figures.get(&name).map(|spread| value(&name, spread.mean)));
+    match (found, obstacles(point).is_empty()) {
+        (Some(value), true) => escape(&value),
+        (Some(value), false) => format!("<span class=\"dim\">({})</span>", escape(&value)),
+        (None, _) => "<span class=\"dim\">not measured</span>".to_owned(),
+    }
+}

@@ -1,0 +1,77 @@
+//! Text in markup. Everything that comes from a result passes through here: labels, versions, reasons and topic names may
+//! hold anything.
+
+/// Text as markup shows it, in an element or in a quoted attribute. Control characters, which no page may hold, become
+/// spaces, and so do the marks that turn the direction of writing around for all that follows.
+pub(super) fn escape(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' => safe.push(' '),
+            c if c.is_control() && c != '\n' => safe.push(' '),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// A table with a head; the cells are markup already. The first column heads its row, or all rows that follow each other
+/// with the same there; the columns from `numbers_from` on stand right.
+pub(super) fn table(heads: &[&str], numbers_from: usize, rows: &[Vec<String>]) -> String {
+    let class = |column: usize| if column >= numbers_from { " class=\"n\"" } else { "" };
+    let mut markup = "<div class=\"scroll\"><table><thead><tr>".to_owned();
+    for (column, head) in heads.iter().enumerate() {
+        markup += &format!("<th scope=\"col\"{}>{}</th>", class(column), escape(head));
+    }
+    markup += "</tr></thead>";
+    for group in rows.chunk_by(|row, next| row.first() == next.first()) {
+        markup += "<tbody>";
+        for (number, row) in group.iter().enumerate() {
+            markup += "<tr>";
+            for (column, cell) in row.iter().enumerate() {
+                markup += &match (column, number) {
+                    (0, 0) => format!("<th scope=\"rowgroup\" rowspan=\"{}\">{cell}</th>", group.len()),
+                    (0, _) => String::new(),
+                    _ => format!("<td{}>{cell}</td>", class(column)),
+                };
+            }
+            markup += "</tr>";
+        }
+        markup += "</tbody>";
+    }
+    markup + "</table></div>"
+}
+
+/// Names with their values, side by side.
+pub(super) fn facts(pairs: &[(String, String)]) -> String {
+    let mut markup = "<dl class=\"facts\">".to_owned();
+    for (name, value) in pairs {
+        markup += &format!("<dt>{}</dt><dd>{}</dd>", escape(name), escape(value));
+    }
+    markup + "</dl>"
+}
+
+/// A part that is folded on the screen and open on paper.
+pub(super) fn folded(summary: &str, markup: &str, open: bool) -> String {
+    let open = if open { " open" } else { "" };
+    format!("<details{open}><summary>{}</summary>{markup}</details>", escape(summary))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_in_texts_is_shown_and_not_obeyed() {
+        assert_eq!(
+            escape("<script>alert('x')</script> & \"y\"\u{7}"),
+            "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt; &amp; &quot;y&quot; "
+        );
+        assert_eq!(escape("a\u{202e}b"), "a b");
+    }
+}

@@ -1,0 +1,166 @@
+//! How much: bars of rates, of drained backlogs and of processor time for a record.
+
+use super::chart::{Bar, Bars, Group, Part};
+use super::headline::{Subject, obstacles};
+use super::palette::Palette;
+use crate::quantity;
+use crate::result::{Figure, PointResult, Spread, WorkloadResult};
+
+/// The bars of a workload.
+pub(super) fn markup(workload: &WorkloadResult, palette: &Palette) -> String {
+    let points: Vec<&PointResult> = workload.points.iter().collect();
+    let about = |subjects: &[Subject]| -> Vec<&PointResult> {
+        points.iter().copied().filter(|point| subjects.contains(&Subject::of(point))).collect()
+    };
+    let mut panels = Vec::new();
+    for (subjects, name, mb, title) in [
+        (&[Subject::Knee, Subject::Produce][..], "produced_records_per_s", "produced_mb_per_s", "Produced"),
+        (&[Subject::Consume], "consumed_records_per_s", "consumed_mb_per_s", "Consumed"),
+    ] {
+        let points = about(subjects);
+        if sizes(&points) > 1 {
+            panels.push(bars(&format!("{title}, MB per second (2²⁰ bytes)"), &points, mb, palette));
+        }
+        panels.push(bars(&format!("{title}, records per second"), &points, name, palette));
+    }
+    let drains = about(&[Subject::Drain]);
+    panels.push(bars("Backlog gone after, seconds (less is better)", &drains, "drain_s", palette));
+    panels.push(processor_time(&points, palette));
+    let panels: Vec<String> = panels.into_iter().filter(|panel| !panel.is_empty()).collect();
+    match panels.is_empty() {
+        true => String::new(),
+        false => format!("<div class=\"panels\">{}</div>", panels.concat()),
+    }
+}
+
+/// How many sizes of records there are: where they differ, records per second tell half of it.
+fn sizes(points: &[&PointResult]) -> usize {
+    let mut sizes: Vec<u32> = points.iter().map(|point| point.point.records.size_bytes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes.len()
+}
+
+fn bars(title: &str, points: &[&PointResult], name: &str, palette: &Palette) -> String {
+    let groups = grouped(points, palette, |point| {
+        let spread = point.summary.figures.get(name).filter(|spread| spread.mean.is_finite());
+        let value = |spread: &Spread| match Figure::named(name) {
+            Some(_) if spread.mean >= 100.0 => quantity::number(spread.mean.round()),
+            _ => quantity::number(spread.mean),
+        };
+        Some(Bar {
+            name: palette.of_point(point).name.clone(),
+            class: palette.of_point(point).class.clone(),
+            parts: spread.map(|spread| Part { value: spread.mean, class: "" }).into_iter().collect(),
+            whisker: spread.filter(|spread| spread.count > 1).map(|spread| (spread.min, spread.max)),
+            value: spread.map_or_else(|| missing(point), value),
+            remark: match spread {
+                Some(spread) if spread.count > 1 => format!("± {}", quantity::percent(spread.variation)),
+                _ => String::new(),
+            },
+            hollow: !obstacles(point).is_empty(),
+        })
+    });
+    Bars { title: title.to_owned(), groups, tick: quantity::round }.markup()
+}
+
+fn missing(point: &PointResult) -> String {
+    match &point.failure {
+        Some(_) => "failed".to_owned(),
+        None => "not measured".to_owned(),
+    }
+}
+
+/// What work costs in processor time: it explains rates that the clients bound. For a record, or for a GiB where records
+/// differ in size.
+fn processor_time(points: &[&PointResult], palette: &Palette) -> String {
+    const PARTS: [(&str, &str); 3] = [
+        ("broker_cpu_us_per_record", ""),
+        ("producer_cpu_us_per_record", "mid"),
+        ("consumer_cpu_us_per_record", "light"),
+    ];
+    let by_size = sizes(points) > 1;
+    let groups = grouped(points, palette, |point| {
+        let size = f64::from(point.point.records.size_bytes.max(1));
+        let factor = if by_size { f64::from(1 << 30) / size / 1e6 } else { 1.0 };
+        let mean = |name: &str| point.summary.figures.get(name).map(|spread| spread.mean * factor);
+        let mean = |name: &str| mean(name).filter(|value| value.is_finite());
+        let found: Vec<(f64, &'static str)> =
+            PARTS.iter().filter_map(|(name, class)| mean(name).map(|value| (value, *class))).collect();
+        let sum: f64 = found.iter().map(|(value, _)| value).sum();
+        let places = match sum {
+            s if s >= 99.5 => 0,
+            s if s >= 9.95 => 1,
+            _ => 2,
+        };
+        let texts: Vec<String> = found.iter().map(|(value, _)| format!("{value:.places$}")).collect();
+        (!found.is_empty()).then(|| Bar {
+            name: palette.of_point(point).name.clone(),
+            class: palette.of_point(point).class.clone(),
+            parts: found.iter().map(|(value, class)| Part { value: *value, class }).collect(),
+            whisker: None,
+            value: texts.join(" + "),
+            remark: String::new(),
+            hollow: false,
+        })
+    });
+    let unit = if by_size { "GiB of records, seconds" } else { "record, µs" };
+    let title = format!("Processor time for a {unit}: brokers + producers + consumers");
+    Bars { title, groups, tick: quantity::round }.markup()
+}
+
+/// A group for each label, in the order of the workload.
+fn grouped(
+    points: &[&PointResult],
+    palette: &Palette,
+    bar: impl Fn(&PointResult) -> Option<Bar>,
+) -> Vec<Group> {
+    let mut labels: Vec<&str> = Vec::new();
+    for point in points {
+        if !labels.contains(&point.point.label.as_str()) {
+            labels.push(&point.point.label);
+        }
+    }
+    let mut groups = Vec::new();
+    for label in labels {
+        let mut same: Vec<&PointResult> =
+            points.iter().copied().filter(|point| point.point.label == label).collect();
+        same.sort_by_key(|point| palette.order(point));
+        let bars: Vec<Bar> = same.into_iter().filter_map(&bar).collect();
+        if !bars.is_empty() {
+            groups.push(Group { name: label.to_owned(), bars });
+        }
+    }
+    groups
+}
+
+/// Bars of a study in which each step builds on the one before: label, value, and half of the interval around it, in
+/// records per second. What a step gained stands beside its value, and in full colour in its bar.
+pub fn cumulative_bars<T: AsRef<str>>(steps: &[(T, f64, f64)]) -> String {
+    let mut before: Option<f64> = None;
+    let mut bars = Vec::new();
+    for (label, value, error) in steps {
+        let carried = before.unwrap_or(0.0).min(*value);
+        let parts = match before {
+            Some(_) => {
+                vec![Part { value: carried, class: "mid" }, Part { value: value - carried, class: "" }]
+            }
+            None => vec![Part { value: *value, class: "mid" }],
+        };
+        bars.push(Bar {
+            name: label.as_ref().to_owned(),
+            class: "s0 d0".to_owned(),
+            parts,
+            whisker: (*error > 0.0).then_some(((value - error).max(0.0), value + error)),
+            value: quantity::number(value.round()),
+            remark: match before {
+                Some(before) if before > 0.0 => format!("{:+.1} %", (value / before - 1.0) * 100.0),
+                _ => String::new(),
+            },
+            hollow: false,
+        });
+        before = Some(*value);
+    }
+    let groups = vec![Group { name: String::new(), bars }];
+    Bars { title: "Records per second, step by step".to_owned(), groups, tick: quantity::round }.markup()
+}

@@ -1,0 +1,194 @@
+//! The ratio of a figure in two results, with what its repetitions allow to say about it.
+
+use serde::{Deserialize, Serialize};
+
+use super::student;
+use crate::result::figure::{Figure, FigureUnit};
+
+/// Repetitions that each side needs for an interval: two give a standard deviation, but hardly a meaning.
+pub(super) const REPETITIONS_MIN: usize = 3;
+/// Differences below this are none, however well the repetitions agree: histograms keep three digits.
+const RESOLUTION: f64 = 0.002;
+
+/// What a comparison rests on, for people.
+pub const METHOD: &str = "Each ratio is that of the geometric means over the repetitions, second result by first. Its 95 % \
+    confidence interval is Welch's, on the logarithms of the repetitions; with fewer than 3 repetitions on a side there \
+    is none. A difference counts when the interval does not hold 1. About one in twenty comparisons of equals will \
+    differ by chance.";
+
+/// A figure of the second result by that of the first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// The figure's name.
+    pub figure: String,
+    /// In the first result: the geometric mean.
+    pub a: f64,
+    /// In the second result: the geometric mean.
+    pub b: f64,
+    /// Repetitions of the first that have it.
+    pub repetitions_a: usize,
+    /// Repetitions of the second that have it.
+    pub repetitions_b: usize,
+    /// `b / a`.
+    pub ratio: f64,
+    /// The 95 % confidence interval of the ratio; none with fewer than 3 repetitions on a side.
+    pub interval: Option<(f64, f64)>,
+    /// What may be said of it.
+    pub judgement: Judgement,
+}
+
+/// What may be said of a ratio: the second result beside the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Judgement {
+    /// More records in the same time, or less waiting.
+    Faster,
+    /// Fewer records in the same time, or more waiting.
+    Slower,
+    /// Less of what it costs: processor time or memory.
+    Cheaper,
+    /// More of what it costs.
+    Dearer,
+    /// The interval holds 1.
+    NoDifference,
+    /// Too few repetitions to say.
+    NotJudged,
+}
+
+impl Judgement {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Judgement::Faster => "faster",
+            Judgement::Slower => "slower",
+            Judgement::Cheaper => "cheaper",
+            Judgement::Dearer => "dearer",
+            Judgement::NoDifference => "no difference beyond the noise",
+            Judgement::NotJudged => "not judged: fewer than 3 repetitions",
+        }
+    }
+}
+
+/// None where a side has no repetition with the figure, or the figure is nil, where a ratio says nothing.
+pub(super) fn ratio(figure: &Figure, a: &[f64], b: &[f64]) -> Option<Ratio> {
+    let (logs_a, logs_b) = (logarithms(a)?, logarithms(b)?);
+    let (mean_a, mean_b) = (mean(&logs_a), mean(&logs_b));
+    let difference = mean_b - mean_a;
+    let half = half_width(&logs_a, &logs_b);
+    Some(Ratio {
+        figure: figure.name.to_owned(),
+        a: mean_a.exp(),
+        b: mean_b.exp(),
+        repetitions_a: a.len(),
+        repetitions_b: b.len(),
+        ratio: difference.exp(),
+        interval: half.map(|half| ((difference - half).exp(), (difference + half).exp())),
+        judgement: judge(figure.unit, difference, half),
+    })
+}
+
+fn judge(unit: FigureUnit, difference: f64, half: Option<f64>) -> Judgement {
+    let Some(half) = half else { return Judgement::NotJudged };
+    if difference.abs() <= half.max(RESOLUTION) {
+        return Judgement::NoDifference;
+    }
+    let better = (difference > 0.0) == unit.more_is_better();
+    match (unit, better) {
+        (FigureUnit::CpuUs | FigureUnit::Bytes, true) => Judgement::Cheaper,
+        (FigureUnit::CpuUs | FigureUnit::Bytes, false) => Judgement::Dearer,
+        (_, true) => Judgement::Faster,
+        (_, false) => Judgement::Slower,
+    }
+}
+
+fn logarithms(values: &[f64]) -> Option<Vec<f64>> {
+    let sound = !values.is_empty() && values.iter().all(|value| value.is_finite() && *value > 0.0);
+    sound.then(|| values.iter().map(|value| value.ln()).collect())
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Half of Welch's 95 % interval of the difference of two means: their variances need not be equal.
+fn half_width(a: &[f64], b: &[f64]) -> Option<f64> {
+    if a.len() < REPETITIONS_MIN || b.len() < REPETITIONS_MIN {
+        return None;
+    }
+    let (error_a, error_b) = (squared_error(a), squared_error(b));
+    let both = error_a + error_b;
+    if both <= 0.0 {
+        return Some(0.0);
+    }
+    let part = |error: f64, count: usize| error * error / (count as f64 - 1.0);
+    let freedom = both * both / (part(error_a, a.len()) + part(error_b, b.len()));
+    Some(student::two_sided_95(freedom) * both.sqrt())
+}
+
+/// The square of the standard error of the mean.
+fn squared_error(values: &[f64]) -> f64 {
+    let (mean, count) = (mean(values), values.len() as f64);
+    values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0) / count
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+
+    fn of(name: &str, a: &[f64], b: &[f64]) -> Ratio {
+        ratio(Figure::named(name).expect("a figure"), a, b).expect("values")
+    }
+
+    #[test]
+    fn more_records_are_faster_and_more_waiting_is_slower() {
+        let (less, more) = ([100.0, 101.0, 99.0], [150.0, 151.0, 149.0]);
+        assert_eq!(of("produced_records_per_s", &less, &more).judgement, Judgement::Faster);
+        assert_eq!(of("acknowledge_p99_us", &less, &more).judgement, Judgement::Slower);
+        assert_eq!(of("broker_cpu_us_per_record", &more, &less).judgement, Judgement::Cheaper);
+        let ratio = of("produced_records_per_s", &less, &more);
+        let (low, high) = ratio.interval.expect("three repetitions");
+        assert!((ratio.ratio - 1.5).abs() < 0.001 && low > 1.45 && high < 1.55, "{ratio:?}");
+    }
+
+    #[test]
+    fn two_repetitions_give_no_interval_and_no_verdict() {
+        let ratio = of("produced_records_per_s", &[1.0, 1.0], &[9.0, 9.0, 9.0]);
+        assert_eq!((ratio.interval, ratio.judgement), (None, Judgement::NotJudged));
+    }
+
+    #[test]
+    fn what_is_nil_or_missing_has_no_ratio() {
+        let figure = Figure::named("drain_s").expect("a figure");
+        assert_eq!(ratio(figure, &[], &[1.0]), None);
+        assert_eq!(ratio(figure, &[0.0], &[1.0]), None);
+        assert_eq!(ratio(figure, &[f64::NAN], &[1.0]), None);
+    }
+
+    #[test]
+    fn equal_histogram_buckets_are_no_proof_of_a_difference() {
+        assert_eq!(of("acknowledge_p50_us", &[1000.0; 3], &[1001.0; 3]).judgement, Judgement::NoDifference);
+    }
+
+    #[test]
+    fn intervals_hold_the_true_ratio_nineteen_times_in_twenty() {
+        let mut random = SmallRng::seed_from_u64(20_260_801);
+        let mut draw = |level: f64, spread: f64| -> f64 {
+            let normal: f64 = (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0;
+            level * (normal * spread).exp()
+        };
+        let rounds = 2000;
+        let held = (0..rounds)
+            .filter(|_| {
+                let a: Vec<f64> = (0..4).map(|_| draw(100.0, 0.03)).collect();
+                let b: Vec<f64> = (0..4).map(|_| draw(120.0, 0.09)).collect();
+                let (low, high) = of("produced_records_per_s", &a, &b).interval.expect("enough");
+                (low..=high).contains(&1.2)
+            })
+            .count();
+        let share = held as f64 / f64::from(rounds);
+        assert!((0.93..0.975).contains(&share), "{share}");
+    }
+}

@@ -1,0 +1,137 @@
+//! What each figure of [`Figures`] is: its title, its unit, and which way is better. One table, so that tables, reports and
+//! comparisons agree.
+
+use super::Figures;
+use crate::quantity;
+
+/// A figure of [`Figures`], described.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Figure {
+    /// Its name in the result, such as `produced_records_per_s`.
+    pub name: &'static str,
+    /// A few words for people.
+    pub title: &'static str,
+    /// What it counts.
+    pub unit: FigureUnit,
+}
+
+/// What a figure counts. It also says which way is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FigureUnit {
+    /// Records per second; more is better.
+    RecordsPerSecond,
+    /// 2^20 bytes per second; more is better.
+    MbPerSecond,
+    /// Microseconds of waiting; less is better.
+    LatencyUs,
+    /// Microseconds of processor time for a record; less is better.
+    CpuUs,
+    /// Bytes; less is better.
+    Bytes,
+    /// Seconds; less is better.
+    Seconds,
+}
+
+const fn figure(name: &'static str, title: &'static str, unit: FigureUnit) -> Figure {
+    Figure { name, title, unit }
+}
+
+/// All figures, in the order of [`Figures`].
+pub const FIGURES: [Figure; 17] = [
+    figure("produced_records_per_s", "produced", FigureUnit::RecordsPerSecond),
+    figure("produced_mb_per_s", "produced", FigureUnit::MbPerSecond),
+    figure("consumed_records_per_s", "consumed", FigureUnit::RecordsPerSecond),
+    figure("consumed_mb_per_s", "consumed", FigureUnit::MbPerSecond),
+    figure("broker_cpu_us_per_record", "broker CPU", FigureUnit::CpuUs),
+    figure("producer_cpu_us_per_record", "producer CPU", FigureUnit::CpuUs),
+    figure("consumer_cpu_us_per_record", "consumer CPU", FigureUnit::CpuUs),
+    figure("broker_memory_bytes_max", "broker memory, most", FigureUnit::Bytes),
+    figure("drain_s", "backlog drained in", FigureUnit::Seconds),
+    figure("acknowledge_p50_us", "acknowledged, p50", FigureUnit::LatencyUs),
+    figure("acknowledge_p99_us", "acknowledged, p99", FigureUnit::LatencyUs),
+    figure("acknowledge_p999_us", "acknowledged, p99.9", FigureUnit::LatencyUs),
+    figure("acknowledge_max_us", "acknowledged, max", FigureUnit::LatencyUs),
+    figure("end_to_end_p50_us", "end to end, p50", FigureUnit::LatencyUs),
+    figure("end_to_end_p99_us", "end to end, p99", FigureUnit::LatencyUs),
+    figure("end_to_end_p999_us", "end to end, p99.9", FigureUnit::LatencyUs),
+    figure("end_to_end_max_us", "end to end, max", FigureUnit::LatencyUs),
+];
+
+impl Figure {
+    /// The figure of a name.
+    pub fn named(name: &str) -> Option<&'static Figure> {
+        FIGURES.iter().find(|figure| figure.name == name)
+    }
+
+    /// A value of it with its unit.
+    pub fn text(&self, value: f64) -> String {
+        match self.unit {
+            FigureUnit::RecordsPerSecond => format!("{} records/s", quantity::number(value)),
+            FigureUnit::MbPerSecond => format!("{} MB/s", quantity::number(value)),
+            FigureUnit::LatencyUs => quantity::time_us(value),
+            FigureUnit::CpuUs => format!("{} µs/record", quantity::number(value)),
+            FigureUnit::Bytes => quantity::bytes(value),
+            FigureUnit::Seconds => format!("{} s", quantity::number(value)),
+        }
+    }
+}
+
+impl FigureUnit {
+    /// Whether a larger value is the better one.
+    pub fn more_is_better(self) -> bool {
+        matches!(self, FigureUnit::RecordsPerSecond | FigureUnit::MbPerSecond)
+    }
+}
+
+impl Figures {
+    /// Each figure with its value, in the order of [`FIGURES`].
+    pub fn each(&self) -> [(&'static Figure, Option<f64>); FIGURES.len()] {
+        let values = [
+            self.produced_records_per_s,
+            self.produced_mb_per_s,
+            self.consumed_records_per_s,
+            self.consumed_mb_per_s,
+            self.broker_cpu_us_per_record,
+            self.producer_cpu_us_per_record,
+            self.consumer_cpu_us_per_record,
+            self.broker_memory_bytes_max.map(|bytes| bytes as f64),
+            self.drain_s,
+            self.acknowledge_p50_us,
+            self.acknowledge_p99_us,
+            self.acknowledge_p999_us,
+            self.acknowledge_max_us,
+            self.end_to_end_p50_us,
+            self.end_to_end_p99_us,
+            self.end_to_end_p999_us,
+            self.end_to_end_max_us,
+        ];
+        std::array::from_fn(|place| (&FIGURES[place], values[place]))
+    }
+
+    /// The value of the figure of a name; none where it does not apply or there is no such figure.
+    pub fn value(&self, name: &str) -> Option<f64> {
+        self.each().into_iter().find(|(figure, _)| figure.name == name).and_then(|(_, value)| value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_holds_each_field_under_its_name() {
+        let fields = serde_json::to_value(Figures::default()).expect("figures are plain");
+        let mut names: Vec<&str> = FIGURES.iter().map(|figure| figure.name).collect();
+        names.sort_unstable();
+        let mut keys: Vec<&str> = fields.as_object().expect("a struct").keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        assert_eq!(names, keys);
+        for (place, figure) in FIGURES.iter().enumerate() {
+            let mut object = fields.as_object().expect("a struct").clone();
+            object.insert(figure.name.to_owned(), serde_json::json!(place + 1));
+            let figures: Figures =
+                serde_json::from_value(serde_json::Value::Object(object)).expect("a figure");
+            assert_eq!(figures.value(figure.name), Some((place + 1) as f64), "{}", figure.name);
+        }
+    }
+}

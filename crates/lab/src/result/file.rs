@@ -1,0 +1,145 @@
+//! Result files. One is written whole or not at all; one that cannot be read says where it is wrong.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::{RunResult, SCHEMA};
+
+/// A file is not read beyond this: a result of a long run is some tens of megabytes.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// A result could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file could not be read.
+    #[error("{}: cannot be read: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is larger than any result.
+    #[error("{}: has {bytes} bytes; a result has at most {BYTES_MAX}", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+    },
+    /// The file is not JSON.
+    #[error("{}: is not JSON: {source}", path.display())]
+    NotJson {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        source: serde_json::Error,
+    },
+    /// The document is not a result of the lab.
+    #[error("{}: schema: is {found}, should be \"{SCHEMA}\": this is no result of the lab", path.display())]
+    NotAResult {
+        /// The file.
+        path: PathBuf,
+        /// What stands there.
+        found: String,
+    },
+    /// The document is of a newer version.
+    #[error(
+        "{}: schema: is \"{found}\", and this lab reads up to \"{SCHEMA}\": read it with the version that wrote it",
+        path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its schema.
+        found: String,
+    },
+    /// A field is missing or holds what it cannot.
+    #[error("{}: {field}: {reason}", path.display())]
+    Field {
+        /// The file.
+        path: PathBuf,
+        /// The field, as a path through the document such as `workloads[0].points[2].driver`.
+        field: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// A result could not be written; what stood there before still does.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: cannot be written: {source}", path.display())]
+pub struct WriteError {
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    pub source: std::io::Error,
+}
+
+/// Reads a result. One of a newer schema is refused: it may mean something else by the same words.
+pub fn read(path: &Path) -> Result<RunResult, ReadError> {
+    let unreadable = |source| ReadError::Unreadable { path: path.to_owned(), source };
+    let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
+    if bytes > BYTES_MAX {
+        return Err(ReadError::TooLarge { path: path.to_owned(), bytes });
+    }
+    let text = std::fs::read(path).map_err(unreadable)?;
+    parse(path, &text)
+}
+
+fn parse(path: &Path, text: &[u8]) -> Result<RunResult, ReadError> {
+    let path = path.to_owned();
+    let document: serde_json::Value = match serde_json::from_slice(text) {
+        Ok(document) => document,
+        Err(source) => return Err(ReadError::NotJson { path, source }),
+    };
+    match document.get("schema") {
+        Some(serde_json::Value::String(schema)) if version(schema).is_some() => {
+            if version(schema) > version(SCHEMA) {
+                return Err(ReadError::Newer { path, found: schema.clone() });
+            }
+        }
+        Some(other) => return Err(ReadError::NotAResult { path, found: other.to_string() }),
+        None => return Err(ReadError::NotAResult { path, found: "missing".to_owned() }),
+    }
+    serde_path_to_error::deserialize(document).map_err(|error| ReadError::Field {
+        path,
+        field: error.path().to_string(),
+        reason: error.inner().to_string(),
+    })
+}
+
+fn version(schema: &str) -> Option<u64> {
+    let (name, _) = SCHEMA.split_once('/')?;
+    schema.strip_prefix(name)?.strip_prefix('/')?.parse().ok()
+}
+
+/// Writes a result in place of what is at `path`, whole or not at all.
+pub fn write(path: &Path, result: &RunResult) -> Result<(), WriteError> {
+    let text = serde_json::to_vec_pretty(result)
+        .map_err(|error| WriteError { path: path.to_owned(), source: error.into() })?;
+    write_whole(path, &text)
+}
+
+/// Writes a file in place of what is at `path`, whole or not at all: beside it first, then renamed.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
+    let failed = |source| WriteError { path: path.to_owned(), source };
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mut beside = tempfile::Builder::new()
+        .prefix(".thalweg-lab-")
+        .permissions(mode())
+        .tempfile_in(directory)
+        .map_err(failed)?;
+    beside.write_all(bytes).map_err(failed)?;
+    beside.as_file().sync_all().map_err(failed)?;
+    beside.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+/// As any new file: what the umask leaves. Temporary files are the owner's alone otherwise, also after the renaming.
+fn mode() -> std::fs::Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(0o666)
+}

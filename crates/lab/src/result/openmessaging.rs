@@ -1,0 +1,225 @@
+//! A result in the JSON of the OpenMessaging Benchmark (github.com/openmessaging/benchmark, its class `TestResult`), so
+//! that its charts and tables can be made of it. Rates are per second, latencies milliseconds.
+//!
+//! - The series hold all repetitions, one behind the other, with an entry for each interval of about a second; there, an
+//!   entry stands for ten seconds.
+//! - Aggregated latencies come from the merged histograms of all repetitions.
+//! - Publish latency is taken from the *intended* time of sending on. There, what passes between intended and real sending is
+//!   told apart as publish delay; here it is within, and nothing is told as delay.
+//! - A series of which nothing is known is empty: the lab's intervals have no mean and only some percentiles. An aggregate
+//!   of which nothing is known is left out.
+
+use serde_json::{Map, Value, json};
+
+use super::{Histogram, PointResult, Repetition};
+use crate::worker::Interval;
+use crate::workload::{Measure, Unit};
+
+/// Steps of the quantiles for each halving of the distance to 100 %, as there.
+const QUANTILE_STEPS: u32 = 100;
+
+/// The names of one kind of latency: its series, and its aggregate.
+const PUBLISH: [&str; 2] = ["publishLatency", "aggregatedPublishLatency"];
+const PUBLISH_DELAY: [&str; 2] = ["publishDelayLatency", "aggregatedPublishDelayLatency"];
+const END_TO_END: [&str; 2] = ["endToEndLatency", "aggregatedEndToEndLatency"];
+
+/// What stands behind each name: the percentiles, the mean and the most.
+const PERCENTILES: [(&str, f64); 6] = [
+    ("50pct", 0.5),
+    ("75pct", 0.75),
+    ("95pct", 0.95),
+    ("99pct", 0.99),
+    ("999pct", 0.999),
+    ("9999pct", 0.9999),
+];
+
+/// The document of one point.
+pub fn write(result: &PointResult) -> Value {
+    let point = &result.point;
+    let topics = point.topics.count.max(1);
+    let mut document = Map::new();
+    let mut put = |name: &str, value: Value| {
+        document.insert(name.to_owned(), value);
+    };
+    put("workload", json!(point.label));
+    put("driver", json!(format!("{}, {}", result.target, result.client)));
+    put("messageSize", json!(point.records.size_bytes));
+    put("topics", json!(point.topics.count));
+    put("partitions", json!(point.topics.partitions));
+    put("producersPerTopic", json!(point.producers.count.div_ceil(topics)));
+    put("consumersPerTopic", json!(point.consumers.count.div_ceil(topics)));
+    let produced = || result.repetitions.iter().flat_map(|repetition| &repetition.produced);
+    let consumed = || result.repetitions.iter().flat_map(|repetition| &repetition.consumed);
+    put("publishRate", produced().map(rate).collect());
+    put("publishErrorRate", json!([]));
+    put("consumeRate", consumed().map(rate).collect());
+    put("backlog", result.repetitions.iter().flat_map(|repetition| backlog(result, repetition)).collect());
+    series(&mut document, PUBLISH[0], &produced().collect::<Vec<_>>());
+    series(&mut document, PUBLISH_DELAY[0], &[]);
+    series(&mut document, END_TO_END[0], &consumed().collect::<Vec<_>>());
+    aggregate(&mut document, PUBLISH[1], result.summary.acknowledge_latency.as_ref());
+    aggregate(&mut document, PUBLISH_DELAY[1], None);
+    aggregate(&mut document, END_TO_END[1], result.summary.end_to_end_latency.as_ref());
+    Value::Object(document)
+}
+
+fn rate(interval: &Interval) -> Value {
+    match interval.length_us {
+        0 => json!(0.0),
+        length_us => json!(interval.records as f64 / (length_us as f64 / 1e6)),
+    }
+}
+
+/// What was produced and not yet consumed at the end of each interval of the producers; 0 where nobody consumes.
+fn backlog(result: &PointResult, repetition: &Repetition) -> Vec<Value> {
+    let mut left = match (result.point.measure, result.point.extent.unit) {
+        (Measure::Drain, Unit::Records(records)) => i128::from(records),
+        _ => 0,
+    };
+    let mut consumed = repetition.consumed.iter().peekable();
+    let mut backlog = Vec::new();
+    for interval in &repetition.produced {
+        left += i128::from(interval.records);
+        while let Some(read) = consumed.next_if(|read| read.at_us <= interval.at_us) {
+            left -= i128::from(read.records);
+        }
+        let shown = if repetition.consumed.is_empty() { 0 } else { left.max(0) };
+        backlog.push(json!(u64::try_from(shown).unwrap_or(u64::MAX)));
+    }
+    backlog
+}
+
+/// The latencies of intervals. One without latencies breaks the series, which is then empty as a whole.
+fn series(document: &mut Map<String, Value>, name: &str, intervals: &[&Interval]) {
+    let all = |of: fn(&Interval) -> Option<u64>| {
+        let values: Option<Vec<Value>> = intervals.iter().map(|each| Some(ms(of(each)? as f64))).collect();
+        Value::Array(values.unwrap_or_default())
+    };
+    document.insert(format!("{name}Avg"), json!([]));
+    for (percentile, _) in PERCENTILES {
+        let values = match percentile {
+            "50pct" => all(|interval| interval.p50_us),
+            "99pct" => all(|interval| interval.p99_us),
+            _ => json!([]),
+        };
+        document.insert(format!("{name}{percentile}"), values);
+    }
+    document.insert(format!("{name}Max"), all(|interval| interval.max_us));
+}
+
+/// The latencies of all repetitions together.
+fn aggregate(document: &mut Map<String, Value>, name: &str, histogram: Option<&Histogram>) {
+    let mut quantiles = Map::new();
+    if let Some(histogram) = histogram {
+        document.insert(format!("{name}Avg"), ms(histogram.mean_us));
+        document.insert(format!("{name}Max"), ms(histogram.max_us as f64));
+        // A histogram whose counts cannot be read still has its own percentiles.
+        let known = [
+            histogram.p50_us,
+            histogram.p75_us,
+            histogram.p95_us,
+            histogram.p99_us,
+            histogram.p999_us,
+            histogram.p9999_us,
+        ];
+        for ((percentile, _), us) in PERCENTILES.iter().zip(known) {
+            document.insert(format!("{name}{percentile}"), ms(us as f64));
+        }
+        if let Ok(recorded) = histogram.recorded() {
+            for step in recorded.iter_quantiles(QUANTILE_STEPS) {
+                // The steps add up with errors of 1e-14, which no reader wants to see.
+                let percentile = (step.quantile_iterated_to() * 1e8).round() / 1e6;
+                quantiles.insert(format!("{percentile:?}"), ms(step.value_iterated_to() as f64));
+            }
+        }
+    }
+    document.insert(format!("{name}Quantiles"), Value::Object(quantiles));
+}
+
+fn ms(us: f64) -> Value {
+    json!(us / 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Figures, Summary, Verdict};
+    use super::*;
+    use crate::worker::Driver;
+    use crate::workload::load;
+
+    fn latency(us: u64) -> Option<Histogram> {
+        let mut recorded = Histogram::recorder();
+        recorded.record_n(us, 99).expect("within bounds");
+        recorded.record(us * 10).expect("within bounds");
+        Histogram::of(&recorded)
+    }
+
+    fn second(number: u64, records: u64, p99_us: Option<u64>) -> Interval {
+        let at_us = 1_000_000 * (number + 1);
+        let (p50_us, max_us) = (p99_us.map(|us| us / 2), p99_us.map(|us| us * 2));
+        Interval { at_us, length_us: 500_000, records, bytes: records * 100, p50_us, p99_us, max_us }
+    }
+
+    fn result() -> PointResult {
+        let point = load("queue-kafka", None).expect("it is built in").points.remove(5);
+        let repetition = Repetition {
+            number: 0,
+            began_at_us: 0,
+            measured_s: 2.0,
+            figures: Figures::default(),
+            acknowledge_latency: None,
+            end_to_end_latency: None,
+            produced: vec![second(0, 100, Some(4000)), second(1, 300, Some(2000))],
+            consumed: vec![second(0, 60, None), second(1, 200, Some(9000))],
+            processes: Vec::new(),
+            host: Default::default(),
+            samples: Vec::new(),
+            evidence: Default::default(),
+        };
+        PointResult {
+            point,
+            target: "embedded".to_owned(),
+            driver: Driver::Thalweg,
+            client: "thalweg 0.1.0".to_owned(),
+            repetitions: vec![repetition.clone(), repetition],
+            summary: Summary { acknowledge_latency: latency(1000), ..Summary::default() },
+            steps: Vec::new(),
+            knee: None,
+            verdict: Verdict::default(),
+            failure: None,
+        }
+    }
+
+    #[test]
+    fn series_hold_all_repetitions() {
+        let document = write(&result());
+        assert_eq!(document["publishRate"], json!([200.0, 600.0, 200.0, 600.0]));
+        assert_eq!(document["consumeRate"], json!([120.0, 400.0, 120.0, 400.0]));
+        assert_eq!(document["backlog"], json!([40, 140, 40, 140]));
+        assert_eq!(document["publishLatency99pct"], json!([4.0, 2.0, 4.0, 2.0]));
+        assert_eq!(document["publishLatencyMax"], json!([8.0, 4.0, 8.0, 4.0]));
+        assert_eq!(document["publishLatency95pct"], json!([]));
+        assert_eq!(document["endToEndLatency99pct"], json!([]), "an interval without latencies");
+    }
+
+    #[test]
+    fn aggregates_come_from_the_merged_histogram_in_milliseconds() {
+        let document = write(&result());
+        assert_eq!(document["aggregatedPublishLatency50pct"], json!(1.0));
+        let most = document["aggregatedPublishLatencyMax"].as_f64().expect("a number");
+        assert!((most - 10.0).abs() < 0.02, "{most}");
+        let quantiles = document["aggregatedPublishLatencyQuantiles"].as_object().expect("an object");
+        assert_eq!(quantiles["50.0"].as_f64().map(f64::round), Some(1.0));
+        assert_eq!(quantiles["100.0"].as_f64().map(f64::round), Some(10.0));
+        assert_eq!(document["aggregatedEndToEndLatencyQuantiles"], json!({}));
+        assert!(document.get("aggregatedEndToEndLatencyAvg").is_none());
+    }
+
+    #[test]
+    fn what_was_run_is_named() {
+        let document = write(&result());
+        assert_eq!(document["workload"], "latency 1,000 B, 3 brokers");
+        assert_eq!(document["driver"], "embedded, thalweg 0.1.0");
+        assert_eq!((&document["messageSize"], &document["consumersPerTopic"]), (&json!(1000), &json!(1)));
+    }
+}

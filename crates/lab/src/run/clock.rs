@@ -1,0 +1,26 @@
+//! The wall clock, which lab and workers share.
+
+/// Microseconds since the Unix epoch.
+#[expect(clippy::disallowed_methods, reason = "the lab measures the world, whose clock this is")]
+pub(crate) fn now_us() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A moment as RFC 3339 in UTC, to the second.
+pub fn rfc_3339(us: u64) -> String {
+    let seconds = i64::try_from(us / 1_000_000).unwrap_or(i64::MAX);
+    chrono::DateTime::from_timestamp(seconds, 0)
+        .unwrap_or_default()
+        .to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_told_in_rfc_3339() {
+        assert_eq!(rfc_3339(1_700_000_000_999_999), "2023-11-14T22:13:20Z");
+    }
+}

@@ -1,0 +1,430 @@
+//! A contender: one target with one driver at one point, with what is taken of it so far and what comes next.
+
+use std::path::Path;
+
+use super::error::Failure;
+use super::repetition::{Setting, Taken, expected_bytes, take, tidy};
+use super::saturation::{Next, Outcome, Search, Trial, fell_behind};
+use super::summary::summarize;
+use super::verdict::judge_result;
+use super::{Interrupt, is_search, seed_of};
+use crate::quantity;
+use crate::result::{Knee, Machine, PointResult, ProcessUse, Repetition, Step, Summary, Verdict};
+use crate::target::{self, RunningCluster};
+use crate::terminal::{PointAt, Progress};
+use crate::worker::Driver;
+use crate::workload::{Load, Point, Workload};
+
+/// Time for the word to end the run to arrive, when a worker has heard it first: Ctrl-C goes to all.
+const INTERRUPT_GRACE: std::time::Duration = std::time::Duration::from_millis(300);
+
+/// Where a contender is.
+#[derive(Clone, Debug)]
+enum Stage {
+    /// The repetition that does not count.
+    WarmUp,
+    /// The search for saturation.
+    Searching(Search),
+    /// The repetitions that count.
+    Measuring,
+    /// All is taken, or it failed.
+    Over,
+}
+
+/// One target with one driver at one point.
+#[derive(Debug)]
+pub(super) struct Contender {
+    /// The place of its target.
+    pub(super) target: usize,
+    target_name: String,
+    driver: Driver,
+    workload: String,
+    /// The point as it is asked for.
+    asked: Point,
+    /// The point as the next repetition takes it.
+    current: Point,
+    seed: u64,
+    stage: Stage,
+    tried: u32,
+    client: String,
+    repetitions: Vec<Repetition>,
+    steps: Vec<Step>,
+    knee: Option<Knee>,
+    failure: Option<String>,
+    reasons: Vec<String>,
+    bytes: u64,
+}
+
+/// What a repetition is taken with.
+pub(super) struct Taking<'a> {
+    pub(super) running: &'a RunningCluster,
+    pub(super) binary: &'a Path,
+    pub(super) topics: Vec<String>,
+    pub(super) progress: &'a Progress,
+}
+
+/// How a repetition ended.
+pub(super) enum Ended {
+    /// It was taken, or failed and was noted.
+    Taken,
+    /// The run is to end.
+    Interrupted(String),
+}
+
+impl Contender {
+    /// One that begins.
+    pub(super) fn new(
+        target: usize,
+        target_name: String,
+        driver: Driver,
+        workload: &Workload,
+        point: &Point,
+        seed: u64,
+    ) -> Contender {
+        let mut current = point.clone();
+        if is_search(&point.load) {
+            current.load = first_load(point);
+        }
+        Contender {
+            target,
+            target_name,
+            driver,
+            workload: workload.name.clone(),
+            asked: point.clone(),
+            bytes: expected_bytes(&current),
+            current,
+            seed,
+            stage: Stage::WarmUp,
+            tried: 0,
+            client: String::new(),
+            repetitions: Vec::new(),
+            steps: Vec::new(),
+            knee: None,
+            failure: None,
+            reasons: Vec::new(),
+        }
+    }
+
+    /// Whether there is anything left to take.
+    pub(super) fn wants_more(&self) -> bool {
+        !matches!(self.stage, Stage::Over)
+    }
+
+    /// The point as the next repetition takes it.
+    pub(super) fn point(&self) -> &Point {
+        &self.current
+    }
+
+    /// The target's name, as far as it is known.
+    pub(super) fn target_name(&self) -> &str {
+        &self.target_name
+    }
+
+    /// The target tells its name.
+    pub(super) fn set_target_name(&mut self, name: &str) {
+        name.clone_into(&mut self.target_name);
+    }
+
+    /// Its target was measured before or after the others, not in turn with them.
+    pub(super) fn note_alone(&mut self) {
+        self.reasons.push(
+            "memory does not hold the clusters of all targets at once: each was measured alone, not in turn"
+                .to_owned(),
+        );
+    }
+
+    /// It cannot go on.
+    pub(super) fn failed(&mut self, failure: &Failure, progress: &Progress) {
+        let text = failure.to_string();
+        progress.point_ended(&self.at(), &format!("failed: {text}"));
+        self.failure = Some(text);
+        self.stage = Stage::Over;
+    }
+
+    fn at(&self) -> PointAt {
+        let (repetition, what) = match self.stage {
+            Stage::WarmUp => (0, " (warm-up, not counted)"),
+            Stage::Searching(_) => (0, " (search)"),
+            Stage::Measuring | Stage::Over => (self.repetitions.len() as u32 + 1, ""),
+        };
+        PointAt {
+            workload: self.workload.clone(),
+            label: format!("{}{what}", self.asked.label),
+            target: self.target_name.clone(),
+            driver: self.driver,
+            repetition,
+            repetitions: if repetition == 0 { 0 } else { self.asked.repetitions.max(1) },
+        }
+    }
+
+    /// Takes in a repetition, and goes on to what comes next.
+    fn taken(&mut self, mut taken: Taken, cpus: u32) {
+        self.client = taken.client;
+        self.bytes = taken.repetition.evidence.bytes_on_disk.max(1 << 20);
+        match &mut self.stage {
+            Stage::WarmUp => {
+                self.stage = match Search::new(&self.asked.load, self.asked.producers.count) {
+                    Some(search) => Stage::Searching(search),
+                    None => Stage::Measuring,
+                };
+                self.seek();
+            }
+            Stage::Searching(search) => {
+                let trial = trial_of(&self.current);
+                let (outcome, step) = step(trial, &taken.repetition, cpus);
+                search.observe(trial, outcome);
+                self.steps.push(step);
+                self.seek();
+            }
+            Stage::Measuring => {
+                taken.repetition.number = self.repetitions.len() as u32;
+                self.repetitions.push(taken.repetition);
+                if self.repetitions.len() >= self.asked.repetitions.max(1) as usize {
+                    self.stage = Stage::Over;
+                }
+            }
+            Stage::Over => {}
+        }
+    }
+
+    /// Sets the next trial of a search, or what it has found.
+    fn seek(&mut self) {
+        let Stage::Searching(search) = &self.stage else { return };
+        match search.next() {
+            Next::Try(trial) => set(&mut self.current, &self.asked, trial),
+            Next::Found(knee) => {
+                let records_per_s =
+                    matches!(self.asked.load, Load::RaiseRate { .. }).then_some(knee.low_records_per_s);
+                let trial = Trial { producers: knee.producers, records_per_s };
+                set(&mut self.current, &self.asked, trial);
+                self.knee = Some(knee);
+                self.stage = Stage::Measuring;
+            }
+            Next::NotFound(why) => {
+                self.failure = Some(format!("the search for saturation found no knee: {why}"));
+                self.stage = Stage::Over;
+            }
+        }
+    }
+
+    /// What is known of it.
+    pub(super) fn result(self, machine: &Machine) -> PointResult {
+        let mut failure = self.failure;
+        let summary = summarize(&self.repetitions).unwrap_or_else(|error| {
+            failure.get_or_insert_with(|| error.to_string());
+            Summary::default()
+        });
+        let mut result = PointResult {
+            point: self.asked,
+            target: self.target_name,
+            driver: self.driver,
+            client: self.client,
+            repetitions: self.repetitions,
+            summary,
+            steps: self.steps,
+            knee: self.knee,
+            verdict: Verdict::default(),
+            failure,
+        };
+        result.verdict = judge_result(&result, machine);
+        result.verdict.reasons.extend(self.reasons);
+        result
+    }
+}
+
+impl Taking<'_> {
+    /// Takes the next repetition of a contender, unless the run is to end before.
+    pub(super) async fn take(self, contender: &mut Contender, interrupt: &Interrupt) -> Ended {
+        let at = contender.at();
+        self.progress.point_began(&at);
+        let number = contender.repetitions.len() as u32;
+        let cluster = self.running.cluster();
+        let died = || self.running.died();
+        let setting = Setting {
+            cluster,
+            died: &died,
+            driver: contender.driver,
+            binary: self.binary,
+            point: &contender.current,
+            number,
+            seed: seed_of(contender.seed, [u64::from(contender.tried), 0, 0]),
+            topics: &self.topics,
+            expected_bytes: contender.bytes,
+            progress: self.progress,
+        };
+        let ended = tokio::select! {
+            biased;
+            why = interrupt.wait() => Err(why),
+            taken = take(&setting) => Ok(taken),
+        };
+        let ended = match ended {
+            Ok(Err(failure)) => match tokio::time::timeout(INTERRUPT_GRACE, interrupt.wait()).await {
+                Ok(why) => Err(why),
+                Err(_) => Ok(Err(failure)),
+            },
+            other => other,
+        };
+        contender.tried += 1;
+        match ended {
+            Err(why) => {
+                self.progress.point_ended(&at, "interrupted");
+                self.leave_nothing().await;
+                Ended::Interrupted(why)
+            }
+            Ok(Err(failure)) => {
+                contender.failed(&failure, self.progress);
+                Ended::Taken
+            }
+            Ok(Ok(taken)) => {
+                self.progress.point_ended(&at, &outcome(&taken.repetition));
+                contender.taken(taken, cpus());
+                Ended::Taken
+            }
+        }
+    }
+
+    /// Topics on a cluster that the lab does not own are deleted whatever happens.
+    async fn leave_nothing(&self) {
+        let cluster = self.running.cluster();
+        if cluster.data_dir.is_some() {
+            return;
+        }
+        let tidied = async {
+            let admin = target::connect(&cluster.bootstrap, &cluster.client_properties).await?;
+            tidy(&admin, cluster, &self.topics).await
+        };
+        if let Err(error) = tidied.await {
+            self.progress.log(&format!("Topics of the run were left behind: {error}"));
+        }
+    }
+}
+
+fn cpus() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX))
+}
+
+/// What the warm-up of a search takes: its first trial.
+fn first_load(point: &Point) -> Load {
+    match point.load {
+        Load::RaiseRate { first_records_per_s, .. } => Load::Rate { records_per_s: first_records_per_s },
+        _ => Load::Maximum,
+    }
+}
+
+/// The trial that a point stands for.
+fn trial_of(point: &Point) -> Trial {
+    let records_per_s = match point.load {
+        Load::Rate { records_per_s } => Some(records_per_s),
+        _ => None,
+    };
+    Trial { producers: point.producers.count, records_per_s }
+}
+
+/// Makes a point one of a trial. Producers that have a process each keep it so.
+fn set(current: &mut Point, asked: &Point, trial: Trial) {
+    current.load = match trial.records_per_s {
+        Some(records_per_s) => Load::Rate { records_per_s },
+        None => Load::Maximum,
+    };
+    let (own_process, own_thread) = (
+        asked.producers.processes >= asked.producers.count,
+        asked.producers.processes * asked.producers.threads >= asked.producers.count,
+    );
+    current.producers.count = trial.producers;
+    if own_process {
+        current.producers.processes = trial.producers;
+    } else if own_thread {
+        current.producers.threads = trial.producers.div_ceil(asked.producers.processes.max(1));
+    }
+}
+
+/// What a trial has shown.
+fn step(trial: Trial, repetition: &Repetition, cpus: u32) -> (Outcome, Step) {
+    let records_per_s = repetition.figures.produced_records_per_s.unwrap_or_default();
+    let behind = trial
+        .records_per_s
+        .and_then(|asked| fell_behind(asked, records_per_s, &repetition.produced))
+        .is_some();
+    // Records that were given up were not carried, whatever the rate of the others.
+    let fell_behind = trial.records_per_s.is_some() && (behind || repetition.given_up > 0);
+    let share = |prefix: &str| {
+        let of_them = |used: &&ProcessUse| used.name.starts_with(prefix);
+        let used_s: f64 =
+            repetition.processes.iter().filter(of_them).map(|used| used.user_s + used.system_s).sum();
+        used_s / (repetition.measured_s * f64::from(cpus.max(1))).max(f64::MIN_POSITIVE)
+    };
+    let step = Step {
+        producers: trial.producers,
+        asked_records_per_s: trial.records_per_s,
+        records_per_s,
+        p99_us: repetition.figures.acknowledge_p99_us,
+        fell_behind,
+        broker_cpu_share: share("broker"),
+        producer_cpu_share: share("producer"),
+    };
+    (Outcome { records_per_s, fell_behind }, step)
+}
+
+/// A repetition in one line.
+fn outcome(repetition: &Repetition) -> String {
+    let figures = &repetition.figures;
+    let mut parts = Vec::new();
+    for (what, rate) in
+        [("produced", figures.produced_records_per_s), ("consumed", figures.consumed_records_per_s)]
+    {
+        if let Some(rate) = rate {
+            parts.push(format!("{what} {} records/s", quantity::number(rate.round())));
+        }
+    }
+    if let Some(p99) = figures.acknowledge_p99_us {
+        parts.push(format!("p99 {}", quantity::time_us(p99)));
+    }
+    if let Some(drain_s) = figures.drain_s {
+        parts.push(format!("drained in {drain_s:.1} s"));
+    }
+    let faults = repetition.evidence.faults.len();
+    if faults > 0 {
+        parts.push(format!("{faults} faults: {}", repetition.evidence.faults[0]));
+    }
+    parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{point, repetition};
+    use super::*;
+    use crate::result::Figures;
+
+    #[test]
+    fn trials_keep_each_producer_its_process_or_thread() {
+        let trial = |producers| Trial { producers, records_per_s: None };
+        let mut asked = point();
+        asked.producers.count = 1;
+        let mut current = asked.clone();
+        set(&mut current, &asked, trial(5));
+        assert_eq!((current.producers.count, current.producers.processes), (5, 5));
+
+        (asked.producers.count, asked.producers.processes, asked.producers.threads) = (4, 2, 2);
+        let mut current = asked.clone();
+        set(&mut current, &asked, trial(7));
+        assert_eq!((current.producers.processes, current.producers.threads), (2, 4));
+
+        (asked.producers.count, asked.producers.processes, asked.producers.threads) = (4, 1, 1);
+        let mut current = asked.clone();
+        set(&mut current, &asked, Trial { producers: 4, records_per_s: Some(9.0) });
+        assert_eq!((current.producers.processes, current.producers.threads), (1, 1));
+        assert_eq!(current.load, Load::Rate { records_per_s: 9.0 });
+    }
+
+    #[test]
+    fn a_step_has_fallen_behind_when_records_were_given_up() {
+        let trial = Trial { producers: 1, records_per_s: Some(100.0) };
+        let mut taken = Repetition {
+            figures: Figures { produced_records_per_s: Some(99.9), ..Figures::default() },
+            ..repetition()
+        };
+        assert!(!step(trial, &taken, 4).0.fell_behind);
+        taken.given_up = 1;
+        assert!(step(trial, &taken, 4).0.fell_behind);
+    }
+}

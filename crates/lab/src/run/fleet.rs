@@ -1,0 +1,349 @@
+//! The workers of one role in one repetition: assigned, awaited, started at one moment, listened to, gathered.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::error::Failure;
+use crate::worker::{Assignment, Event, Handle, HandleError, Interval, Report, Role};
+use crate::workload::Clients;
+
+/// Time for a worker to connect, make its payloads, and find its place in its group. A JVM is slow to start.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Something that a worker of a fleet said.
+#[derive(Debug)]
+pub(super) enum Word {
+    /// The last second.
+    Interval { worker: usize, interval: Interval },
+    /// It is done.
+    Done { worker: usize, report: Box<Report> },
+    /// It failed.
+    Failed(HandleError),
+}
+
+/// Workers of one role.
+#[derive(Debug)]
+pub(super) struct Fleet {
+    role: Role,
+    workers: Vec<Handle>,
+    /// Processes that work for a worker, such as a JVM: the worker's name and their ids.
+    children: Vec<(String, u32)>,
+    client: String,
+}
+
+/// Divides `whole` over parts by their weight, losing nothing.
+pub(super) fn share(whole: u64, parts: &[u32]) -> Vec<u64> {
+    let total: u64 = parts.iter().copied().map(u64::from).sum::<u64>().max(1);
+    let (mut weight, mut given) = (0_u64, 0_u64);
+    parts
+        .iter()
+        .map(|part| {
+            weight += u64::from(*part);
+            let until =
+                u64::try_from(u128::from(whole) * u128::from(weight) / u128::from(total)).unwrap_or(whole);
+            let own = until - given;
+            given = until;
+            own
+        })
+        .collect()
+}
+
+/// Divides an assignment for all clients of a role into one for each process.
+///
+/// What a worker has for itself: its clients, their numbers, its share of the rate and of the records. The seed is that of
+/// all, for the stamps that are checked are made from it.
+pub(super) fn divide(whole: &Assignment, clients: &Clients) -> Vec<Assignment> {
+    use crate::worker::StopWhen;
+    let processes = clients.processes.clamp(1, clients.count.max(1));
+    let counts = share(u64::from(clients.count), &vec![1; processes as usize]);
+    let counts: Vec<u32> = counts.into_iter().map(|count| u32::try_from(count).unwrap_or(u32::MAX)).collect();
+    let records = match whole.stop {
+        StopWhen::Records(records) => share(records, &counts),
+        StopWhen::Seconds(_) | StopWhen::Told => vec![0; counts.len()],
+    };
+    let mut first_client = whole.first_client;
+    counts
+        .iter()
+        .zip(records)
+        .map(|(&count, records)| {
+            let part = f64::from(count) / f64::from(clients.count.max(1));
+            let assignment = Assignment {
+                clients: count,
+                first_client,
+                threads: clients.threads.clamp(1, count.max(1)),
+                records_per_s: whole.records_per_s.map(|rate| rate * part),
+                stop: match whole.stop {
+                    StopWhen::Records(_) => StopWhen::Records(records),
+                    other => other,
+                },
+                ..whole.clone()
+            };
+            first_client += count;
+            assignment
+        })
+        .collect()
+}
+
+impl Fleet {
+    /// Spawns a worker for each assignment, and waits until all are ready.
+    pub(super) async fn ready(
+        role: Role,
+        binary: &Path,
+        assignments: &[Assignment],
+    ) -> Result<Fleet, Failure> {
+        let role_name = match role {
+            Role::Producer => "producer",
+            Role::Consumer => "consumer",
+        };
+        let mut workers = Vec::with_capacity(assignments.len());
+        for (number, assignment) in assignments.iter().enumerate() {
+            workers.push(Handle::spawn(format!("{role_name}-{number}"), binary, assignment)?);
+        }
+        let mut fleet = Fleet { role, workers, children: Vec::new(), client: String::new() };
+        let deadline = Instant::now() + READY_TIMEOUT;
+        for worker in &mut fleet.workers {
+            let ready = tokio::time::timeout_at(deadline, worker.ready()).await;
+            let (client, children) = ready.map_err(|_| Failure::NotReady {
+                worker: worker.name().to_owned(),
+                waited: READY_TIMEOUT,
+            })??;
+            fleet.children.extend(children.into_iter().map(|pid| (worker.name().to_owned(), pid)));
+            fleet.client = client;
+        }
+        Ok(fleet)
+    }
+
+    /// The client's name and version; empty when there are no workers.
+    pub(super) fn client(&self) -> &str {
+        &self.client
+    }
+
+    /// All processes, by name.
+    pub(super) fn processes(&self) -> Vec<(String, u32)> {
+        let own = self.workers.iter().map(|worker| (worker.name().to_owned(), worker.pid()));
+        own.chain(self.children.iter().cloned()).collect()
+    }
+
+    /// Has all begin at one moment, and listens to them from then on.
+    pub(super) async fn start(mut self, at_us: u64, measure_from_us: u64) -> Listening {
+        for worker in &mut self.workers {
+            worker.start(at_us, measure_from_us).await;
+        }
+        Listening::to(self.role, self.workers)
+    }
+}
+
+/// Workers that run. Dropped, they are killed.
+#[derive(Debug)]
+pub(super) struct Listening {
+    pub(super) role: Role,
+    words: mpsc::Receiver<Word>,
+    stops: Vec<mpsc::Sender<()>>,
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+    /// What each worker said of its seconds, in order.
+    pub(super) intervals: Vec<Vec<Interval>>,
+    /// What each worker said at the end.
+    pub(super) reports: Vec<Option<Report>>,
+}
+
+impl Listening {
+    /// Nobody.
+    pub(super) fn none(role: Role) -> Listening {
+        Listening::to(role, Vec::new())
+    }
+
+    fn to(role: Role, workers: Vec<Handle>) -> Listening {
+        let count = workers.len();
+        let (say, words) = mpsc::channel(64);
+        let (mut stops, mut tasks) = (Vec::new(), Vec::new());
+        for (number, worker) in workers.into_iter().enumerate() {
+            let (stop, stopped) = mpsc::channel(1);
+            stops.push(stop);
+            tasks.push(tokio::spawn(listen(number, worker, say.clone(), stopped)));
+        }
+        Listening {
+            role,
+            words,
+            stops,
+            tasks,
+            intervals: vec![Vec::new(); count],
+            reports: vec![None; count],
+        }
+    }
+
+    /// Waits for the next word, and keeps it. An error is a worker's failure.
+    ///
+    /// Safe to cancel. When all workers are done it waits for ever.
+    pub(super) async fn next(&mut self) -> Result<Option<Interval>, Failure> {
+        match self.words.recv().await {
+            Some(Word::Interval { worker, interval }) => {
+                self.intervals[worker].push(interval.clone());
+                Ok(Some(interval))
+            }
+            Some(Word::Done { worker, report }) => {
+                self.reports[worker] = Some(*report);
+                Ok(None)
+            }
+            Some(Word::Failed(error)) => Err(error.into()),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Whether all have said all.
+    pub(super) fn is_done(&self) -> bool {
+        self.reports.iter().all(Option::is_some)
+    }
+
+    /// Tells all to stop.
+    pub(super) fn stop(&self) {
+        for stop in &self.stops {
+            // One word is enough, and who is done needs none.
+            let _ = stop.try_send(());
+        }
+    }
+
+    /// Records acknowledged or consumed so far, warm-up included.
+    pub(super) fn records(&self) -> u64 {
+        let each = self.intervals.iter().zip(&self.reports).map(|(intervals, report)| match report {
+            Some(report) => report.acknowledged,
+            None => intervals.iter().map(|interval| interval.records).sum(),
+        });
+        each.sum()
+    }
+
+    /// The latest second of all workers together.
+    pub(super) fn latest(&self) -> Interval {
+        merge(self.intervals.iter().filter_map(|intervals| intervals.last()))
+    }
+
+    /// The seconds of all workers together that lie behind this moment. Workers begin at one moment, so that the seconds of
+    /// each are those of all.
+    pub(super) fn together(&self, from_us: u64) -> Vec<Interval> {
+        let mut seconds: Vec<Vec<&Interval>> = Vec::new();
+        for intervals in &self.intervals {
+            let behind =
+                |interval: &&Interval| interval.at_us.saturating_sub(interval.length_us / 2) >= from_us;
+            for (second, interval) in intervals.iter().filter(behind).enumerate() {
+                if second == seconds.len() {
+                    seconds.push(Vec::new());
+                }
+                seconds[second].push(interval);
+            }
+        }
+        seconds.into_iter().map(merge).collect()
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        // A task that is ended drops its worker's handle, which kills the worker.
+        self.tasks.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+}
+
+async fn listen(number: usize, mut worker: Handle, say: mpsc::Sender<Word>, mut stopped: mpsc::Receiver<()>) {
+    loop {
+        let event = tokio::select! {
+            Some(()) = stopped.recv() => {
+                worker.stop().await;
+                continue;
+            }
+            event = worker.next_event() => event,
+        };
+        let (word, last) = match event {
+            Ok(Event::Interval(interval)) => (Word::Interval { worker: number, interval }, false),
+            Ok(Event::Done(report)) => (Word::Done { worker: number, report }, true),
+            Ok(Event::Ready { .. }) => continue,
+            Ok(Event::Failed { error }) => {
+                let worker = worker.name().to_owned();
+                (Word::Failed(crate::worker::WorkerFailed { worker, error }.into()), true)
+            }
+            Err(error) => (Word::Failed(error), true),
+        };
+        if say.send(word).await.is_err() || last {
+            return;
+        }
+    }
+}
+
+/// One second of several workers. Percentiles cannot be merged without their histograms: the high ones are those of the
+/// slowest worker, the median is the mean by records. They serve time lines, never a figure.
+fn merge<'a>(parts: impl IntoIterator<Item = &'a Interval>) -> Interval {
+    let mut all = Interval::default();
+    let mut weighted = (0.0, 0_u64);
+    for part in parts {
+        all.at_us = all.at_us.max(part.at_us);
+        all.length_us = all.length_us.max(part.length_us);
+        all.records += part.records;
+        all.bytes += part.bytes;
+        all.p99_us = all.p99_us.max(part.p99_us);
+        all.max_us = all.max_us.max(part.max_us);
+        if let Some(p50_us) = part.p50_us {
+            weighted = (weighted.0 + p50_us as f64 * part.records as f64, weighted.1 + part.records);
+        }
+    }
+    all.p50_us = (weighted.1 > 0).then(|| (weighted.0 / weighted.1 as f64).round() as u64);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::worker::{Driver, StopWhen};
+    use crate::workload::{Payload, RecordSpec};
+
+    #[test]
+    fn shares_lose_nothing() {
+        assert_eq!(share(10, &[1, 1, 1]), [3, 3, 4]);
+        assert_eq!(share(7, &[2, 1]), [4, 3]);
+        assert_eq!(share(u64::MAX, &[3, 1]).iter().sum::<u64>(), u64::MAX);
+    }
+
+    #[test]
+    fn clients_rate_and_records_are_divided_over_the_processes() {
+        let whole = Assignment {
+            role: Role::Producer,
+            driver: Driver::Thalweg,
+            bootstrap: vec!["b:1".to_owned()],
+            properties: BTreeMap::new(),
+            topics: vec!["t".to_owned()],
+            clients: 0,
+            first_client: 0,
+            threads: 0,
+            records: RecordSpec { size_bytes: 9, payload: Payload::Random, keys: None },
+            verify: false,
+            records_per_s: Some(500.0),
+            stop: StopWhen::Records(11),
+            group: None,
+            seed: 7,
+        };
+        let clients = Clients { count: 5, processes: 2, threads: 4, properties: BTreeMap::new() };
+        let parts = divide(&whole, &clients);
+        let told: Vec<_> = parts.iter().map(|p| (p.first_client, p.clients, p.threads)).collect();
+        assert_eq!(told, [(0, 2, 2), (2, 3, 3)]);
+        assert_eq!(parts.iter().map(|p| p.records_per_s.expect("a rate")).sum::<f64>(), 500.0);
+        assert_eq!(
+            parts.iter().map(|p| p.stop).collect::<Vec<_>>(),
+            [StopWhen::Records(4), StopWhen::Records(7)]
+        );
+        assert!(parts.iter().all(|part| part.seed == 7), "the seed makes the stamps that are checked");
+    }
+
+    #[test]
+    fn a_second_of_several_workers_keeps_the_slowest() {
+        let interval = |records, p50_us, max_us| Interval {
+            at_us: 5,
+            records,
+            p50_us: Some(p50_us),
+            max_us: Some(max_us),
+            ..Interval::default()
+        };
+        let merged = merge(&[interval(1, 100, 900), interval(3, 200, 400)]);
+        assert_eq!((merged.records, merged.p50_us, merged.max_us), (4, Some(175), Some(900)));
+    }
+}

@@ -1,0 +1,187 @@
+//! The topics of one repetition: made afresh, awaited, and deleted with their files, so that no repetition meets what
+//! another left behind.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use thalweg_client::{ClientError, Cluster, Refused};
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use thalweg_wire::request::delete_topics_request::DeleteTopicState;
+use thalweg_wire::request::{CreateTopicsRequest, DeleteTopicsRequest};
+use tokio::time::Instant;
+
+use super::error::Failure;
+use crate::workload::Topics;
+
+/// What the names of all topics of the lab begin with.
+const PREFIX: &str = "thalweg-lab-";
+/// Time that the controller has for a request.
+const ADMIN_TIMEOUT_MS: i32 = 30_000;
+/// Time until all partitions have leaders.
+const LEADERS_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time until the files of deleted topics are gone.
+const FILES_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(20);
+
+/// The names for one repetition. `run` tells runs apart, `serial` repetitions.
+pub(super) fn names(run: &str, serial: u32, topics: &Topics) -> Vec<String> {
+    (0..topics.count.max(1)).map(|number| format!("{PREFIX}{run}-{serial}-{number}")).collect()
+}
+
+/// Creates topics and waits until all their partitions have leaders.
+pub(super) async fn create(cluster: &Cluster, names: &[String], topics: &Topics) -> Result<(), Failure> {
+    let configs = topics
+        .properties
+        .iter()
+        .map(|(name, value)| CreatableTopicConfig { name: name.clone(), value: Some(value.clone()) });
+    let configs: Vec<_> = configs.collect();
+    let refused = |source: ClientError| Failure::Refused {
+        what: format!(
+            "Creation of {} topics with {} partitions and replication factor {}",
+            names.len(),
+            topics.partitions,
+            topics.replication_factor
+        ),
+        source,
+    };
+    let creatable = names.iter().map(|name| CreatableTopic {
+        name: name.clone(),
+        num_partitions: i32::try_from(topics.partitions).unwrap_or(i32::MAX),
+        replication_factor: i16::try_from(topics.replication_factor).unwrap_or(i16::MAX),
+        configs: configs.clone(),
+        ..CreatableTopic::default()
+    });
+    let request = CreateTopicsRequest {
+        topics: creatable.collect(),
+        timeout_ms: ADMIN_TIMEOUT_MS,
+        validate_only: false,
+    };
+    let response = cluster.send_controller(&request).await.map_err(refused)?;
+    for created in response.topics {
+        let name = created.name;
+        Refused::check(created.error_code, created.error_message.as_deref(), || {
+            format!("Creation of topic {name}")
+        })
+        .map_err(|error| refused(error.into()))?;
+    }
+    await_leaders(cluster, names, topics).await
+}
+
+async fn await_leaders(cluster: &Cluster, names: &[String], topics: &Topics) -> Result<(), Failure> {
+    let began = Instant::now();
+    let partitions = names.len() * topics.partitions as usize;
+    loop {
+        let metadata = cluster
+            .refresh(names, false)
+            .await
+            .map_err(|source| Failure::Refused { what: "Metadata of the run's topics".to_owned(), source })?;
+        let led = names
+            .iter()
+            .filter_map(|name| metadata.topics.get(name))
+            .flat_map(|topic| &topic.partitions)
+            .filter(|partition| {
+                partition.leader.is_some() && partition.isr.len() >= usize::from(topics.replication_factor)
+            })
+            .count();
+        if led == partitions {
+            return Ok(());
+        }
+        if began.elapsed() > LEADERS_TIMEOUT {
+            return Err(Failure::NoLeaders { led, partitions, waited: LEADERS_TIMEOUT });
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Deletes topics. Those that are not there are no error: a repetition that failed may not have made them all.
+pub(super) async fn delete(cluster: &Cluster, names: &[String]) -> Result<(), Failure> {
+    let refused =
+        |source: ClientError| Failure::Refused { what: "Deletion of the run's topics".to_owned(), source };
+    let any = cluster.any().await.map_err(refused)?;
+    let version = any.version_of::<DeleteTopicsRequest>().map_err(|error| refused(error.into()))?;
+    let mut request = DeleteTopicsRequest { timeout_ms: ADMIN_TIMEOUT_MS, ..DeleteTopicsRequest::default() };
+    // From version 6 on, topics are named in a struct that can hold an id instead.
+    if version >= 6 {
+        let states = names
+            .iter()
+            .map(|name| DeleteTopicState { name: Some(name.clone()), ..DeleteTopicState::default() });
+        request.topics = states.collect();
+    } else {
+        request.topic_names = names.to_vec();
+    }
+    let response = cluster.send_controller(&request).await.map_err(refused)?;
+    for deleted in response.responses {
+        if deleted.error_code == ErrorCode::UnknownTopicOrPartition.code() {
+            continue;
+        }
+        let name = deleted.name.unwrap_or_default();
+        Refused::check(deleted.error_code, deleted.error_message.as_deref(), || {
+            format!("Deletion of topic {name}")
+        })
+        .map_err(|error| refused(error.into()))?;
+    }
+    Ok(())
+}
+
+/// Waits until no file of these topics is left below a directory on this machine.
+pub(super) async fn await_files_gone(dir: &Path, names: &[String]) -> Result<(), Failure> {
+    let began = Instant::now();
+    loop {
+        let (below, looked_for) = (dir.to_owned(), names.to_vec());
+        let left =
+            tokio::task::spawn_blocking(move || find(&below, &looked_for, 3)).await.unwrap_or_default();
+        let Some(left) = left else { return Ok(()) };
+        if began.elapsed() > FILES_TIMEOUT {
+            return Err(Failure::FilesLeft { example: left.display().to_string(), waited: FILES_TIMEOUT });
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// A partition's directory of one of these topics, not deeper than so many levels.
+fn find(dir: &Path, names: &[String], levels: u32) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(dir).ok()?;
+    for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        // `topic-0`, or `topic-0.<id>-delete` while it is being deleted.
+        let is_one =
+            names.iter().any(|topic| name.strip_prefix(&**topic).is_some_and(|rest| rest.starts_with('-')));
+        if is_one {
+            return Some(entry.path());
+        }
+        if levels > 1
+            && !name.starts_with(PREFIX)
+            && let Some(found) = find(&entry.path(), names, levels - 1)
+        {
+            return Some(found);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_runs_repetitions_and_topics_apart() {
+        let topics =
+            Topics { count: 2, partitions: 1, replication_factor: 1, properties: Default::default() };
+        assert_eq!(names("k3", 7, &topics), ["thalweg-lab-k3-7-0", "thalweg-lab-k3-7-1"]);
+    }
+
+    #[tokio::test]
+    async fn files_are_found_until_they_are_gone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let names = ["thalweg-lab-a-1-0".to_owned()];
+        let data = dir.path().join("broker-1/data");
+        std::fs::create_dir_all(data.join("thalweg-lab-a-1-0-0.77-delete")).expect("made");
+        std::fs::create_dir_all(data.join("thalweg-lab-a-1-00-0")).expect("made");
+        assert!(find(dir.path(), &names, 3).is_some());
+        std::fs::remove_dir(data.join("thalweg-lab-a-1-0-0.77-delete")).expect("removed");
+        assert_eq!(find(dir.path(), &names, 3), None);
+        await_files_gone(dir.path(), &names).await.expect("gone");
+    }
+}

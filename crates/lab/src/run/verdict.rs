@@ -1,0 +1,393 @@
+//! What limited a point, and whether its figures may stand as a headline. Pure: figures in, words with figures out.
+//!
+//! The limit is the first of these that holds in most repetitions:
+//!
+//! | limit | holds when |
+//! |---|---|
+//! | asked rate | a rate was asked for, and at least 98 % of it was taken |
+//! | disk | a disk was busy for at least 90 % of the time, or processors waited for disks for at least 20 % of theirs |
+//! | machine CPU, generator CPU, broker CPU | at least 92 % of all processors was taken: by clients for more than 60 % of what the lab's processes took, by brokers for more than 60 %, or by neither; machine CPU too where others took more than the lab |
+//! | generator CPU | a thread of a client was busy for at least 90 % of the time |
+//! | broker CPU | a thread of a broker was |
+//! | network | interfaces other than loopback carried at least 90 % of the slowest link's speed, where the machine tells it |
+//! | one partition | there is one partition, and nothing else is at its end |
+//!
+//! No headline is printed when the figure varies by more than 10 %, when a repetition is shorter than 5 s or there are
+//! fewer than two, when the generator was the limit, when evidence is against it, when records were given up, or when the
+//! host took more than 5 % of the processors, or processes that are not of the run more than 15 %.
+
+use crate::result::{Machine, PointResult, Repetition, Summary, Verdict};
+use crate::workload::{Load, Measure, Point};
+
+use super::saturation::fell_behind;
+use super::summary::headline;
+
+/// Variation of a figure beyond which it says too little.
+const VARIATION_MAX: f64 = 0.10;
+/// The shortest measurement that stands for more than its moment.
+const MEASURED_S_MIN: f64 = 5.0;
+/// A measurement ends with its last answer: what was asked to take so long may be this much shorter.
+const MEASURED_TOLERANCE: f64 = 0.02;
+/// Time that the host may take from this machine.
+const STEAL_MAX: f64 = 0.05;
+/// A thread or a disk that is busy for so long is at its end.
+const BUSY_MIN: f64 = 0.90;
+/// Of all processors, with what the measuring itself takes.
+const MACHINE_BUSY_MIN: f64 = 0.92;
+/// Of the processors' time, waited for disks.
+const IO_WAIT_MIN: f64 = 0.20;
+/// Who takes so much of what the lab's processes take, takes most.
+const MOST: f64 = 0.60;
+/// Of the processors, what those may take who have nothing to do with the run; the kernel's own work is among it.
+const OTHERS_MAX: f64 = 0.15;
+/// Of the asked rate.
+const TAKEN_MIN: f64 = 0.98;
+
+/// What limited the point that these are the repetitions of, and what speaks against a headline.
+pub fn judge(point: &Point, repetitions: &[Repetition], summary: &Summary, machine: &Machine) -> Verdict {
+    let findings: Vec<Finding> =
+        repetitions.iter().map(|repetition| finding(point, repetition, machine)).collect();
+    let alike = |finding: &&Finding| findings.iter().filter(|other| other.limit == finding.limit).count();
+    // The limit that most repetitions had; of equals the first.
+    let Finding { limit, reasons } = findings.iter().rev().max_by_key(alike).cloned().unwrap_or_default();
+    let no_headline = objections(point, repetitions, summary, machine, &limit);
+    Verdict { limit, reasons, no_headline }
+}
+
+/// The same for a result that has everything but its verdict.
+pub fn judge_result(result: &PointResult, machine: &Machine) -> Verdict {
+    let mut verdict = judge(&result.point, &result.repetitions, &result.summary, machine);
+    if let Some(failure) = &result.failure {
+        verdict.no_headline.insert(0, format!("it was not measured to the end: {failure}"));
+    }
+    verdict
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Finding {
+    limit: String,
+    reasons: Vec<String>,
+}
+
+impl Default for Finding {
+    fn default() -> Finding {
+        Finding { limit: "unknown".to_owned(), reasons: vec!["nothing was measured".to_owned()] }
+    }
+}
+
+impl Finding {
+    fn new(limit: &str, reason: String) -> Finding {
+        Finding { limit: limit.to_owned(), reasons: vec![reason] }
+    }
+}
+
+/// What limited one repetition.
+fn finding(point: &Point, repetition: &Repetition, machine: &Machine) -> Finding {
+    asked_rate(point, repetition)
+        .or_else(|| disk(repetition))
+        .or_else(|| processors(repetition, machine))
+        .or_else(|| thread(repetition))
+        .or_else(|| network(repetition, machine))
+        .or_else(|| one_partition(point, repetition))
+        .unwrap_or_else(|| Finding { limit: "unknown".to_owned(), reasons: nothing_at_its_end(repetition) })
+}
+
+fn asked_rate(point: &Point, repetition: &Repetition) -> Option<Finding> {
+    let asked = match point.load {
+        Load::Rate { records_per_s } => records_per_s,
+        _ => return None,
+    };
+    let taken = repetition.figures.produced_records_per_s?;
+    (point.measure == Measure::Produce && taken >= asked * TAKEN_MIN).then(|| {
+        Finding::new("asked rate", format!("{taken:.0} records/s were taken of {asked:.0} asked for"))
+    })
+}
+
+fn disk(repetition: &Repetition) -> Option<Finding> {
+    let busiest = repetition.host.disks.iter().max_by(|a, b| a.busy.total_cmp(&b.busy));
+    if let Some(disk) = busiest.filter(|disk| disk.busy >= BUSY_MIN) {
+        let written = disk.written_bytes as f64 / repetition.measured_s.max(0.001) / 1e6;
+        return Some(Finding::new(
+            "disk",
+            format!(
+                "{} was busy for {:.0} % of the time, writing {written:.0} MB/s",
+                disk.name,
+                disk.busy * 100.0
+            ),
+        ));
+    }
+    let waited = repetition.host.cpu_io_wait;
+    (waited >= IO_WAIT_MIN).then(|| {
+        let dirty = repetition.host.dirty_bytes_max as f64 / 1e6;
+        let reason = format!(
+            "processors waited for disks for {:.0} % of their time, with {dirty:.0} MB not yet written",
+            waited * 100.0
+        );
+        Finding::new("disk", reason)
+    })
+}
+
+/// Processors' worth of time of the processes whose name begins so.
+fn processors_of(repetition: &Repetition, prefixes: &[&str]) -> f64 {
+    let of_them = repetition.processes.iter().filter(|used| is_one_of(&used.name, prefixes));
+    of_them.map(|used| used.user_s + used.system_s).sum::<f64>() / repetition.measured_s.max(0.001)
+}
+
+/// What of all processors was taken by processes that are not of the run; zero where the brokers' processes are not known,
+/// for they may be among them.
+fn others_share(repetition: &Repetition, machine: &Machine) -> f64 {
+    if !repetition.processes.iter().any(|used| is_one_of(&used.name, &BROKERS)) {
+        return 0.0;
+    }
+    let own = processors_of(repetition, &CLIENTS) + processors_of(repetition, &BROKERS);
+    (repetition.host.cpu_busy - own / f64::from(machine.cpus.max(1))).max(0.0)
+}
+
+fn is_one_of(name: &str, prefixes: &[&str]) -> bool {
+    prefixes.iter().any(|prefix| name.starts_with(prefix))
+}
+
+const CLIENTS: [&str; 2] = ["producer", "consumer"];
+const BROKERS: [&str; 2] = ["broker", "controller"];
+
+fn processors(repetition: &Repetition, machine: &Machine) -> Option<Finding> {
+    let busy = repetition.host.cpu_busy + repetition.host.cpu_steal;
+    if busy < MACHINE_BUSY_MIN {
+        return None;
+    }
+    let (clients, brokers) = (processors_of(repetition, &CLIENTS), processors_of(repetition, &BROKERS));
+    let both = (clients + brokers).max(f64::MIN_POSITIVE);
+    let others = repetition.host.cpu_busy * f64::from(machine.cpus) - both;
+    let limit = match () {
+        () if others > both => "machine CPU",
+        () if clients / both > MOST => "generator CPU",
+        () if brokers / both > MOST => "broker CPU",
+        () => "machine CPU",
+    };
+    let reason = format!(
+        "{:.0} % of {} processors were taken: clients took {clients:.2}, brokers {brokers:.2}, others {:.2}",
+        busy * 100.0,
+        machine.cpus,
+        others.max(0.0)
+    );
+    Some(Finding::new(limit, reason))
+}
+
+fn thread(repetition: &Repetition) -> Option<Finding> {
+    let busiest = |prefixes: &[&str]| {
+        let of_them = repetition.processes.iter().filter(|used| is_one_of(&used.name, prefixes));
+        of_them.max_by(|a, b| a.busiest_thread.total_cmp(&b.busiest_thread))
+    };
+    [("generator CPU", &CLIENTS), ("broker CPU", &BROKERS)].into_iter().find_map(|(limit, prefixes)| {
+        let used = busiest(prefixes).filter(|used| used.busiest_thread >= BUSY_MIN)?;
+        let share = used.busiest_thread * 100.0;
+        Some(Finding::new(limit, format!("a thread of {} was busy for {share:.0} % of the time", used.name)))
+    })
+}
+
+fn network(repetition: &Repetition, machine: &Machine) -> Option<Finding> {
+    let mbit_per_s: f64 = machine.facts.get(LINK_SPEED)?.split_whitespace().next()?.parse().ok()?;
+    let carried = repetition.host.network_bytes as f64 * 8.0 / 1e6 / repetition.measured_s.max(0.001);
+    // A link carries so much each way; the bytes are those of both ways together.
+    (mbit_per_s > 0.0 && carried >= mbit_per_s * BUSY_MIN).then(|| {
+        Finding::new("network", format!("{carried:.0} Mbit/s went over links of {mbit_per_s:.0} Mbit/s"))
+    })
+}
+
+/// The fact of the machine that tells the speed of its slowest link, in Mbit/s.
+const LINK_SPEED: &str = "link_speed_mbit_per_s";
+
+fn one_partition(point: &Point, repetition: &Repetition) -> Option<Finding> {
+    (point.topics.count == 1 && point.topics.partitions == 1).then(|| Finding {
+        limit: "one partition".to_owned(),
+        reasons: std::iter::once("all records go through one partition".to_owned())
+            .chain(nothing_at_its_end(repetition))
+            .collect(),
+    })
+}
+
+fn nothing_at_its_end(repetition: &Repetition) -> Vec<String> {
+    let busiest = |prefixes: &[&str]| {
+        let of_them = repetition.processes.iter().filter(|used| is_one_of(&used.name, prefixes));
+        of_them.map(|used| used.busiest_thread).fold(0.0, f64::max) * 100.0
+    };
+    let disk = repetition.host.disks.iter().map(|disk| disk.busy).fold(0.0, f64::max) * 100.0;
+    vec![format!(
+        "nothing was at its end: all processors {:.0} % busy, the busiest thread of clients {:.0} % and of brokers \
+         {:.0} %, disks {disk:.0} %",
+        repetition.host.cpu_busy * 100.0,
+        busiest(&CLIENTS),
+        busiest(&BROKERS)
+    )]
+}
+
+/// What speaks against a headline.
+fn objections(
+    point: &Point,
+    repetitions: &[Repetition],
+    summary: &Summary,
+    machine: &Machine,
+    limit: &str,
+) -> Vec<String> {
+    let mut against = Vec::new();
+    if repetitions.is_empty() {
+        return vec!["nothing was measured".to_owned()];
+    }
+    if repetitions.len() < 2 {
+        against.push("there is one repetition: nothing tells how far it varies".to_owned());
+    }
+    if let Some((name, spread)) = headline(summary).filter(|(_, spread)| spread.variation > VARIATION_MAX) {
+        against.push(format!(
+            "{name} varies by {:.1} % over {} repetitions: at most {:.0} % would do",
+            spread.variation * 100.0,
+            spread.count,
+            VARIATION_MAX * 100.0
+        ));
+    }
+    let shortest = repetitions.iter().map(|repetition| repetition.measured_s).fold(f64::INFINITY, f64::min);
+    if shortest < MEASURED_S_MIN * (1.0 - MEASURED_TOLERANCE) {
+        against.push(format!(
+            "a repetition took {shortest:.2} s: {MEASURED_S_MIN:.0} s would say more than its moment"
+        ));
+    }
+    if limit == "generator CPU" {
+        against.push("the generator was the limit: the target may well take more".to_owned());
+    }
+    let steal = repetitions.iter().map(|repetition| repetition.host.cpu_steal).fold(0.0, f64::max);
+    if steal > STEAL_MAX {
+        against.push(format!("the host took {:.1} % of the processors away", steal * 100.0));
+    }
+    let others = repetitions.iter().map(|repetition| others_share(repetition, machine)).fold(0.0, f64::max);
+    if others > OTHERS_MAX {
+        against.push(format!(
+            "processes that are not of the run took {:.0} % of the processors",
+            others * 100.0
+        ));
+    }
+    for repetition in repetitions {
+        let number = repetition.number + 1;
+        if repetition.given_up > 0 {
+            against.push(format!("repetition {number}: producers gave up {} records", repetition.given_up));
+        }
+        against
+            .extend(repetition.evidence.faults.iter().map(|fault| format!("repetition {number}: {fault}")));
+    }
+    if let Load::Rate { records_per_s } = point.load {
+        against.extend(repetitions.iter().filter_map(|repetition| {
+            let taken = repetition.figures.produced_records_per_s?;
+            let why = fell_behind(records_per_s, taken, &repetition.produced)?;
+            Some(format!("repetition {}: the target fell behind: {why}", repetition.number + 1))
+        }));
+    }
+    against
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::summary::summarize;
+    use super::super::tests::{point, repetition};
+    use super::*;
+    use crate::result::{DiskUse, Evidence, Figures, HostUse, ProcessUse};
+
+    fn used(name: &str, cpu_s: f64, busiest_thread: f64) -> ProcessUse {
+        ProcessUse { name: name.to_owned(), user_s: cpu_s, busiest_thread, ..ProcessUse::default() }
+    }
+
+    /// A repetition of 10 s with nothing at its end.
+    fn calm(rate: f64) -> Repetition {
+        Repetition {
+            measured_s: 10.0,
+            figures: Figures { produced_records_per_s: Some(rate), ..Figures::default() },
+            processes: vec![used("broker-1", 5.0, 0.3), used("producer-0", 5.0, 0.5)],
+            host: HostUse { cpu_busy: 0.3, ..HostUse::default() },
+            ..repetition()
+        }
+    }
+
+    fn verdict(point: &Point, repetitions: &[Repetition]) -> Verdict {
+        let machine = Machine { cpus: 4, ..Machine::default() };
+        judge(point, repetitions, &summarize(repetitions).expect("readable"), &machine)
+    }
+
+    /// The verdict on three repetitions of this kind, over many partitions.
+    fn limit(change: impl Fn(&mut Repetition)) -> Verdict {
+        let repetitions = [100.0, 101.0, 99.0].map(|rate| {
+            let mut repetition = calm(rate);
+            change(&mut repetition);
+            repetition
+        });
+        let mut point = point();
+        point.topics.partitions = 6;
+        verdict(&point, &repetitions)
+    }
+
+    #[test]
+    fn what_is_at_its_end_is_the_limit() {
+        assert_eq!(limit(|_| ()).limit, "unknown");
+        let disk = |busy| DiskUse { name: "vda".to_owned(), busy, ..DiskUse::default() };
+        assert_eq!(limit(|r| r.host.disks = vec![disk(0.95)]).limit, "disk");
+        assert_eq!(limit(|r| r.host.cpu_io_wait = 0.3).limit, "disk");
+        assert_eq!(limit(|r| r.processes[1].busiest_thread = 0.96).limit, "generator CPU");
+        assert_eq!(limit(|r| r.processes[0].busiest_thread = 0.96).limit, "broker CPU");
+    }
+
+    #[test]
+    fn full_processors_are_charged_to_who_took_most() {
+        let full = |broker_s: f64, producer_s: f64| {
+            limit(|r| {
+                r.host.cpu_busy = 0.97;
+                r.processes = vec![used("broker-1", broker_s, 0.5), used("producer-0", producer_s, 0.5)];
+            })
+        };
+        assert_eq!(full(8.0, 30.0).limit, "generator CPU");
+        assert_eq!(full(30.0, 8.0).limit, "broker CPU");
+        assert_eq!(full(19.0, 19.0).limit, "machine CPU");
+        let disturbed = full(2.0, 10.0);
+        assert_eq!(disturbed.limit, "machine CPU");
+        assert!(disturbed.no_headline[0].contains("not of the run took 67 %"), "{disturbed:?}");
+    }
+
+    #[test]
+    fn one_partition_is_the_limit_when_nothing_else_is() {
+        let mut point = point();
+        point.topics.partitions = 1;
+        let calm = [calm(100.0), calm(101.0)];
+        let verdict = verdict(&point, &calm);
+        assert_eq!(verdict.limit, "one partition");
+        assert_eq!(verdict.no_headline, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_rate_that_was_taken_is_the_limit_and_one_that_was_not_is_no_headline() {
+        let mut point = point();
+        point.load = Load::Rate { records_per_s: 100.0 };
+        assert_eq!(verdict(&point, &[calm(99.5), calm(100.0)]).limit, "asked rate");
+        let behind = verdict(&point, &[calm(80.0), calm(80.0)]);
+        assert_ne!(behind.limit, "asked rate");
+        assert!(behind.no_headline.iter().any(|reason| reason.contains("fell behind")), "{behind:?}");
+    }
+
+    #[test]
+    fn a_headline_is_refused_with_its_reason() {
+        let against = |change: fn(&mut Repetition), word: &str| {
+            let verdict = limit(change);
+            assert!(verdict.no_headline.iter().any(|reason| reason.contains(word)), "{word}: {verdict:?}");
+        };
+        against(|r| r.measured_s = 3.0, "took 3.00 s");
+        against(|r| r.host.cpu_steal = 0.08, "8.0 %");
+        against(|r| r.processes[1].busiest_thread = 0.96, "generator");
+        against(|r| r.given_up = 3, "gave up 3");
+        against(
+            |r| r.evidence = Evidence { faults: vec!["7 records lost".to_owned()], ..Evidence::default() },
+            "7 records lost",
+        );
+        assert_eq!(limit(|_| ()).no_headline, Vec::<String>::new());
+        let mut point = point();
+        point.topics.partitions = 6;
+        let varies = verdict(&point, &[calm(100.0), calm(140.0)]);
+        assert!(varies.no_headline[0].contains("varies"), "{varies:?}");
+        let once = verdict(&point, &[calm(100.0)]);
+        assert!(once.no_headline[0].contains("one repetition"), "{once:?}");
+        assert_eq!(verdict(&point, &[]).no_headline, ["nothing was measured"]);
+    }
+}

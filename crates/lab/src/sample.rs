@@ -1,0 +1,202 @@
+//! What processes and machine use over time, read from `/proc` five times a second while a repetition runs.
+//!
+//! A kernel that does not tell (another system than Linux, a hidden `/proc`) leaves zeros and nones, never an error: the
+//! figures of a run do not depend on what it cost.
+
+mod look;
+pub(crate) mod proc;
+mod series;
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::result::{HostUse, ProcessUse, Sample};
+use series::{Series, Units};
+
+/// The time from one look to the next.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// Threads are looked at at every fifth look: a JVM has a hundred of them.
+const THREADS_EVERY: u64 = 5;
+
+/// What was used within a stretch of time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// Each process, by name.
+    pub processes: Vec<ProcessUse>,
+    /// The machine.
+    pub host: HostUse,
+    /// Over time.
+    pub samples: Vec<Sample>,
+}
+
+/// Looks at processes and machine, on a thread of its own, until it is finished or dropped.
+#[derive(Debug)]
+pub struct Sampler {
+    shared: Arc<Shared>,
+    /// None when it could not be started, or was waited for.
+    thread: Option<JoinHandle<Series>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    processes: Vec<(String, u32)>,
+    is_over: bool,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sampler {
+    /// Begins to look, at these processes by name. Several of one name are counted together.
+    pub fn start(processes: Vec<(String, u32)>) -> Sampler {
+        let shared = Arc::new(Shared::default());
+        shared.state().processes = processes;
+        let watched = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("sampler".to_owned()).spawn(move || watch(&watched));
+        if let Err(error) = &thread {
+            tracing::warn!(%error, "The use of processes and machine cannot be sampled");
+        }
+        Sampler { shared, thread: thread.ok() }
+    }
+
+    /// Looks at one more process.
+    pub fn add(&self, name: &str, pid: u32) {
+        self.shared.state().processes.push((name.to_owned(), pid));
+    }
+
+    /// What was used from one moment to another, microseconds since the Unix epoch.
+    pub fn finish(mut self, from_us: u64, to_us: u64) -> Usage {
+        self.end().map(|series| series.usage(from_us, to_us)).unwrap_or_default()
+    }
+
+    fn end(&mut self) -> Option<Series> {
+        self.shared.state().is_over = true;
+        self.shared.changed.notify_all();
+        self.thread.take()?.join().ok()
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Looks until it is over, and once more then.
+fn watch(shared: &Shared) -> Series {
+    let units = Units {
+        ticks_per_s: rustix::param::clock_ticks_per_second() as f64,
+        page_bytes: rustix::param::page_size() as u64,
+    };
+    let disks = look::whole_disks();
+    let mut series = Series::new(units);
+    let mut watched: Vec<Watched> = Vec::new();
+    let mut interval = INTERVAL;
+    let mut number = 0;
+    loop {
+        let (is_over, processes) = {
+            let state = shared.state();
+            (state.is_over, state.processes[watched.len().min(state.processes.len())..].to_vec())
+        };
+        watched.extend(processes.into_iter().map(|(name, pid)| Watched {
+            name,
+            pid,
+            began: None,
+            is_gone: false,
+        }));
+        look_once(&mut series, &mut watched, &disks, is_over || number % THREADS_EVERY == 0);
+        if is_over {
+            return series;
+        }
+        if series.thin() {
+            interval *= 2;
+        }
+        number += 1;
+        let state = shared.state();
+        if !state.is_over {
+            drop(shared.changed.wait_timeout(state, interval));
+        }
+    }
+}
+
+/// A process that is looked at.
+struct Watched {
+    name: String,
+    pid: u32,
+    /// When it began, in ticks; none before the first look.
+    began: Option<u64>,
+    is_gone: bool,
+}
+
+fn look_once(series: &mut Series, watched: &mut [Watched], disks: &[String], with_threads: bool) {
+    let at_us = wall_clock_us();
+    series.push_host(at_us, look::host(disks));
+    for one in watched.iter_mut().filter(|one| !one.is_gone) {
+        let seen = look::process(one.pid)
+            .filter(|seen| *one.began.get_or_insert(seen.stat.start_ticks) == seen.stat.start_ticks);
+        let Some(seen) = seen else {
+            // Its number may be given to another process, which is none of ours.
+            one.is_gone = true;
+            continue;
+        };
+        series.push_process(&one.name, one.pid, at_us, seen);
+        if with_threads {
+            series.push_threads(&one.name, one.pid, at_us, look::threads(one.pid));
+        }
+    }
+}
+
+/// Microseconds since the Unix epoch.
+#[expect(clippy::disallowed_methods, reason = "the lab measures the world, whose clock this is")]
+fn wall_clock_us() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_process_is_seen_to_be_busy() {
+        let mut busy = std::process::Command::new("/bin/sh")
+            .args(["-c", "while :; do :; done"])
+            .spawn()
+            .expect("a shell");
+        let sampler = Sampler::start(Vec::new());
+        sampler.add("busy", busy.id());
+        let from_us = wall_clock_us();
+        while wall_clock_us() < from_us + 1_500_000 {
+            std::thread::yield_now();
+        }
+        let to_us = wall_clock_us();
+        let usage = sampler.finish(from_us, to_us);
+        busy.kill().and_then(|()| busy.wait()).expect("ours to end");
+        let used = &usage.processes[0];
+        // Others may want the processor too, so the share is not one; but it is there, and no more than one.
+        let cpu_s = used.user_s + used.system_s;
+        assert!(cpu_s > 0.1 && cpu_s < 1.6, "{used:?}");
+        assert!(used.busiest_thread > 0.05, "{used:?}");
+        assert!(used.memory_bytes_max > 100_000, "{used:?}");
+        assert!(usage.host.cpu_busy > 0.0 && usage.host.cpu_busy <= 1.0, "{:?}", usage.host);
+        assert!(usage.samples.len() >= 4, "{}", usage.samples.len());
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_uses_nothing() {
+        let sampler = Sampler::start(vec![("nobody".to_owned(), u32::MAX)]);
+        let usage = sampler.finish(0, wall_clock_us());
+        assert_eq!(usage.processes, []);
+    }
+}

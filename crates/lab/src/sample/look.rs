@@ -1,0 +1,74 @@
+//! One look at everything: reads `/proc` now.
+
+use std::path::Path;
+
+use super::proc::{self, CpuTicks, Disk, Stat};
+
+/// The machine at one moment. All but `dirty_bytes` only grow.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HostLook {
+    pub cpu: CpuTicks,
+    pub loopback_bytes: u64,
+    pub network_bytes: u64,
+    pub disks: Vec<Disk>,
+    pub dirty_bytes: u64,
+}
+
+/// A process at one moment. All but `resident_bytes` only grow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ProcessLook {
+    pub stat: Stat,
+    /// Read from and written to disks; none where the kernel does not tell.
+    pub disk: Option<(u64, u64)>,
+}
+
+/// Which block devices are disks of their own: not partitions of others, nor made of others, nor of memory.
+pub(super) fn whole_disks() -> Vec<String> {
+    let Ok(devices) = std::fs::read_dir("/sys/block") else { return Vec::new() };
+    let mut names: Vec<String> = devices
+        .filter_map(|device| device.ok()?.file_name().into_string().ok())
+        .filter(|name| !["loop", "ram", "zram"].iter().any(|memory| name.starts_with(memory)))
+        .filter(|name| is_empty(&Path::new("/sys/block").join(name).join("slaves")))
+        .collect();
+    names.sort();
+    names
+}
+
+fn is_empty(dir: &Path) -> bool {
+    std::fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_none())
+}
+
+/// Looks at the machine.
+pub(super) fn host(disks: &[String]) -> HostLook {
+    let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let (loopback_bytes, network_bytes) = proc::network(&text("/proc/net/dev"));
+    let mut all = proc::disks(&text("/proc/diskstats"));
+    all.retain(|disk| disks.contains(&disk.name));
+    HostLook {
+        cpu: proc::cpu(&text("/proc/stat")).unwrap_or_default(),
+        loopback_bytes,
+        network_bytes,
+        disks: all,
+        dirty_bytes: proc::memory(&text("/proc/meminfo"), "Dirty").unwrap_or_default(),
+    }
+}
+
+/// Looks at a process; none when it is gone.
+pub(super) fn process(pid: u32) -> Option<ProcessLook> {
+    let stat = proc::stat(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+    let disk = std::fs::read_to_string(format!("/proc/{pid}/io")).ok().and_then(|text| proc::io(&text));
+    Some(ProcessLook { stat, disk })
+}
+
+/// Looks at the threads of a process: their numbers, and the ticks that they have used.
+pub(super) fn threads(pid: u32) -> Vec<(u32, u64)> {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    tasks
+        .filter_map(|task| {
+            let task = task.ok()?;
+            let stat = proc::stat(&std::fs::read_to_string(task.path().join("stat")).ok()?)?;
+            let number = task.file_name().to_str()?.parse().ok()?;
+            Some((number, stat.user_ticks + stat.system_ticks))
+        })
+        .collect()
+}

@@ -1,0 +1,174 @@
+//! The texts of `/proc`, read into numbers. Pure: a text in, numbers out; a text that is not as it should be gives none.
+
+/// Bytes of a sector in `/proc/diskstats`, whatever the disk's own are.
+const SECTOR_BYTES: u64 = 512;
+
+/// What `/proc/PID/stat` and `/proc/PID/task/TID/stat` tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stat {
+    /// Clock ticks in user mode.
+    pub user_ticks: u64,
+    /// Clock ticks in the kernel.
+    pub system_ticks: u64,
+    /// When it began, in ticks since the machine did: tells a process from a later one of the same number.
+    pub start_ticks: u64,
+    /// Resident memory, in pages.
+    pub resident_pages: u64,
+}
+
+/// Reads a stat line. The name in it stands in parentheses and may hold anything, parentheses too.
+pub(super) fn stat(text: &str) -> Option<Stat> {
+    // The third field of the line is the first one here.
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    let number = |field: usize| fields.get(field - 3)?.parse().ok();
+    Some(Stat {
+        user_ticks: number(14)?,
+        system_ticks: number(15)?,
+        start_ticks: number(22)?,
+        resident_pages: number(24)?,
+    })
+}
+
+/// Bytes read from and written to disks, from `/proc/PID/io`.
+pub(super) fn io(text: &str) -> Option<(u64, u64)> {
+    let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    Some((value("read_bytes:")?, value("write_bytes:")?))
+}
+
+/// The processors' time since the machine began, in ticks, all together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CpuTicks {
+    /// Doing something here.
+    pub busy: u64,
+    /// Idle for want of a disk.
+    pub io_wait: u64,
+    /// Taken by the host.
+    pub steal: u64,
+    /// All, idle too.
+    pub total: u64,
+}
+
+/// Reads the first line of `/proc/stat`.
+pub(crate) fn cpu(text: &str) -> Option<CpuTicks> {
+    let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let ticks: Vec<u64> = line.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect();
+    // user nice system idle iowait irq softirq steal; the guests' ticks behind them are in user and nice already.
+    let [user, nice, system, idle, io_wait, irq, soft_irq, steal] = *ticks.first_chunk::<8>()?;
+    let busy = user + nice + system + irq + soft_irq;
+    Some(CpuTicks { busy, io_wait, steal, total: busy + idle + io_wait + steal })
+}
+
+/// Bytes through the loopback interface, and through all others in both directions, from `/proc/net/dev`.
+pub(super) fn network(text: &str) -> (u64, u64) {
+    let (mut loopback, mut others) = (0, 0);
+    for line in text.lines() {
+        let Some((name, counters)) = line.split_once(':') else { continue };
+        let counters: Vec<u64> =
+            counters.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect();
+        let (Some(received), Some(sent)) = (counters.first(), counters.get(8)) else { continue };
+        // What is sent on the loopback interface is received there, and counts once.
+        if name.trim() == "lo" { loopback += received } else { others += received + sent }
+    }
+    (loopback, others)
+}
+
+/// One line of `/proc/diskstats`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Disk {
+    /// The kernel's name.
+    pub name: String,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Milliseconds with a request under way.
+    pub busy_ms: u64,
+}
+
+/// Reads `/proc/diskstats`: disks, partitions and all else that the kernel calls a block device.
+pub(super) fn disks(text: &str) -> Vec<Disk> {
+    text.lines().filter_map(disk).collect()
+}
+
+fn disk(line: &str) -> Option<Disk> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    let number = |field: usize| fields.get(field)?.parse::<u64>().ok();
+    Some(Disk {
+        name: (*fields.get(2)?).to_owned(),
+        read_bytes: number(5)? * SECTOR_BYTES,
+        written_bytes: number(9)? * SECTOR_BYTES,
+        busy_ms: number(12)?,
+    })
+}
+
+/// A line of `/proc/meminfo`, in bytes.
+pub(crate) fn memory(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stat_line_is_read_whatever_the_name() {
+        let text = "4711 (kafka) R (x) S 1 4711 4711 0 -1 4194560 54962 15216670 0 2212 263 1300 49538 12276 20 0 15 0 \
+                    25 58404864 5456 18446744073709551615 1 1 0 0 0 0 0 4096 1256 0 0 0 17 1 0 0 0 0 0\n";
+        let expected = Stat { user_ticks: 263, system_ticks: 1300, start_ticks: 25, resident_pages: 5456 };
+        assert_eq!(stat(text), Some(expected));
+        assert_eq!(stat("4711 (short) S 1 2"), None);
+        assert_eq!(stat(""), None);
+    }
+
+    #[test]
+    fn io_tells_what_went_to_disks() {
+        let text = "rchar: 6976\nwchar: 12\nsyscr: 10\nsyscw: 0\nread_bytes: 4096\nwrite_bytes: 8192\n\
+                    cancelled_write_bytes: 0\n";
+        assert_eq!(io(text), Some((4096, 8192)));
+        assert_eq!(io("rchar: 6976\n"), None);
+    }
+
+    #[test]
+    fn guests_are_not_counted_twice() {
+        let text = "cpu  77252 51206 36295 720705 2900 10 1558 1028 500 0\ncpu0 17215 11109 7619 185753 439 0 316 276 0 0\n";
+        let busy = 77252 + 51206 + 36295 + 10 + 1558;
+        let expected = CpuTicks { busy, io_wait: 2900, steal: 1028, total: busy + 720_705 + 2900 + 1028 };
+        assert_eq!(cpu(text), Some(expected));
+        assert_eq!(cpu("cpu  1 2 3\n"), None);
+    }
+
+    #[test]
+    fn loopback_counts_once_and_other_interfaces_both_ways() {
+        let text = "Inter-|   Receive                                                |  Transmit\n \
+                    face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n    \
+                    lo: 23567622249 1156274    0    0    0     0          0         0 23567622249 1156274    0    0    0     0       0          0\n  \
+                    ifb0:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0\n  \
+                    eth0:363462743   11505    0    0    0     0          0         0  1020984    7467    0    0    0     0       0          0\n";
+        assert_eq!(network(text), (23_567_622_249, 363_462_743 + 1_020_984));
+    }
+
+    #[test]
+    fn disks_are_counted_in_bytes() {
+        let text = "   7       0 loop0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n \
+                    254       0 vda 233262 21259 16416154 338510 110608 92827 69755648 578879 0 48280 928224 29888 253 70580312 9429 11055 1405\n";
+        let found = disks(text);
+        assert_eq!(found.len(), 2);
+        let expected = Disk {
+            name: "vda".to_owned(),
+            read_bytes: 16_416_154 * 512,
+            written_bytes: 69_755_648 * 512,
+            busy_ms: 48_280,
+        };
+        assert_eq!(found[1], expected);
+    }
+
+    #[test]
+    fn memory_is_told_in_bytes() {
+        let text = "MemTotal:       24683668 kB\nDirty:            129712 kB\nHugePages_Total:       0\n";
+        assert_eq!(memory(text, "Dirty"), Some(129_712 * 1024));
+        assert_eq!(memory(text, "Mem"), None);
+        assert_eq!(memory(text, "HugePages_Total"), None);
+    }
+}

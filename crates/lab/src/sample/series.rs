@@ -1,0 +1,404 @@
+//! What the looks have seen, over time, and what was used between two moments. A moment between two looks gets its
+//! share of what happened between them.
+
+use std::collections::BTreeMap;
+
+use super::Usage;
+use super::look::{HostLook, ProcessLook};
+use crate::result::{DiskUse, HostUse, ProcessUse, Sample};
+
+/// Looks that are kept: beyond, every second one goes, and looks become rarer.
+pub(super) const LOOKS_MAX: usize = 20_000;
+
+/// Samples in a result. More would only make the file larger.
+const SAMPLES_MAX: usize = 300;
+
+/// What the numbers of the kernel are counted in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Units {
+    pub ticks_per_s: f64,
+    pub page_bytes: u64,
+}
+
+/// Everything that was seen.
+#[derive(Debug)]
+pub(super) struct Series {
+    units: Units,
+    host: Vec<(u64, HostLook)>,
+    processes: Vec<Process>,
+}
+
+/// What was seen of one process.
+#[derive(Debug)]
+struct Process {
+    name: String,
+    pid: u32,
+    looks: Vec<(u64, ProcessLook)>,
+    /// By thread: moments and the ticks used until then. Moments between which nothing was used may be left out.
+    threads: BTreeMap<u32, Vec<(u64, u64)>>,
+    /// When its threads were looked at last.
+    threads_at_us: u64,
+}
+
+impl Series {
+    pub(super) fn new(units: Units) -> Series {
+        Series { units, host: Vec::new(), processes: Vec::new() }
+    }
+
+    pub(super) fn push_host(&mut self, at_us: u64, look: HostLook) {
+        self.host.push((at_us, look));
+    }
+
+    pub(super) fn push_process(&mut self, name: &str, pid: u32, at_us: u64, look: ProcessLook) {
+        self.process(name, pid).looks.push((at_us, look));
+    }
+
+    pub(super) fn push_threads(&mut self, name: &str, pid: u32, at_us: u64, threads: Vec<(u32, u64)>) {
+        let process = self.process(name, pid);
+        let before_us = process.threads_at_us;
+        for (thread, ticks) in threads {
+            let seen = process.threads.entry(thread).or_default();
+            match seen.last() {
+                Some(&(_, last)) if last == ticks => {}
+                Some(&(last_us, last)) if last_us < before_us => {
+                    seen.extend([(before_us, last), (at_us, ticks)]);
+                }
+                // A thread that is new since the last look began at nothing.
+                None if before_us > 0 => seen.extend([(before_us, 0), (at_us, ticks)]),
+                _ => seen.push((at_us, ticks)),
+            }
+        }
+        process.threads_at_us = at_us;
+    }
+
+    /// Keeps every second look when there are too many; whether it did.
+    pub(super) fn thin(&mut self) -> bool {
+        if self.host.len() < LOOKS_MAX {
+            return false;
+        }
+        let mut keep = false;
+        self.host.retain(|_| {
+            keep = !keep;
+            keep
+        });
+        // Looks of one moment go or stay together, since processes come at different ones.
+        for process in &mut self.processes {
+            process
+                .looks
+                .retain(|(at_us, _)| self.host.binary_search_by_key(at_us, |(at_us, _)| *at_us).is_ok());
+        }
+        true
+    }
+
+    fn process(&mut self, name: &str, pid: u32) -> &mut Process {
+        let known = self.processes.iter().position(|known| known.pid == pid && known.name == name);
+        let index = known.unwrap_or_else(|| {
+            self.processes.push(Process {
+                name: name.to_owned(),
+                pid,
+                looks: Vec::new(),
+                threads: BTreeMap::new(),
+                threads_at_us: 0,
+            });
+            self.processes.len() - 1
+        });
+        &mut self.processes[index]
+    }
+
+    /// What was used between two moments.
+    pub(super) fn usage(&self, from_us: u64, to_us: u64) -> Usage {
+        let to_us = to_us.max(from_us);
+        Usage {
+            processes: self
+                .by_name()
+                .into_iter()
+                .map(|(name, processes)| self.process_use(name, &processes, from_us, to_us))
+                .collect(),
+            host: self.host_use(from_us, to_us),
+            samples: self.samples(from_us, to_us),
+        }
+    }
+
+    /// The processes of each name, in the order in which the names came.
+    fn by_name(&self) -> Vec<(&str, Vec<&Process>)> {
+        let mut names: Vec<(&str, Vec<&Process>)> = Vec::new();
+        for process in &self.processes {
+            match names.iter_mut().find(|(name, _)| *name == process.name) {
+                Some((_, processes)) => processes.push(process),
+                None => names.push((&process.name, vec![process])),
+            }
+        }
+        names
+    }
+
+    fn process_use(&self, name: &str, processes: &[&Process], from_us: u64, to_us: u64) -> ProcessUse {
+        let seconds = |value: fn(&ProcessLook) -> u64| {
+            let ticks: f64 = processes.iter().map(|one| between(&one.looks, from_us, to_us, value)).sum();
+            ticks / self.units.ticks_per_s
+        };
+        let tells_disk = processes.iter().any(|one| one.looks.iter().any(|(_, look)| look.disk.is_some()));
+        let disk = |value: fn(&ProcessLook) -> u64| {
+            let bytes: f64 = processes.iter().map(|one| between(&one.looks, from_us, to_us, value)).sum();
+            tells_disk.then(|| bytes.round() as u64)
+        };
+        let moments = self.moments(from_us, to_us).map(|(at_us, _)| self.resident_bytes(processes, *at_us));
+        let length_s = (to_us - from_us) as f64 / 1e6;
+        let busiest_ticks = processes
+            .iter()
+            .flat_map(|one| one.threads.values())
+            .map(|seen| between(seen, from_us, to_us, |ticks| *ticks))
+            .fold(0.0, f64::max);
+        ProcessUse {
+            name: name.to_owned(),
+            pid: processes.first().map_or(0, |one| one.pid),
+            user_s: seconds(|look| look.stat.user_ticks),
+            system_s: seconds(|look| look.stat.system_ticks),
+            memory_bytes_max: moments.max().unwrap_or_default(),
+            disk_read_bytes: disk(|look| look.disk.unwrap_or_default().0),
+            disk_written_bytes: disk(|look| look.disk.unwrap_or_default().1),
+            busiest_thread: share(busiest_ticks / self.units.ticks_per_s, length_s),
+        }
+    }
+
+    /// The looks within two moments, with the one before and the one behind.
+    fn moments(&self, from_us: u64, to_us: u64) -> impl Iterator<Item = &(u64, HostLook)> {
+        let first = self.host.partition_point(|(at_us, _)| *at_us <= from_us).saturating_sub(1);
+        let end = (self.host.partition_point(|(at_us, _)| *at_us < to_us) + 1).min(self.host.len());
+        self.host[first.min(end)..end].iter()
+    }
+
+    /// Resident memory at a look; nothing of a process that was not there.
+    fn resident_bytes(&self, processes: &[&Process], at_us: u64) -> u64 {
+        let pages = processes.iter().filter_map(|one| {
+            let index = one.looks.binary_search_by_key(&at_us, |(at_us, _)| *at_us).ok()?;
+            Some(one.looks[index].1.stat.resident_pages)
+        });
+        pages.sum::<u64>() * self.units.page_bytes
+    }
+
+    fn host_use(&self, from_us: u64, to_us: u64) -> HostUse {
+        let used = |value: fn(&HostLook) -> u64| between(&self.host, from_us, to_us, value);
+        let total = used(|look| look.cpu.total);
+        let length_ms = (to_us - from_us) as f64 / 1e3;
+        let mut disks: Vec<DiskUse> = Vec::new();
+        for (index, disk) in
+            self.host.last().map(|(_, look)| &look.disks[..]).unwrap_or_default().iter().enumerate()
+        {
+            let of = |value: fn(&super::proc::Disk) -> u64| {
+                between(&self.host, from_us, to_us, |look| {
+                    // The kernel names disks in the same order each time; one that came later has no past.
+                    look.disks.get(index).filter(|same| same.name == disk.name).map_or(0, value)
+                })
+            };
+            let (read, written) = (of(|disk| disk.read_bytes), of(|disk| disk.written_bytes));
+            if read + written > 0.0 {
+                disks.push(DiskUse {
+                    name: disk.name.clone(),
+                    read_bytes: read.round() as u64,
+                    written_bytes: written.round() as u64,
+                    busy: share(of(|disk| disk.busy_ms), length_ms),
+                });
+            }
+        }
+        HostUse {
+            cpu_busy: share(used(|look| look.cpu.busy), total),
+            cpu_steal: share(used(|look| look.cpu.steal), total),
+            cpu_io_wait: share(used(|look| look.cpu.io_wait), total),
+            loopback_bytes: used(|look| look.loopback_bytes).round() as u64,
+            network_bytes: used(|look| look.network_bytes).round() as u64,
+            disks,
+            dirty_bytes_max: self
+                .moments(from_us, to_us)
+                .map(|(_, look)| look.dirty_bytes)
+                .max()
+                .unwrap_or_default(),
+        }
+    }
+
+    fn samples(&self, from_us: u64, to_us: u64) -> Vec<Sample> {
+        let moments: Vec<u64> = self.moments(from_us, to_us).map(|(at_us, _)| *at_us).collect();
+        let step = moments.len().div_ceil(SAMPLES_MAX).max(1);
+        let mut chosen: Vec<u64> = moments.iter().copied().step_by(step).collect();
+        if let Some(last) = moments.last()
+            && chosen.last() != Some(last)
+        {
+            chosen.push(*last);
+        }
+        let names = self.by_name();
+        chosen.windows(2).map(|pair| self.sample(&names, pair[0], pair[1])).collect()
+    }
+
+    fn sample(&self, names: &[(&str, Vec<&Process>)], from_us: u64, to_us: u64) -> Sample {
+        let ticks_in_length = (to_us - from_us) as f64 / 1e6 * self.units.ticks_per_s;
+        let cpus = |ticks: f64| if ticks_in_length > 0.0 { ticks / ticks_in_length } else { 0.0 };
+        let host = |value: fn(&HostLook) -> u64| between(&self.host, from_us, to_us, value);
+        let written = host(|look| look.disks.iter().map(|disk| disk.written_bytes).sum());
+        Sample {
+            at_us: to_us,
+            process_cpus: names
+                .iter()
+                .map(|(name, processes)| {
+                    let ticks = |look: &ProcessLook| look.stat.user_ticks + look.stat.system_ticks;
+                    let used = processes.iter().map(|one| between(&one.looks, from_us, to_us, ticks)).sum();
+                    ((*name).to_owned(), cpus(used))
+                })
+                .collect(),
+            process_memory_bytes: names
+                .iter()
+                .map(|(name, processes)| ((*name).to_owned(), self.resident_bytes(processes, to_us)))
+                .collect(),
+            host_cpus: cpus(host(|look| look.cpu.busy)),
+            steal_cpus: cpus(host(|look| look.cpu.steal)),
+            disk_written_bytes: written.round() as u64,
+            in_sync_replicas_min: None,
+        }
+    }
+}
+
+/// A part by the whole, 0 to 1.
+fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { (part / whole).clamp(0.0, 1.0) } else { 0.0 }
+}
+
+/// How much a counter grew between two moments. Before its first look and behind its last one it stands still.
+fn between<T>(looks: &[(u64, T)], from_us: u64, to_us: u64, value: impl Fn(&T) -> u64) -> f64 {
+    (at(looks, to_us, &value) - at(looks, from_us, &value)).max(0.0)
+}
+
+fn at<T>(looks: &[(u64, T)], at_us: u64, value: impl Fn(&T) -> u64) -> f64 {
+    let behind = looks.partition_point(|(seen_us, _)| *seen_us <= at_us);
+    match (behind.checked_sub(1).and_then(|index| looks.get(index)), looks.get(behind)) {
+        (None, None) => 0.0,
+        (None, Some((_, only))) | (Some((_, only)), None) => value(only) as f64,
+        (Some((before_us, before)), Some((after_us, after))) => {
+            let (before, after) = (value(before) as f64, value(after) as f64);
+            let way = (at_us - before_us) as f64 / (after_us - before_us) as f64;
+            before + (after - before) * way
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::proc::{CpuTicks, Disk, Stat};
+    use super::*;
+
+    const S: u64 = 1_000_000;
+
+    fn series() -> Series {
+        Series::new(Units { ticks_per_s: 100.0, page_bytes: 4096 })
+    }
+
+    fn process(user_ticks: u64, resident_pages: u64) -> ProcessLook {
+        let stat = Stat { user_ticks, system_ticks: user_ticks / 10, resident_pages, ..Stat::default() };
+        ProcessLook { stat, disk: Some((0, user_ticks * 1000)) }
+    }
+
+    fn host(busy: u64, total: u64) -> HostLook {
+        let cpu = CpuTicks { busy, total, steal: busy / 10, io_wait: 0 };
+        let disk =
+            Disk { name: "vda".to_owned(), written_bytes: busy * 100, busy_ms: busy * 5, ..Disk::default() };
+        HostLook { cpu, loopback_bytes: busy, disks: vec![disk], dirty_bytes: busy, ..HostLook::default() }
+    }
+
+    #[test]
+    fn a_moment_between_two_looks_gets_its_share() {
+        let mut series = series();
+        for second in 0..=10 {
+            series.push_host(second * S, host(second * 100, second * 400));
+            series.push_process("broker-1", 7, second * S, process(second * 50, 100 + second));
+        }
+        let usage = series.usage(2 * S + S / 2, 7 * S + S / 2);
+        let broker = &usage.processes[0];
+        assert_eq!((broker.name.as_str(), broker.pid), ("broker-1", 7));
+        assert!((broker.user_s - 2.5).abs() < 1e-9, "{broker:?}");
+        assert!((broker.system_s - 0.25).abs() < 1e-9, "{broker:?}");
+        assert_eq!(broker.disk_written_bytes, Some(250_000));
+        assert_eq!(broker.memory_bytes_max, 108 * 4096, "the look behind the end counts too");
+        assert!((usage.host.cpu_busy - 0.25).abs() < 1e-9 && (usage.host.cpu_steal - 0.025).abs() < 1e-9);
+        assert_eq!(usage.host.loopback_bytes, 500);
+        assert_eq!(usage.host.disks.len(), 1);
+        assert_eq!(usage.host.disks[0].written_bytes, 50_000);
+        assert!((usage.host.disks[0].busy - 0.5).abs() < 1e-9);
+        assert_eq!(usage.samples.len(), 6);
+        assert!((usage.samples[0].process_cpus[0].1 - 0.55).abs() < 1e-9);
+        assert!((usage.samples[0].host_cpus - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn processes_of_one_name_are_counted_together() {
+        let mut series = series();
+        for second in 0..=4 {
+            series.push_host(second * S, host(second, second));
+            series.push_process("producer-0", 7, second * S, process(second * 10, 10));
+            // The worker's JVM comes a second later.
+            if second >= 1 {
+                series.push_process("producer-0", 8, second * S, process(second * 30, 30));
+            }
+        }
+        let usage = series.usage(2 * S, 4 * S);
+        assert_eq!(usage.processes.len(), 1);
+        assert!((usage.processes[0].user_s - 0.8).abs() < 1e-9);
+        assert_eq!(usage.processes[0].memory_bytes_max, 40 * 4096);
+    }
+
+    #[test]
+    fn the_busiest_thread_is_found_though_it_slept_before() {
+        let mut series = series();
+        series.push_host(0, host(0, 0));
+        for second in 1..=10 {
+            series.push_host(second * S, host(second, second));
+            series.push_process("broker-1", 7, second * S, process(0, 1));
+            let late = if second <= 8 { 5 } else { 5 + (second - 8) * 90 };
+            series.push_threads("broker-1", 7, second * S, vec![(70, second * 20), (71, late)]);
+        }
+        let busiest = |from, to| series.usage(from * S, to * S).processes[0].busiest_thread;
+        assert!((busiest(1, 5) - 0.2).abs() < 1e-9);
+        assert!((busiest(8, 10) - 0.9).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_thread_that_began_meanwhile_counts_from_nothing() {
+        let mut series = series();
+        series.push_threads("p", 7, S, vec![(70, 1000)]);
+        series.push_threads("p", 7, 2 * S, vec![(70, 1000), (71, 60)]);
+        assert!((series.usage(S, 2 * S).processes[0].busiest_thread - 0.6).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_process_that_ended_keeps_what_it_used() {
+        let mut series = series();
+        for second in 0..=10 {
+            series.push_host(second * S, host(second, second));
+            if second <= 3 {
+                series.push_process("consumer-0", 9, second * S, process(second * 100, 50));
+            }
+        }
+        let usage = series.usage(S, 10 * S);
+        assert!((usage.processes[0].user_s - 2.0).abs() < 1e-9);
+        assert_eq!(usage.samples.last().expect("samples").process_memory_bytes[0].1, 0);
+    }
+
+    #[test]
+    fn long_runs_are_thinned_and_their_samples_are_few() {
+        let mut series = series();
+        for number in 0..LOOKS_MAX as u64 {
+            assert!(!series.thin());
+            series.push_host(number * S / 5, host(number, number * 4));
+            if number > 0 {
+                series.push_process("late", 7, number * S / 5, process(number, 3));
+            }
+        }
+        assert!(series.thin());
+        assert_eq!(series.host.len(), LOOKS_MAX / 2);
+        let samples = series.usage(0, LOOKS_MAX as u64 * S / 5).samples;
+        assert!(samples.len() <= SAMPLES_MAX, "{}", samples.len());
+        assert!(samples.iter().all(|sample| sample.process_memory_bytes[0].1 == 3 * 4096));
+        assert_eq!(samples.last().map(|last| last.at_us), Some((LOOKS_MAX as u64 - 2) * S / 5));
+    }
+
+    #[test]
+    fn nothing_seen_is_nothing_used() {
+        assert_eq!(series().usage(5, 3), Usage::default());
+    }
+}

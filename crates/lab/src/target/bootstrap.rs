@@ -1,0 +1,89 @@
+//! The target `--bootstrap`: a cluster that runs already. The lab changes nothing of it but the topics that it makes.
+
+use std::collections::BTreeMap;
+
+use thalweg_client::{ConnectionOptions, Properties};
+use thalweg_wire::request::DescribeClusterRequest;
+
+use super::Cluster;
+use super::error::{ConnectError, TargetError, TooFewBrokers};
+use crate::result::TargetInfo;
+use crate::workload::ClusterSpec;
+
+/// Connects to a cluster with the client properties of its target. Properties that concern producers or consumers only
+/// are left alone.
+pub async fn connect(
+    servers: &[String],
+    properties: &BTreeMap<String, String>,
+) -> Result<thalweg_client::Cluster, ConnectError> {
+    let bootstrap = servers.join(",");
+    let mut taken = Properties::new();
+    for (key, value) in properties {
+        taken.set(key, value);
+    }
+    taken.set_default("client.id", "thalweg-lab");
+    let options = taken.take_security().and_then(|()| ConnectionOptions::take(&mut taken, "lab"));
+    let options = match options {
+        Ok(options) => options,
+        Err(source) => return Err(ConnectError::Setting { bootstrap, source }),
+    };
+    match thalweg_client::Cluster::connect(servers, &options).await {
+        Ok(cluster) => Ok(cluster),
+        Err(source) => Err(ConnectError::Client { bootstrap, source }),
+    }
+}
+
+/// Finds what there is, and whether it is enough for a point.
+pub(super) async fn find(
+    servers: &[String],
+    properties: &BTreeMap<String, String>,
+    spec: &ClusterSpec,
+) -> Result<Cluster, TargetError> {
+    let client = connect(servers, properties).await?;
+    let metadata = client.metadata();
+    let found = metadata.brokers.len();
+    if found < spec.brokers as usize {
+        let bootstrap = servers.join(",");
+        return Err(TooFewBrokers { bootstrap, asked: spec.brokers, found }.into());
+    }
+    let failed = |source| ConnectError::Client { bootstrap: servers.join(","), source };
+    let connection = client.any().await.map_err(failed)?;
+    let metadata_version = connection.versions().feature("metadata.version");
+    let described = client.send_any(&DescribeClusterRequest::default()).await;
+
+    let addresses: Vec<String> = metadata
+        .brokers
+        .iter()
+        .map(|(id, broker)| {
+            let rack = broker.rack.as_ref().map(|rack| format!(" in rack {rack}")).unwrap_or_default();
+            format!("{id} at {}{rack}", broker.address())
+        })
+        .collect();
+    let mut notes = vec![format!("Brokers: {}", addresses.join(", "))];
+    if let Ok(described) = described {
+        notes.push(format!("Cluster id {}", described.cluster_id));
+    }
+    if found > spec.brokers as usize {
+        notes.push(format!("The point asks for {} brokers, the cluster has {found}", spec.brokers));
+    }
+    if !spec.properties.is_empty() {
+        let list: Vec<String> = spec.properties.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        notes.push(format!("Broker settings of the workload that the lab did not apply: {}", list.join(" ")));
+    }
+    Ok(Cluster {
+        name: servers.first().cloned().unwrap_or_default(),
+        bootstrap: servers.to_vec(),
+        client_properties: properties.clone(),
+        processes: Vec::new(),
+        data_dir: None,
+        info: TargetInfo {
+            kind: "bootstrap".to_owned(),
+            version: match metadata_version {
+                Some(level) => format!("Kafka's protocol, metadata.version {level}"),
+                None => "Kafka's protocol".to_owned(),
+            },
+            command: Vec::new(),
+            notes,
+        },
+    })
+}

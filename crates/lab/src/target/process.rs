@@ -1,0 +1,370 @@
+//! Brokers as child processes: started in a directory of their own, watched, stopped in order or killed, removed.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use tokio::time::Instant;
+
+use super::error::{BrokerDied, DirectoryFailed, NotStarted};
+use super::guard::Guard;
+
+/// Lines of a broker's log that stand in an error.
+const TAIL_LINES: usize = 20;
+
+/// Bytes of a broker's log that are looked at for its tail.
+const TAIL_BYTES: usize = 16 << 10;
+
+/// How often a process that is to stop is looked at.
+const POLL: Duration = Duration::from_millis(20);
+
+/// The brokers of one cluster with their directories. Dropped, it kills and removes them.
+#[derive(Debug)]
+pub(super) struct Brokers {
+    /// In the order of their start.
+    processes: Vec<BrokerProcess>,
+    /// How many of the first processes must run for the others to hand over to: the majority of the controllers.
+    majority: usize,
+    /// Removed at the end: the cluster's own directory first.
+    dirs: Vec<PathBuf>,
+    /// None for a cluster that runs without us.
+    guard: Option<Guard>,
+}
+
+/// One broker.
+#[derive(Debug)]
+struct BrokerProcess {
+    name: String,
+    pid: u32,
+    log: PathBuf,
+    child: Mutex<Child>,
+}
+
+impl Brokers {
+    /// No brokers: the cluster is not ours.
+    pub(super) fn none() -> Brokers {
+        Brokers { processes: Vec::new(), majority: 1, dirs: Vec::new(), guard: None }
+    }
+
+    /// No brokers yet, and a new directory for them below `work_dir`.
+    pub(super) fn beginning(work_dir: &Path, kind: &str) -> Result<Brokers, DirectoryFailed> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| DirectoryFailed { path, source }
+        };
+        std::fs::create_dir_all(work_dir).map_err(failed(work_dir))?;
+        // Absolute, because it is told to processes that may run elsewhere.
+        let work_dir = work_dir.canonicalize().map_err(failed(work_dir))?;
+        let mut random = [0; 4];
+        getrandom::fill(&mut random)
+            .map_err(|error| failed(&work_dir)(io::Error::other(error.to_string())))?;
+        let name = format!("{kind}-{:08x}", u32::from_le_bytes(random));
+        let guard = Guard::start().map_err(failed(Path::new("/bin/sh")))?;
+        let mut brokers = Brokers::none();
+        brokers.guard = Some(guard);
+        brokers.make_dir(work_dir.join(name))?;
+        Ok(brokers)
+    }
+
+    /// The first `count` processes are the controllers.
+    pub(super) fn set_controllers(&mut self, count: usize) {
+        self.majority = count / 2 + 1;
+    }
+
+    /// The cluster's own directory.
+    ///
+    /// # Panics
+    /// When the cluster is not ours.
+    pub(super) fn dir(&self) -> &Path {
+        self.dirs.first().expect("a cluster that is started has a directory")
+    }
+
+    /// Makes a directory that is removed with the cluster.
+    pub(super) fn make_dir(&mut self, path: PathBuf) -> Result<(), DirectoryFailed> {
+        let failed = |source| DirectoryFailed { path: path.clone(), source };
+        if let Some(guard) = &mut self.guard {
+            guard.remove(&path).map_err(failed)?;
+        }
+        std::fs::create_dir_all(&path).map_err(failed)?;
+        self.dirs.push(path);
+        Ok(())
+    }
+
+    /// Starts a broker. What it prints is appended to `log`. It leads a process group: a Ctrl-C on the terminal is for
+    /// the lab, which stops its brokers in order.
+    pub(super) fn spawn(&mut self, name: &str, mut command: Command, log: &Path) -> Result<(), NotStarted> {
+        let program = PathBuf::from(command.get_program());
+        let failed = |source| NotStarted { program: program.clone(), source };
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(append(log).map_err(failed)?)
+            .stderr(append(log).map_err(failed)?)
+            .process_group(0)
+            .spawn()
+            .map_err(failed)?;
+        let pid = child.id();
+        self.processes.push(BrokerProcess {
+            name: name.to_owned(),
+            pid,
+            log: log.to_owned(),
+            child: Mutex::new(child),
+        });
+        match &mut self.guard {
+            Some(guard) => guard.group(pid).map_err(failed),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until all processes so far have ended, and forgets them: they were no brokers but prepared something. Fails
+    /// with the name and the last words of the first that did not succeed, or of one that took too long.
+    pub(super) async fn complete(&mut self, timeout: Duration) -> Result<(), (String, String)> {
+        let deadline = Instant::now() + timeout;
+        for process in &self.processes {
+            let status = loop {
+                match process.ended() {
+                    Some(status) => break status,
+                    None if Instant::now() >= deadline => {
+                        let late = format!("It was not done after {} s", timeout.as_secs());
+                        return Err((process.name.clone(), late));
+                    }
+                    None => tokio::time::sleep(POLL).await,
+                }
+            };
+            if !status.success() {
+                return Err((process.name.clone(), tail(&process.log)));
+            }
+        }
+        self.processes.clear();
+        if let Some(guard) = &mut self.guard {
+            // A guard that is gone is found when the next one is told to it.
+            let _gone = guard.forget_groups();
+        }
+        Ok(())
+    }
+
+    /// Names and process ids.
+    pub(super) fn processes(&self) -> Vec<(String, u32)> {
+        self.processes.iter().map(|broker| (broker.name.clone(), broker.pid)).collect()
+    }
+
+    /// The first broker that has ended by itself.
+    pub(super) fn died(&self) -> Option<BrokerDied> {
+        self.processes.iter().find_map(|broker| {
+            let status = broker.ended()?;
+            Some(BrokerDied {
+                name: broker.name.clone(),
+                pid: broker.pid,
+                status: describe(status),
+                log_tail: tail(&broker.log),
+            })
+        })
+    }
+
+    /// The name of a broker and the tail of its log.
+    pub(super) fn log_tail(&self, index: usize) -> (String, String) {
+        match self.processes.get(index) {
+            Some(broker) => (broker.name.clone(), tail(&broker.log)),
+            None => Default::default(),
+        }
+    }
+
+    /// Stops all in order, the last one first, each when the one after it has gone: controllers, which are the first
+    /// ones, stay until the others have handed over. Who does not go in time is killed, and named. When the controllers
+    /// have lost their majority, nobody is left to hand over to: Kafka's brokers would wait for minutes, so the rest is
+    /// killed.
+    pub(super) async fn stop(&mut self, timeout: Duration) -> Vec<String> {
+        let mut odd = Vec::new();
+        let deadline = Instant::now() + timeout;
+        for (index, broker) in self.processes.iter().enumerate().rev() {
+            if let Some(status) = broker.ended() {
+                odd.push(format!(
+                    "{} had ended before it was told to, with {}",
+                    broker.name,
+                    describe(status)
+                ));
+                continue;
+            }
+            if index + 1 < self.majority {
+                broker.kill();
+                continue;
+            }
+            broker.signal(Signal::TERM);
+            while broker.ended().is_none() {
+                if Instant::now() >= deadline {
+                    odd.push(format!(
+                        "{} had not stopped {} s after the cluster was told to, and was killed",
+                        broker.name,
+                        timeout.as_secs_f64()
+                    ));
+                    broker.kill();
+                    break;
+                }
+                tokio::time::sleep(POLL).await;
+            }
+        }
+        odd.extend(self.end());
+        odd
+    }
+
+    /// Kills what still runs, removes the directories, lets the guard go.
+    fn end(&mut self) -> Vec<String> {
+        for broker in self.processes.drain(..) {
+            broker.kill();
+        }
+        let mut odd = Vec::new();
+        for dir in self.dirs.drain(..) {
+            if let Err(error) = std::fs::remove_dir_all(&dir)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                odd.push(format!("{} could not be removed: {error}", dir.display()));
+            }
+        }
+        if let Some(mut guard) = self.guard.take() {
+            guard.release();
+        }
+        odd
+    }
+}
+
+impl Drop for Brokers {
+    fn drop(&mut self) {
+        let _odd = self.end();
+    }
+}
+
+impl BrokerProcess {
+    fn ended(&self) -> Option<ExitStatus> {
+        // A poisoned lock is no reason to leave a process behind: the child is whole in any case.
+        self.child.lock().unwrap_or_else(PoisonError::into_inner).try_wait().ok().flatten()
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = self.id() {
+            let _gone = kill_process(pid, signal);
+        }
+    }
+
+    /// Kills its group and collects it. Without effect on one that was collected before: its number may be another's.
+    fn kill(&self) {
+        if self.ended().is_some() {
+            return;
+        }
+        if let Some(pid) = self.id() {
+            let _gone = kill_process_group(pid, Signal::KILL);
+        }
+        let _collected = self.child.lock().unwrap_or_else(PoisonError::into_inner).wait();
+    }
+
+    fn id(&self) -> Option<Pid> {
+        Pid::from_raw(i32::try_from(self.pid).ok()?)
+    }
+}
+
+/// A file for what a process prints.
+#[expect(clippy::disallowed_types, reason = "the log of a child process is no data of a broker")]
+fn append(path: &Path) -> io::Result<std::fs::File> {
+    std::fs::OpenOptions::new().create(true).append(true).open(path)
+}
+
+/// The last lines of a log.
+pub(super) fn tail(log: &Path) -> String {
+    let bytes = match std::fs::read(log) {
+        Ok(bytes) => bytes,
+        Err(error) => return format!("(its log {} cannot be read: {error})", log.display()),
+    };
+    last_lines(&String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]))
+}
+
+/// The last lines of a text.
+pub(super) fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    if lines.is_empty() {
+        return "(it said nothing)".to_owned();
+    }
+    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+}
+
+fn describe(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(9)) => "signal 9 (killed: by somebody, or by the kernel for want of memory)".to_owned(),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => status.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    fn brokers(work: &Path, scripts: &[&str]) -> Brokers {
+        let mut brokers = Brokers::beginning(work, "test").expect("a directory");
+        for (number, script) in (1..).zip(scripts) {
+            let log = brokers.dir().join(format!("broker-{number}.log"));
+            brokers.spawn(&format!("broker-{number}"), shell(script), &log).expect("a shell");
+        }
+        brokers
+    }
+
+    fn is_alive(pid: u32) -> bool {
+        Path::new(&format!("/proc/{pid}")).exists()
+    }
+
+    #[tokio::test]
+    async fn a_broker_that_ends_by_itself_is_named_with_the_tail_of_its_log() {
+        let work = tempfile::tempdir().expect("a directory");
+        let brokers = brokers(work.path(), &["sleep 60", "echo out of patience; exit 7"]);
+        while brokers.died().is_none() {
+            tokio::time::sleep(POLL).await;
+        }
+        let died = brokers.died().expect("it has died").to_string();
+        assert!(died.starts_with("broker-2 (process "), "{died}");
+        assert!(
+            died.ends_with("ended by itself with exit code 7; the end of its log:\nout of patience"),
+            "{died}"
+        );
+    }
+
+    #[tokio::test]
+    async fn brokers_stop_in_order_and_leave_nothing() {
+        let work = tempfile::tempdir().expect("a directory");
+        let polite = "trap 'exit 0' TERM; while :; do sleep 0.05; done";
+        let mut brokers = brokers(work.path(), &[polite, polite]);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(brokers.stop(Duration::from_secs(20)).await, Vec::<String>::new());
+        assert_eq!(std::fs::read_dir(work.path()).expect("it is there").count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_broker_that_does_not_stop_is_killed_and_named() {
+        let work = tempfile::tempdir().expect("a directory");
+        let mut brokers = brokers(work.path(), &["trap '' TERM; while :; do sleep 0.05; done"]);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let pid = brokers.processes()[0].1;
+        let odd = brokers.stop(Duration::from_millis(100)).await;
+        assert!(odd.len() == 1 && odd[0].contains("was killed"), "{odd:?}");
+        assert!(!is_alive(pid));
+    }
+
+    #[test]
+    fn dropped_brokers_are_killed_and_removed() {
+        let work = tempfile::tempdir().expect("a directory");
+        let brokers = brokers(work.path(), &["sleep 60"]);
+        let pid = brokers.processes()[0].1;
+        assert!(is_alive(pid));
+        drop(brokers);
+        assert!(!is_alive(pid));
+        assert_eq!(std::fs::read_dir(work.path()).expect("it is there").count(), 0);
+    }
+}

@@ -1,0 +1,164 @@
+//! The broker properties of a cluster that the lab starts: what the workload asks for, what the lab sets by itself, and
+//! what it sets when nobody says otherwise.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::error::PropertyOwned;
+
+/// Set by the lab for each broker: the cluster would not come together with others.
+const OWNED: [&str; 12] = [
+    "advertised.listeners",
+    "broker.id",
+    "controller.listener.names",
+    "controller.quorum.bootstrap.servers",
+    "controller.quorum.voters",
+    "inter.broker.listener.name",
+    "listener.security.protocol.map",
+    "listeners",
+    "log.dir",
+    "metadata.log.dir",
+    "node.id",
+    "process.roles",
+];
+
+/// Where the data lies: `log.dirs` of the workload may name several.
+const LOG_DIRS: &str = "log.dirs";
+
+/// What the workload and the lab's defaults for so many brokers make together.
+pub(super) fn merged(
+    asked: &BTreeMap<String, String>,
+    brokers: u32,
+) -> Result<BTreeMap<String, String>, PropertyOwned> {
+    if let Some(key) = asked.keys().find(|key| OWNED.contains(&key.as_str())) {
+        return Err(PropertyOwned { key: key.clone() });
+    }
+    let mut merged: BTreeMap<String, String> =
+        defaults(brokers).into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    merged.extend(asked.clone());
+    merged.remove(LOG_DIRS);
+    Ok(merged)
+}
+
+/// Internal topics as durable as so many brokers allow, groups that do not wait for members that may still come, and files of
+/// deleted topics that go soon: a minute later, as Kafka has it, they would be in the way of another repetition.
+fn defaults(brokers: u32) -> [(&'static str, String); 7] {
+    let replicas = brokers.min(3);
+    let in_sync = if replicas >= 3 { 2 } else { 1 };
+    [
+        ("group.initial.rebalance.delay.ms", "0".to_owned()),
+        ("log.segment.delete.delay.ms", "500".to_owned()),
+        ("offsets.topic.replication.factor", replicas.to_string()),
+        ("share.coordinator.state.topic.min.isr", in_sync.to_string()),
+        ("share.coordinator.state.topic.replication.factor", replicas.to_string()),
+        ("transaction.state.log.min.isr", in_sync.to_string()),
+        ("transaction.state.log.replication.factor", replicas.to_string()),
+    ]
+}
+
+/// The data directories of a broker whose own directory is `broker_dir`: by default one in it; those of the workload's
+/// `log.dirs` lie in it too when they are relative, else each gets a directory for the cluster and the broker.
+pub(super) fn log_dirs(asked: &BTreeMap<String, String>, broker_dir: &Path) -> Vec<PathBuf> {
+    let listed: Vec<&str> = asked
+        .get(LOG_DIRS)
+        .map(|dirs| dirs.split(',').map(str::trim).filter(|dir| !dir.is_empty()).collect())
+        .unwrap_or_default();
+    if listed.is_empty() {
+        return vec![broker_dir.join("data")];
+    }
+    let own = |path: Option<&Path>| path.and_then(Path::file_name).map(PathBuf::from).unwrap_or_default();
+    let (cluster, broker) = (own(broker_dir.parent()), own(Some(broker_dir)));
+    listed
+        .into_iter()
+        .map(|dir| match Path::new(dir) {
+            dir if dir.is_absolute() => dir.join(&cluster).join(&broker),
+            dir => broker_dir.join(dir),
+        })
+        .collect()
+}
+
+/// What of a `log.dirs` lies outside of the cluster's directory and must be removed with it.
+pub(super) fn dirs_elsewhere(asked: &BTreeMap<String, String>, cluster_dir: &Path) -> Vec<PathBuf> {
+    log_dirs(asked, &cluster_dir.join("broker"))
+        .into_iter()
+        .filter(|dir| !dir.starts_with(cluster_dir))
+        .filter_map(|dir| dir.parent().map(Path::to_owned))
+        .collect()
+}
+
+/// The text of a properties file.
+pub(super) fn text(properties: &BTreeMap<String, String>) -> String {
+    properties.iter().map(|(key, value)| format!("{key}={}\n", value.replace('\\', "\\\\"))).collect()
+}
+
+/// What the result says about the settings.
+pub(super) fn notes(asked: &BTreeMap<String, String>, merged: &BTreeMap<String, String>) -> Vec<String> {
+    let said = |by_lab: bool| {
+        let list: Vec<String> = merged
+            .iter()
+            .filter(|(key, _)| asked.contains_key(*key) != by_lab)
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        list.join(" ")
+    };
+    let mut notes = Vec::new();
+    if !asked.is_empty() {
+        let dirs = asked.get(LOG_DIRS).map(|dirs| format!(" {LOG_DIRS}={dirs}")).unwrap_or_default();
+        notes.push(format!("Broker settings of the workload: {}{dirs}", said(false)));
+    }
+    notes.push(format!("Broker settings of the lab, for this number of brokers: {}", said(true)));
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_property_that_is_the_labs_is_refused_by_name() {
+        let error = merged(&map(&[("listeners", "PLAINTEXT://:9092")]), 1).expect_err("a refusal");
+        assert_eq!(
+            error.to_string(),
+            "cluster.properties: listeners is set by the lab for each broker; leave it out"
+        );
+    }
+
+    #[test]
+    fn internal_topics_have_as_many_replicas_as_brokers_allow() {
+        for (brokers, replicas, in_sync) in [(1, "1", "1"), (2, "2", "1"), (3, "3", "2"), (9, "3", "2")] {
+            let merged = merged(&BTreeMap::new(), brokers).expect("nothing to refuse");
+            assert_eq!(merged["offsets.topic.replication.factor"], replicas);
+            assert_eq!(merged["transaction.state.log.min.isr"], in_sync);
+        }
+    }
+
+    #[test]
+    fn what_the_workload_says_wins() {
+        let asked = map(&[("offsets.topic.replication.factor", "2"), ("num.io.threads", "24")]);
+        let merged = merged(&asked, 3).expect("nothing to refuse");
+        assert_eq!(merged["offsets.topic.replication.factor"], "2");
+        let notes = notes(&asked, &merged);
+        assert_eq!(
+            notes[0],
+            "Broker settings of the workload: num.io.threads=24 offsets.topic.replication.factor=2"
+        );
+        assert!(notes[1].contains("transaction.state.log.replication.factor=3"), "{notes:?}");
+    }
+
+    #[test]
+    fn log_dirs_lie_with_the_broker_or_get_a_place_of_their_own() {
+        let broker = Path::new("/lab/kafka-1234/broker-2");
+        assert_eq!(log_dirs(&BTreeMap::new(), broker), [broker.join("data")]);
+        let asked = map(&[("log.dirs", "first, /disk/second")]);
+        let expected = [broker.join("first"), PathBuf::from("/disk/second/kafka-1234/broker-2")];
+        assert_eq!(log_dirs(&asked, broker), expected);
+        assert_eq!(
+            dirs_elsewhere(&asked, Path::new("/lab/kafka-1234")),
+            [PathBuf::from("/disk/second/kafka-1234")]
+        );
+    }
+}

@@ -1,0 +1,55 @@
+//! When a cluster that the lab started is ready: every broker answers ApiVersions on its own port, and the metadata
+//! names them all.
+
+use std::time::Duration;
+
+use thalweg_client::{Cluster, ConnectionOptions};
+use tokio::time::Instant;
+
+use super::error::{BrokerNotReady, TargetError};
+use super::process::Brokers;
+
+/// How often brokers are asked.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Waits until the brokers at `bootstrap`, in the order of their start, all serve.
+pub(super) async fn wait(
+    brokers: &Brokers,
+    bootstrap: &[String],
+    timeout: Duration,
+) -> Result<(), TargetError> {
+    let options = ConnectionOptions {
+        client_id: "thalweg-lab".to_owned(),
+        connect_timeout: Duration::from_secs(2),
+        request_timeout: Duration::from_secs(5),
+        ..ConnectionOptions::default()
+    };
+    let deadline = Instant::now() + timeout;
+    loop {
+        if let Some(died) = brokers.died() {
+            return Err(died.into());
+        }
+        let Err((index, reason)) = ask(bootstrap, &options).await else { return Ok(()) };
+        if Instant::now() >= deadline {
+            let (name, log_tail) = brokers.log_tail(index);
+            let bootstrap = bootstrap.join(",");
+            return Err(BrokerNotReady { bootstrap, waited: timeout, reason, name, log_tail }.into());
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Fails with the place of the broker that is not ready, and what is missing.
+async fn ask(bootstrap: &[String], options: &ConnectionOptions) -> Result<(), (usize, String)> {
+    for (index, address) in bootstrap.iter().enumerate() {
+        let cluster = Cluster::connect(std::slice::from_ref(address), options)
+            .await
+            .map_err(|error| (index, error.to_string()))?;
+        let known = cluster.metadata().brokers.len();
+        if known < bootstrap.len() {
+            let all = bootstrap.len();
+            return Err((index, format!("{address} knows {known} of {all} brokers")));
+        }
+    }
+    Ok(())
+}

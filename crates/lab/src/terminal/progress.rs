@@ -1,0 +1,283 @@
+//! Progress of a run on standard error: how far it is, what is measured right now, and how it goes second by second.
+
+use std::borrow::Cow;
+use std::io::{IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use crate::quantity;
+use crate::worker::{Driver, Interval, Role};
+
+/// Off a terminal, a line of live figures comes this often at most.
+const PLAIN_EVERY_US: u64 = 10_000_000;
+
+/// Where a run is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PointAt {
+    /// The workload.
+    pub workload: String,
+    /// The point's label.
+    pub label: String,
+    /// The target.
+    pub target: String,
+    /// The driver.
+    pub driver: Driver,
+    /// The repetition, from 1.
+    pub repetition: u32,
+    /// How many there will be.
+    pub repetitions: u32,
+}
+
+impl std::fmt::Display for PointAt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} · {} · {} · {}", self.workload, self.label, self.target, self.driver.words())?;
+        match self.repetitions {
+            0 | 1 => Ok(()),
+            all => write!(f, " · repetition {} of {all}", self.repetition),
+        }
+    }
+}
+
+/// The progress of a run. All methods may be called from any thread.
+pub struct Progress {
+    drawn: Drawn,
+    total: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    ended: u64,
+    produced: Option<Interval>,
+    consumed: Option<Interval>,
+    plain_at_us: u64,
+}
+
+enum Drawn {
+    Bars { bars: MultiProgress, all: ProgressBar, now: ProgressBar, live: ProgressBar },
+    Lines(Mutex<Box<dyn Write + Send>>),
+}
+
+impl std::fmt::Debug for Progress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Progress").field("total", &self.total).finish_non_exhaustive()
+    }
+}
+
+impl Progress {
+    /// The progress of a run of so many repetitions, of all points, targets and drivers together, on standard error.
+    pub fn new(repetitions_total: u64) -> Progress {
+        let stderr = std::io::stderr();
+        match stderr.is_terminal() {
+            true => Progress::with(bars(repetitions_total), repetitions_total),
+            false => Progress::lines(repetitions_total, stderr),
+        }
+    }
+
+    /// The same in plain lines on `to`.
+    pub fn lines(repetitions_total: u64, to: impl Write + Send + 'static) -> Progress {
+        Progress::with(Drawn::Lines(Mutex::new(Box::new(to))), repetitions_total)
+    }
+
+    fn with(drawn: Drawn, total: u64) -> Progress {
+        Progress { drawn, total, state: Mutex::new(State::default()) }
+    }
+
+    /// A repetition begins.
+    pub fn point_began(&self, at: &PointAt) {
+        let number = {
+            let mut state = self.state();
+            (state.produced, state.consumed, state.plain_at_us) = (None, None, 0);
+            state.ended + 1
+        };
+        match &self.drawn {
+            Drawn::Bars { now, live, .. } => {
+                now.set_message(at.to_string());
+                live.set_message("starting");
+            }
+            Drawn::Lines(_) => self.line(&format!("[{number}/{}] {at}", self.total)),
+        }
+    }
+
+    /// What the last second did, of all workers of a role together.
+    pub fn interval(&self, role: Role, interval: &Interval) {
+        let (text, due) = {
+            let mut state = self.state();
+            match role {
+                Role::Producer => state.produced = Some(interval.clone()),
+                Role::Consumer => state.consumed = Some(interval.clone()),
+            }
+            let due = interval.at_us >= state.plain_at_us.saturating_add(PLAIN_EVERY_US);
+            (live_text(&state), due)
+        };
+        match &self.drawn {
+            Drawn::Bars { live, .. } => live.set_message(text),
+            Drawn::Lines(_) if due => {
+                let first = std::mem::replace(&mut self.state().plain_at_us, interval.at_us) == 0;
+                // The first second of a repetition says little: the plain lines begin ten seconds in.
+                if !first {
+                    self.line(&format!("    {text}"));
+                }
+            }
+            Drawn::Lines(_) => {}
+        }
+    }
+
+    /// A repetition has ended; `outcome` is its one line, such as its rate, or why it failed.
+    pub fn point_ended(&self, at: &PointAt, outcome: &str) {
+        let ended = {
+            let mut state = self.state();
+            state.ended += 1;
+            state.ended
+        };
+        match &self.drawn {
+            Drawn::Bars { bars, all, now, live } => {
+                // When the lines cannot be drawn there is nobody to tell.
+                let _ = bars.println(format!("  {at}: {outcome}"));
+                all.set_length(self.total.max(ended));
+                all.set_position(ended);
+                now.set_message("");
+                live.set_message("");
+            }
+            Drawn::Lines(_) => self.line(&format!("    {outcome}")),
+        }
+    }
+
+    /// Something to say on the way, such as that a broker starts.
+    pub fn log(&self, line: &str) {
+        match &self.drawn {
+            Drawn::Bars { bars, .. } => {
+                let _ = bars.println(format!("  {line}"));
+            }
+            Drawn::Lines(_) => self.line(line),
+        }
+    }
+
+    /// All is done: the moving lines go away.
+    pub fn finish(&self) {
+        if let Drawn::Bars { bars, all, now, live } = &self.drawn {
+            [all, now, live].into_iter().for_each(ProgressBar::finish_and_clear);
+            let _ = bars.clear();
+        }
+    }
+
+    fn line(&self, text: &str) {
+        if let Drawn::Lines(to) = &self.drawn {
+            let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
+            // Progress that nobody reads must not end a run.
+            let _ = writeln!(to, "{text}").and_then(|()| to.flush());
+        }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        // Figures half updated by a thread that panicked are shown for a second at most.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+fn bars(total: u64) -> Drawn {
+    let bars = MultiProgress::new();
+    let style = |template: &str| {
+        ProgressStyle::with_template(template).expect("the template is fixed and valid").progress_chars("━╸─")
+    };
+    let bar = |length: u64, template: &str| bars.add(ProgressBar::new(length).with_style(style(template)));
+    let all = bar(total, "{bar:32.cyan/dim} {pos}/{len} repetitions · {elapsed} gone, about {eta} to go");
+    let now = bar(0, "{spinner:.cyan} {wide_msg}");
+    let live = bar(0, "  {wide_msg}");
+    for (bar, every_ms) in [(&all, 1000), (&now, 120)] {
+        bar.enable_steady_tick(Duration::from_millis(every_ms));
+    }
+    Drawn::Bars { bars, all, now, live }
+}
+
+fn live_text(state: &State) -> String {
+    let mut parts: Vec<Cow<'_, str>> = Vec::new();
+    for (what, interval) in [("produced", &state.produced), ("consumed", &state.consumed)] {
+        let Some(interval) = interval else { continue };
+        let seconds = interval.length_us.max(1) as f64 / 1e6;
+        let mb = interval.bytes as f64 / seconds / 1_048_576.0;
+        let rate = quantity::number((interval.records as f64 / seconds).round());
+        parts.push(format!("{what} {rate} records/s, {} MB/s", quantity::number(mb)).into());
+        if let (Some(p50), Some(p99), Some(max)) = (interval.p50_us, interval.p99_us, interval.max_us) {
+            let [p50, p99, max] = [p50, p99, max].map(|us| quantity::time_us(us as f64));
+            parts.push(format!("p50 {p50}, p99 {p99}, max {max}").into());
+        }
+    }
+    parts.join(" · ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().expect("no panic").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn at(repetition: u32) -> PointAt {
+        PointAt {
+            workload: "ibm-fast".into(),
+            label: "3 brokers".into(),
+            target: "embedded".into(),
+            driver: Driver::Thalweg,
+            repetition,
+            repetitions: 2,
+        }
+    }
+
+    #[test]
+    fn off_a_terminal_each_repetition_has_its_lines() {
+        let sink = Sink::default();
+        let progress = Progress::lines(2, sink.clone());
+        progress.log("Starting 3 brokers");
+        for repetition in [1, 2] {
+            progress.point_began(&at(repetition));
+            for second in 1..=12 {
+                let interval = Interval {
+                    at_us: 1_700_000_000_000_000 + second * 1_000_000,
+                    length_us: 1_000_000,
+                    records: 2_000_000,
+                    bytes: 256_000_000,
+                    p50_us: Some(800),
+                    p99_us: Some(2_100),
+                    max_us: Some(9_000),
+                };
+                progress.interval(Role::Producer, &interval);
+            }
+            progress.point_ended(&at(repetition), "2,000,000 records/s");
+        }
+        let text = String::from_utf8(sink.0.lock().expect("no panic").clone()).expect("text");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "Starting 3 brokers",
+                "[1/2] ibm-fast · 3 brokers · embedded · thalweg · repetition 1 of 2",
+                "    produced 2,000,000 records/s, 244 MB/s · p50 800 µs, p99 2.10 ms, max 9.00 ms",
+                "    2,000,000 records/s",
+                "[2/2] ibm-fast · 3 brokers · embedded · thalweg · repetition 2 of 2",
+                "    produced 2,000,000 records/s, 244 MB/s · p50 800 µs, p99 2.10 ms, max 9.00 ms",
+                "    2,000,000 records/s",
+            ]
+        );
+    }
+}

@@ -1,0 +1,247 @@
+//! Tables of a run and of a comparison, in aligned plain text.
+
+use crate::quantity;
+use crate::result::{Comparison, Figure, Judgement, PointResult, RunResult, State};
+
+/// The results of a run: a row for each point, target and driver, and below what may not be quoted and why. With `colours`
+/// for a terminal.
+pub fn table(run: &RunResult, colours: bool) -> String {
+    let paint = Paint { colours };
+    let mut text = String::new();
+    for workload in &run.workloads {
+        let name = &workload.workload.name;
+        let scale = match workload.workload.scale {
+            1.0 => String::new(),
+            scale => format!(" (scaled by {})", quantity::round(scale)),
+        };
+        text +=
+            &format!("\n{}{scale}\n", paint.bold(&format!("{name}: {}", clean(&workload.workload.title))));
+        let mut grid = Grid::new(&[
+            "point",
+            "target",
+            "driver",
+            "records/s",
+            "±",
+            "MB/s",
+            "p50",
+            "p99",
+            "p99.9",
+            "broker CPU",
+            "client CPU",
+            "limited by",
+            "",
+        ]);
+        let mut notes = Vec::new();
+        for point in &workload.points {
+            let mark = notes_of(point, &mut notes);
+            grid.row(cells(point, mark));
+        }
+        text += &grid.text(&paint);
+        for (number, note) in notes.iter().enumerate() {
+            text += &paint.yellow(&format!("  [{}] {note}", number + 1));
+            text.push('\n');
+        }
+    }
+    if let State::Partial { why } = &run.state {
+        text += &format!("\n{}\n", paint.red(&format!("This run is not whole: {}", clean(why))));
+    }
+    text
+}
+
+/// Why a point may not be quoted, collected so that equal reasons share a number.
+fn notes_of(point: &PointResult, notes: &mut Vec<String>) -> String {
+    let mut own: Vec<String> = Vec::new();
+    if let Some(failure) = &point.failure {
+        own.push(format!("failed: {}", clean(failure)));
+    }
+    own.extend(point.verdict.no_headline.iter().map(|reason| format!("no headline: {}", clean(reason))));
+    for repetition in &point.repetitions {
+        own.extend(repetition.evidence.faults.iter().map(|fault| format!("evidence: {}", clean(fault))));
+    }
+    let mut marks: Vec<usize> = Vec::new();
+    for note in own {
+        let place = notes.iter().position(|known| *known == note).unwrap_or_else(|| {
+            notes.push(note);
+            notes.len() - 1
+        });
+        if !marks.contains(&place) {
+            marks.push(place);
+        }
+    }
+    marks.iter().map(|place| format!("[{}]", place + 1)).collect()
+}
+
+fn cells(point: &PointResult, mark: String) -> Vec<String> {
+    let figure = |name: &str| point.summary.figures.get(name);
+    let mean = |name: &str| figure(name).map(|spread| spread.mean);
+    let rate = figure("produced_records_per_s").or_else(|| figure("consumed_records_per_s"));
+    let mb = mean("produced_mb_per_s").or_else(|| mean("consumed_mb_per_s"));
+    let latency =
+        |end: &str| mean(&format!("acknowledge_{end}")).or_else(|| mean(&format!("end_to_end_{end}")));
+    let client = match (mean("producer_cpu_us_per_record"), mean("consumer_cpu_us_per_record")) {
+        (Some(producer), Some(consumer)) => Some(producer + consumer),
+        (producer, consumer) => producer.or(consumer),
+    };
+    let number = |value: Option<f64>| value.map(quantity::number).unwrap_or_default();
+    let time = |value: Option<f64>| value.map(quantity::time_us).unwrap_or_default();
+    let spread = match rate {
+        Some(rate) if rate.count > 1 => quantity::percent(rate.variation),
+        _ => String::new(),
+    };
+    vec![
+        clean(&point.point.label),
+        clean(&point.target),
+        point.driver.words().to_owned(),
+        rate.map(|rate| quantity::number(rate.mean.round())).unwrap_or_default(),
+        spread,
+        number(mb),
+        time(latency("p50_us")),
+        time(latency("p99_us")),
+        time(latency("p999_us")),
+        mean("broker_cpu_us_per_record").map(quantity::time_us).unwrap_or_default(),
+        client.map(quantity::time_us).unwrap_or_default(),
+        clean(&point.verdict.limit),
+        mark,
+    ]
+}
+
+/// A comparison: a row for each figure of each pair.
+pub fn comparison(of: &Comparison, colours: bool) -> String {
+    let paint = Paint { colours };
+    let mut text = String::new();
+    for pair in &of.pairs {
+        let title = match pair.a.target == pair.b.target {
+            true => pair.a.to_string(),
+            false => format!("{} → {}", pair.a, pair.b.target),
+        };
+        text += &format!("\n{}\n", paint.bold(&clean(&title)));
+        let mut grid = Grid::new(&["figure", "first", "second", "ratio", "95 % interval", ""]);
+        for ratio in &pair.ratios {
+            let described = Figure::named(&ratio.figure);
+            let shown = |value: f64| match described {
+                Some(figure) => figure.text(value),
+                None => quantity::number(value),
+            };
+            let interval = match ratio.interval {
+                Some((low, high)) => format!("{low:.3} – {high:.3}"),
+                None => "none".to_owned(),
+            };
+            let title = described.map_or(ratio.figure.as_str(), |figure| figure.title);
+            let words = ratio.judgement.words();
+            let words = match ratio.judgement {
+                Judgement::Faster | Judgement::Cheaper => paint.green(words),
+                Judgement::Slower | Judgement::Dearer => paint.red(words),
+                _ => words.to_owned(),
+            };
+            grid.row(vec![
+                title.to_owned(),
+                shown(ratio.a),
+                shown(ratio.b),
+                format!("{:.3}", ratio.ratio),
+                interval,
+                words,
+            ]);
+        }
+        text += &grid.text(&paint);
+    }
+    text += &besides(of, &paint);
+    text
+}
+
+fn besides(of: &Comparison, paint: &Paint) -> String {
+    let mut text = String::new();
+    for refused in &of.refused {
+        text += &format!("\n{}\n", paint.yellow(&format!("Not compared: {}", clean(&refused.a.to_string()))));
+        for difference in &refused.differences {
+            text += &format!("  {}\n", clean(&difference.to_string()));
+        }
+    }
+    for (names, place) in [(&of.only_in_a, "first"), (&of.only_in_b, "second")] {
+        for name in names {
+            text += &format!("Only in the {place}: {}\n", clean(&name.to_string()));
+        }
+    }
+    if !of.differences.is_empty() {
+        text += "\nWhat else differs:\n";
+        for difference in &of.differences {
+            text += &format!("  {}\n", clean(&difference.to_string()));
+        }
+    }
+    text + "\n" + &of.method + "\n"
+}
+
+/// Texts of a result may come from anywhere: no control character of theirs reaches the terminal.
+fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+struct Paint {
+    colours: bool,
+}
+
+impl Paint {
+    fn bold(&self, text: &str) -> String {
+        self.with("1", text)
+    }
+    fn dim(&self, text: &str) -> String {
+        self.with("2", text)
+    }
+    fn red(&self, text: &str) -> String {
+        self.with("31", text)
+    }
+    fn green(&self, text: &str) -> String {
+        self.with("32", text)
+    }
+    fn yellow(&self, text: &str) -> String {
+        self.with("33", text)
+    }
+    fn with(&self, code: &str, text: &str) -> String {
+        match self.colours {
+            true => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
+            false => text.to_owned(),
+        }
+    }
+}
+
+/// Columns as wide as their widest cell; those that begin with a digit in every cell stand right.
+struct Grid {
+    rows: Vec<Vec<String>>,
+}
+
+impl Grid {
+    fn new(heads: &[&str]) -> Grid {
+        Grid { rows: vec![heads.iter().map(|head| (*head).to_owned()).collect()] }
+    }
+
+    fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    fn text(&self, paint: &Paint) -> String {
+        let columns = self.rows[0].len();
+        let kept: Vec<usize> = (0..columns)
+            .filter(|column| self.rows.iter().skip(1).any(|row| !row[*column].is_empty()))
+            .collect();
+        let width =
+            |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let right = |column: usize| {
+            let mut cells = self.rows.iter().skip(1).map(|row| &row[column]);
+            column > 0
+                && cells
+                    .all(|cell| cell.is_empty() || cell.starts_with(|c: char| c.is_ascii_digit() || c == '<'))
+        };
+        let mut text = String::new();
+        for (number, row) in self.rows.iter().enumerate() {
+            let mut line = String::new();
+            for &column in &kept {
+                let gap = " ".repeat(width(column).saturating_sub(row[column].chars().count()));
+                let (before, after) = if right(column) { (gap.as_str(), "") } else { ("", gap.as_str()) };
+                line += &format!("  {before}{}{after}", row[column]);
+            }
+            let line = line.trim_end();
+            text += &if number == 0 { paint.dim(line) } else { line.to_owned() };
+            text.push('\n');
+        }
+        text
+    }
+}

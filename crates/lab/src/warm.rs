@@ -1,0 +1,109 @@
+//! Makes memory ready before a repetition: a virtual machine gives freed pages back to its host after about two seconds,
+//! and whoever writes next pays for getting them again, several times what the write itself costs. So the lab pays, for
+//! every target alike, right before each repetition.
+//!
+//! It reads through a file that has a length and no content: the kernel takes pages of the page cache for it, as it does
+//! for a file that is written, but they are clean. So nothing goes to the disk, and no dirty limit holds it up. A tmpfs
+//! takes no pages for what was never written; there the file is written.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use tokio::time::Instant;
+
+use crate::machine::cgroup;
+use crate::sample::proc;
+
+/// Free memory that is left alone, so that nothing is pushed out of the page cache that a repetition may read.
+const RESERVE_BYTES: u64 = 512 << 20;
+
+/// Read or written at a time: large enough for the kernel to take large pages.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// The most time that it takes; what is not ready then stays so.
+const TIME_MAX: Duration = Duration::from_secs(30);
+
+/// What Linux calls a tmpfs.
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+/// Takes about `bytes` of memory as page cache of the file system of `dir`, and gives it back. Never more than is free.
+/// Returns how many bytes it were. Blocking, for seconds.
+pub fn memory(dir: &Path, bytes: u64) -> io::Result<u64> {
+    let file_system = rustix::fs::statfs(dir)?;
+    let is_tmpfs = u64::try_from(file_system.f_type).is_ok_and(|magic| magic == TMPFS_MAGIC);
+    let mut wanted = bytes.min(free_bytes(
+        &std::fs::read_to_string("/proc/meminfo").unwrap_or_default(),
+        cgroup::memory_left_bytes(),
+    ));
+    if is_tmpfs {
+        let unit = u64::try_from(file_system.f_bsize).unwrap_or(0);
+        wanted = wanted.min(file_system.f_bavail.saturating_mul(unit) / 2);
+    }
+    let path = dir.join(format!(".thalweg-lab-warm-{}", std::process::id()));
+    let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?;
+    // The open file is all that is needed: without a name it goes away with this process, however that ends.
+    rustix::fs::unlink(&path)?;
+    if !is_tmpfs {
+        rustix::fs::ftruncate(&file, wanted)?;
+    }
+    let deadline = Instant::now() + TIME_MAX;
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut done = 0;
+    while done < wanted && Instant::now() < deadline {
+        let length = usize::try_from(wanted - done).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+        let moved = match is_tmpfs {
+            true => rustix::io::pwrite(&file, &chunk[..length], done),
+            false => rustix::io::pread(&file, &mut chunk[..length], done),
+        };
+        match moved {
+            Ok(0) => break,
+            Ok(moved) => done += moved as u64,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(done)
+}
+
+/// What may be taken: free memory of the machine and of the control group, less the reserve. Memory that the page cache
+/// holds is not free: it is this machine's already, and its content may be wanted.
+fn free_bytes(meminfo: &str, cgroup_left_bytes: Option<u64>) -> u64 {
+    let free = proc::memory(meminfo, "MemFree").unwrap_or_default();
+    free.min(cgroup_left_bytes.unwrap_or(u64::MAX)).saturating_sub(RESERVE_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_taken_and_given_back_without_a_trace() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let asked = 32 << 20;
+        let warmed = memory(dir.path(), asked).expect("a directory that can be written");
+        assert!(warmed <= asked);
+        let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        if free_bytes(&meminfo, cgroup::memory_left_bytes()) > 1 << 30 {
+            assert_eq!(warmed, asked);
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).expect("it is there").count(), 0);
+    }
+
+    #[test]
+    fn the_page_cache_of_others_is_left_alone() {
+        let meminfo = "MemTotal: 8388608 kB\nMemFree: 1048576 kB\nMemAvailable: 7340032 kB\n";
+        assert_eq!(free_bytes(meminfo, None), 512 << 20);
+        assert_eq!(free_bytes(meminfo, Some(600 << 20)), 88 << 20);
+        assert_eq!(free_bytes(meminfo, Some(100 << 20)), 0);
+        assert_eq!(free_bytes("", None), 0);
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_is_an_error() {
+        assert!(memory(Path::new("/nowhere/at/all"), 1).is_err());
+    }
+}

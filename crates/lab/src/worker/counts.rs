@@ -1,0 +1,199 @@
+//! What a worker counts: one [`Counts`] per thread, so that threads do not wait for each other, summed once a second for an
+//! interval and at the end for the report. For every driver.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hdrhistogram::Histogram as Recorded;
+
+use super::{Interval, Report, Span, StopWhen};
+use crate::result::Histogram;
+
+/// The time that is measured, in microseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    /// When work begins.
+    pub(crate) start_us: u64,
+    /// When the measurement begins.
+    pub(crate) from_us: u64,
+    /// When it ends; the end of time where nobody knows beforehand.
+    pub(crate) to_us: u64,
+}
+
+impl Window {
+    /// From the words of the lab.
+    pub(crate) fn new(at_us: u64, measure_from_us: u64, stop: StopWhen) -> Window {
+        let to_us = match stop {
+            StopWhen::Seconds(seconds) => measure_from_us.saturating_add((seconds.max(0.0) * 1e6) as u64),
+            StopWhen::Records(_) | StopWhen::Told => u64::MAX,
+        };
+        Window { start_us: at_us, from_us: measure_from_us, to_us }
+    }
+
+    /// Whether records intended at this time count for latency.
+    #[inline]
+    pub(crate) fn holds(&self, intended_us: u64) -> bool {
+        (self.from_us..self.to_us).contains(&intended_us)
+    }
+}
+
+/// What one thread has counted.
+#[derive(Debug)]
+pub(crate) struct Counts {
+    window: Window,
+    acknowledged: u64,
+    failed: u64,
+    first_failure: Option<String>,
+    measured: Span,
+    latency: Recorded<u64>,
+    interval: (u64, u64),
+    interval_latency: Recorded<u64>,
+}
+
+/// The counts of a thread, shared with whoever sums them.
+pub(crate) type SharedCounts = Arc<Mutex<Counts>>;
+
+impl Counts {
+    /// Nothing yet. The window is told when the lab tells it.
+    pub(crate) fn shared() -> SharedCounts {
+        let never = Window { start_us: u64::MAX, from_us: u64::MAX, to_us: u64::MAX };
+        Arc::new(Mutex::new(Counts {
+            window: never,
+            acknowledged: 0,
+            failed: 0,
+            first_failure: None,
+            measured: Span::default(),
+            latency: Histogram::recorder(),
+            interval: (0, 0),
+            interval_latency: Histogram::recorder(),
+        }))
+    }
+
+    /// Sets what is measured.
+    pub(crate) fn measure(&mut self, window: Window) {
+        self.window = window;
+        self.measured.from_us = window.from_us;
+        self.measured.to_us = window.from_us;
+    }
+
+    /// Records were acknowledged or consumed at `at_us`. Their latencies are told apart from that.
+    #[inline]
+    pub(crate) fn done(&mut self, records: u64, bytes: u64, at_us: u64) {
+        self.acknowledged += records;
+        self.interval.0 += records;
+        self.interval.1 += bytes;
+        if at_us >= self.window.from_us {
+            self.measured.records += records;
+            self.measured.bytes += bytes;
+            self.measured.to_us = self.measured.to_us.max(at_us);
+        }
+    }
+
+    /// How long records took that were intended at this time. What was intended before work began is no latency of this run.
+    #[inline]
+    pub(crate) fn took(&mut self, records: u64, latency_us: u64, intended_us: u64) {
+        if intended_us < self.window.start_us {
+            return;
+        }
+        let latency_us = latency_us.max(1);
+        self.interval_latency.saturating_record_n(latency_us, records);
+        if self.window.holds(intended_us) {
+            self.latency.saturating_record_n(latency_us, records);
+        }
+    }
+
+    /// Records were given up.
+    pub(crate) fn failed(&mut self, records: u64, why: impl FnOnce() -> String) {
+        self.failed += records;
+        self.first_failure.get_or_insert_with(why);
+    }
+}
+
+/// The counts, whoever panicked beside them: they stay true to what was counted.
+pub(crate) fn lock(counts: &SharedCounts) -> MutexGuard<'_, Counts> {
+    counts.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What all threads did since the last call.
+pub(crate) fn interval(all: &[SharedCounts], since_us: u64, at_us: u64) -> Interval {
+    let mut latency = Histogram::recorder();
+    let mut interval = Interval { at_us, length_us: at_us.saturating_sub(since_us), ..Interval::default() };
+    for counts in all {
+        let mut counts = lock(counts);
+        let (records, bytes) = std::mem::take(&mut counts.interval);
+        interval.records += records;
+        interval.bytes += bytes;
+        if !counts.interval_latency.is_empty() {
+            latency.add(&counts.interval_latency).expect("all recorders have the same bounds");
+            counts.interval_latency.reset();
+        }
+    }
+    if !latency.is_empty() {
+        interval.p50_us = Some(latency.value_at_quantile(0.5));
+        interval.p99_us = Some(latency.value_at_quantile(0.99));
+        interval.max_us = Some(latency.max());
+    }
+    interval
+}
+
+/// What all threads did from the start on: the report but for what the role knows. The latency comes beside it.
+pub(crate) fn report(all: &[SharedCounts]) -> (Report, Option<Histogram>) {
+    let mut latency = Histogram::recorder();
+    let mut report = Report::default();
+    for (at, counts) in all.iter().enumerate() {
+        let counts = lock(counts);
+        report.acknowledged += counts.acknowledged;
+        report.failed += counts.failed;
+        if report.first_failure.is_none() {
+            report.first_failure.clone_from(&counts.first_failure);
+        }
+        let measured = &mut report.measured;
+        measured.from_us = if at == 0 { counts.measured.from_us } else { measured.from_us };
+        measured.to_us = measured.to_us.max(counts.measured.to_us);
+        measured.records += counts.measured.records;
+        measured.bytes += counts.measured.bytes;
+        latency.add(&counts.latency).expect("all recorders have the same bounds");
+    }
+    (report, Histogram::of(&latency))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_warm_up_counts_for_the_total_and_for_nothing_else() {
+        let all = [Counts::shared(), Counts::shared()];
+        let window = Window::new(1_000_000, 2_000_000, StopWhen::Seconds(1.0));
+        for counts in &all {
+            lock(counts).measure(window);
+        }
+        lock(&all[0]).took(10, 500, 1_900_000);
+        lock(&all[0]).done(10, 1000, 1_900_500);
+        // Intended in the warm-up, acknowledged in the measurement: its rate, and not its latency.
+        lock(&all[1]).took(5, 200_000, 1_950_000);
+        lock(&all[1]).done(5, 500, 2_150_000);
+        lock(&all[1]).took(3, 700, 2_500_000);
+        lock(&all[1]).done(3, 300, 2_500_700);
+        // Left over from an earlier run.
+        lock(&all[1]).took(1, 9_000_000, 999_999);
+        lock(&all[1]).failed(2, || "why".to_owned());
+        let first = interval(&all, 1_000_000, 3_000_000);
+        assert_eq!((first.records, first.bytes, first.length_us), (18, 1800, 2_000_000));
+        assert!(first.max_us.is_some_and(|max| max.abs_diff(200_000) < 200), "{first:?}");
+        assert_eq!(interval(&all, 3_000_000, 4_000_000).p50_us, None);
+        let (report, latency) = report(&all);
+        assert_eq!((report.acknowledged, report.failed), (18, 2));
+        assert_eq!(report.first_failure.as_deref(), Some("why"));
+        let span = Span { from_us: 2_000_000, to_us: 2_500_700, records: 8, bytes: 800 };
+        assert_eq!(report.measured, span);
+        let latency = latency.expect("some");
+        assert_eq!((latency.count, latency.p50_us), (3, 700));
+    }
+
+    #[test]
+    fn a_window_ends_where_the_lab_knows_it() {
+        assert!(Window::new(0, 10, StopWhen::Told).holds(u64::MAX - 1));
+        let second = Window::new(0, 10, StopWhen::Seconds(1.0));
+        assert!(second.holds(1_000_009) && !second.holds(1_000_010) && !second.holds(9));
+    }
+}

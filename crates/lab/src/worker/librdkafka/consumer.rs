@@ -1,0 +1,249 @@
+//! Consuming with librdkafka, as members of a group.
+//!
+//! Members join before the run and hold their partitions still until it begins, so that a backlog is not read before anyone
+//! measures.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use rdkafka::ClientContext;
+use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, Rebalance};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::Message;
+use thalweg_client::TopicPartition;
+
+use super::{Broken, LastError, Unconfigurable, Unreachable, properties};
+use crate::worker::counts::{self, Window, lock};
+use crate::worker::link::Link;
+use crate::worker::seen::Checker;
+use crate::worker::stamp::Stamped;
+use crate::worker::threads::{self, Crew, Word};
+use crate::worker::{Assignment, Report, StopWhen, WorkerError};
+
+/// Time for a group to share its partitions out.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
+/// A wait for records, after which the lab is listened to again.
+const POLL: Duration = Duration::from_millis(50);
+/// Records taken between two looks at what the lab says.
+const RECORDS_PER_LOOK: u32 = 1024;
+
+/// Consumes what is assigned.
+pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
+    let stamped = match assignment.verify {
+        true => Some(Arc::new(Stamped::new(&assignment.records, assignment.seed).map_err(WorkerError::driver)?)),
+        false => None,
+    };
+    let left = match assignment.stop {
+        StopWhen::Records(records) => AtomicU64::new(records),
+        StopWhen::Seconds(_) | StopWhen::Told => AtomicU64::new(u64::MAX),
+    };
+    let work = async |crew: Crew| consume(crew, assignment, stamped.as_ref(), &left).await;
+    let (counts, checkers) = threads::run(assignment, link, super::client(), work)?;
+    let (mut report, latency) = counts::report(&counts);
+    report.end_to_end_latency = latency;
+    report.sent = report.acknowledged;
+    report.seen = Checker::seen(checkers.into_iter().flatten().collect());
+    report.notes = properties::translate(assignment, 0).notes;
+    Ok(report)
+}
+
+/// All clients of one thread. Polling blocks the thread, which is theirs alone.
+async fn consume(
+    mut crew: Crew,
+    assignment: &Assignment,
+    stamped: Option<&Arc<Stamped>>,
+    left: &AtomicU64,
+) -> Result<Vec<Checker>, WorkerError> {
+    let mut members = Vec::with_capacity(crew.clients.len());
+    for &number in &crew.clients {
+        members.push(Member::subscribe(number, assignment, stamped)?);
+    }
+    join(&members, assignment, &crew)?;
+    crew.ready().await;
+    let Some(window) = hold(&mut crew, &members).await else {
+        return Ok(members.into_iter().filter_map(|member| member.checker).collect());
+    };
+    for member in &members {
+        member.consumer.context().begun.store(true, Ordering::Relaxed);
+        let held = member.consumer.assignment().map_err(broken)?;
+        member.consumer.resume(&held).map_err(broken)?;
+    }
+    let limited = matches!(assignment.stop, StopWhen::Records(_));
+    let turn = Turn { crew: &crew, window, left: limited.then_some(left), wait: POLL / count(&members) };
+    turn.take_all(&mut members)?;
+    Ok(members.into_iter().filter_map(|member| member.checker).collect())
+}
+
+/// A member of the group.
+struct Member {
+    consumer: BaseConsumer<Membership>,
+    checker: Option<Checker>,
+    /// The partition of the last record.
+    at: Option<TopicPartition>,
+}
+
+impl Member {
+    fn subscribe(
+        number: u32,
+        assignment: &Assignment,
+        stamped: Option<&Arc<Stamped>>,
+    ) -> Result<Member, WorkerError> {
+        let config = properties::translate(assignment, number).config;
+        let consumer = BaseConsumer::from_config_and_context(&config, Membership::default())
+            .map_err(|error| WorkerError::driver(Unconfigurable(error)))?;
+        let topics: Vec<&str> = assignment.topics.iter().map(String::as_str).collect();
+        consumer.subscribe(&topics).map_err(|error| WorkerError::driver(Unconfigurable(error)))?;
+        Ok(Member { consumer, checker: stamped.map(|stamped| Checker::new(Arc::clone(stamped))), at: None })
+    }
+}
+
+/// What a member is told of its group.
+#[derive(Default)]
+struct Membership {
+    assigned: AtomicBool,
+    begun: AtomicBool,
+    last_error: LastError,
+}
+
+impl ClientContext for Membership {
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.last_error.set(&error, reason);
+    }
+}
+
+impl ConsumerContext for Membership {
+    fn post_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        if let Rebalance::Assign(partitions) = rebalance {
+            self.assigned.store(true, Ordering::Relaxed);
+            if !self.begun.load(Ordering::Relaxed) {
+                // A member that cannot hold still reads early: the run goes on, and its warm-up begins sooner.
+                let _ = consumer.pause(partitions);
+            }
+        }
+    }
+}
+
+/// Polls until each member has its share.
+fn join(members: &[Member], assignment: &Assignment, crew: &Crew) -> Result<(), WorkerError> {
+    let until = tokio::time::Instant::now() + JOIN_TIMEOUT;
+    while members.iter().any(|member| !member.consumer.context().assigned.load(Ordering::Relaxed)) {
+        if *crew.word.borrow() == Word::Stop {
+            return Ok(());
+        }
+        for member in members {
+            let polled = member.consumer.poll(POLL / count(members));
+            let source = match polled {
+                Some(Err(error)) if !is_passing(&error) => error,
+                _ if tokio::time::Instant::now() > until => {
+                    KafkaError::Global(RDKafkaErrorCode::OperationTimedOut)
+                }
+                _ => continue,
+            };
+            let last = member.consumer.context().last_error.get();
+            let what = format!("a share of {} in group {:?}", assignment.topics.join(","), assignment.group);
+            let bootstrap = assignment.bootstrap.clone();
+            return Err(WorkerError::driver(Unreachable { what, bootstrap, source, last }));
+        }
+    }
+    Ok(())
+}
+
+/// Stays in the group until the word to begin.
+async fn hold(crew: &mut Crew, members: &[Member]) -> Option<Window> {
+    while *crew.word.borrow() == Word::Wait {
+        for member in members {
+            // Its partitions hold still: what comes is news of the group.
+            let _ = member.consumer.poll(POLL / count(members));
+        }
+    }
+    crew.begin().await
+}
+
+/// What the members of a thread share while they consume.
+struct Turn<'a> {
+    crew: &'a Crew,
+    window: Window,
+    /// Records that the worker may still take within the measurement.
+    left: Option<&'a AtomicU64>,
+    wait: Duration,
+}
+
+impl Turn<'_> {
+    fn take_all(&self, members: &mut [Member]) -> Result<(), WorkerError> {
+        loop {
+            for member in members.iter_mut() {
+                let now_us = self.crew.clock.now_us();
+                if now_us >= self.window.to_us || *self.crew.word.borrow() == Word::Stop {
+                    return Ok(());
+                }
+                if !self.take(member)? {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Takes what is there, up to a limit; false when the measurement has all its records.
+    fn take(&self, member: &mut Member) -> Result<bool, WorkerError> {
+        let Member { consumer, checker, at } = member;
+        let mut wait = self.wait;
+        for _ in 0..RECORDS_PER_LOOK {
+            let message = match consumer.poll(wait) {
+                None => break,
+                Some(Ok(message)) => message,
+                Some(Err(error)) if is_passing(&error) => break,
+                Some(Err(error)) => return Err(broken(error)),
+            };
+            wait = Duration::ZERO;
+            let now_us = self.crew.clock.now_us();
+            let value = message.payload().unwrap_or_default();
+            let bytes = value.len() + message.key().map_or(0, <[u8]>::len);
+            let mut counts = lock(&self.crew.counts);
+            if let Some(checker) = checker {
+                let here = (message.topic(), message.partition());
+                if at.as_ref().is_none_or(|at| (&*at.topic, at.partition) != here) {
+                    checker.enter(at.insert(TopicPartition::new(here.0, here.1)));
+                }
+                if let Some(intended_us) = checker.see(value) {
+                    counts.took(1, now_us.saturating_sub(intended_us), intended_us);
+                }
+            }
+            counts.done(1, bytes as u64, now_us);
+            drop(counts);
+            if now_us >= self.window.from_us
+                && let Some(left) = self.left
+                && left.fetch_sub(1, Ordering::Relaxed) <= 1
+            {
+                left.store(0, Ordering::Relaxed);
+                return Ok(false);
+            }
+        }
+        Ok(self.left.is_none_or(|left| left.load(Ordering::Relaxed) > 0))
+    }
+}
+
+/// Errors that librdkafka mends by itself, and tells all the same.
+fn is_passing(error: &KafkaError) -> bool {
+    let KafkaError::MessageConsumption(code) = error else {
+        return matches!(error, KafkaError::PartitionEOF(_));
+    };
+    matches!(
+        code,
+        RDKafkaErrorCode::BrokerTransportFailure
+            | RDKafkaErrorCode::AllBrokersDown
+            | RDKafkaErrorCode::OperationTimedOut
+            | RDKafkaErrorCode::Resolve
+            | RDKafkaErrorCode::NotLeaderForPartition
+            | RDKafkaErrorCode::LeaderNotAvailable
+    )
+}
+
+fn broken(error: KafkaError) -> WorkerError {
+    WorkerError::driver(Broken(error))
+}
+
+fn count(members: &[Member]) -> u32 {
+    u32::try_from(members.len()).unwrap_or(u32::MAX).max(1)
+}

@@ -1,0 +1,214 @@
+//! Kafka's client properties under librdkafka's names.
+//!
+//! Most names are the same. Where librdkafka's default is another than Kafka's and changes what is measured (batches,
+//! idempotence, checksums), Kafka's is set: the same properties are to mean the same work, whoever does it.
+
+use std::collections::BTreeMap;
+
+use rdkafka::ClientConfig;
+
+use crate::worker::{Assignment, Role};
+
+/// Kafka's defaults where librdkafka has others, for producers.
+const PRODUCER_DEFAULTS: &[(&str, &str)] = &[
+    ("acks", "all"),
+    ("batch.size", "16384"),
+    ("buffer.memory", "33554432"),
+    ("linger.ms", "5"),
+    // A batch ends by its bytes, not by its records.
+    ("batch.num.messages", "1000000"),
+    // The limit of the buffer is its bytes: this is the most that can be said.
+    ("queue.buffering.max.messages", "10000000"),
+    // Kafka's partitioner for keys.
+    ("partitioner", "murmur2_random"),
+];
+/// Kafka's defaults where librdkafka has others, for consumers.
+const CONSUMER_DEFAULTS: &[(&str, &str)] =
+    &[("isolation.level", "read_uncommitted"), ("check.crcs", "true"), ("auto.offset.reset", "earliest")];
+
+/// Properties that are named otherwise.
+const RENAMED: &[(&str, &str)] = &[
+    ("compression.gzip.level", "compression.level"),
+    ("compression.lz4.level", "compression.level"),
+    ("compression.zstd.level", "compression.level"),
+    ("fetch.max.wait.ms", "fetch.wait.max.ms"),
+    ("max.request.size", "message.max.bytes"),
+    ("receive.buffer.bytes", "socket.receive.buffer.bytes"),
+    ("send.buffer.bytes", "socket.send.buffer.bytes"),
+    ("ssl.truststore.location", "ssl.ca.location"),
+    ("ssl.truststore.certificates", "ssl.ca.pem"),
+    ("ssl.keystore.certificate.chain", "ssl.certificate.pem"),
+    ("ssl.keystore.key", "ssl.key.pem"),
+];
+/// Properties of Java's clients that have no counterpart, and no part in what is measured.
+const JAVA_ONLY: &[&str] = &[
+    "key.serializer",
+    "value.serializer",
+    "key.deserializer",
+    "value.deserializer",
+    "ssl.truststore.type",
+    "ssl.keystore.type",
+];
+
+/// The configuration of a client, and what a reader of the result must know about it.
+#[derive(Debug)]
+pub(super) struct Translated {
+    pub(super) config: ClientConfig,
+    pub(super) notes: Vec<String>,
+}
+
+/// Kafka's properties of the assignment, for librdkafka.
+pub(super) fn translate(assignment: &Assignment, number: u32) -> Translated {
+    let mut set = BTreeMap::new();
+    let (kind, defaults) = match assignment.role {
+        Role::Producer => ("producer", PRODUCER_DEFAULTS),
+        Role::Consumer => ("consumer", CONSUMER_DEFAULTS),
+    };
+    for (key, value) in defaults {
+        set.insert((*key).to_owned(), (*value).to_owned());
+    }
+    set.insert("client.id".to_owned(), format!("thalweg-lab-{kind}-{number}"));
+    let mut notes = Vec::new();
+    for (key, value) in &assignment.properties {
+        match key.as_str() {
+            java if JAVA_ONLY.contains(&java) => {}
+            "max.block.ms" | "max.poll.records" => {
+                notes.push(format!("librdkafka has no {key}, which had no effect"));
+            }
+            "sasl.jaas.config" => set.extend(sasl_user(value)),
+            "partition.assignment.strategy" => {
+                set.insert(key.clone(), assignors(value));
+            }
+            _ => {
+                let renamed = RENAMED.iter().find(|(kafka, _)| kafka == key);
+                set.insert(renamed.map_or(key.as_str(), |(_, own)| own).to_owned(), value.trim().to_owned());
+            }
+        }
+    }
+    if assignment.role == Role::Producer {
+        settle_idempotence(&mut set);
+        limit_buffer(&mut set);
+    }
+    set.insert("bootstrap.servers".to_owned(), assignment.bootstrap.join(","));
+    if let (Role::Consumer, Some(group)) = (assignment.role, &assignment.group) {
+        set.insert("group.id".to_owned(), group.clone());
+    }
+    let mut config = ClientConfig::new();
+    config.extend(set);
+    Translated { config, notes }
+}
+
+/// Kafka's rule: idempotent unless a setting that was made forbids it.
+fn settle_idempotence(set: &mut BTreeMap<String, String>) {
+    if set.contains_key("enable.idempotence") {
+        return;
+    }
+    let is = |key: &str, wanted: &[&str]| set.get(key).is_none_or(|value| wanted.contains(&value.as_str()));
+    let in_flight: u32 = set
+        .get("max.in.flight.requests.per.connection")
+        .map_or(5, |value| value.parse().unwrap_or(5));
+    let idempotent =
+        is("acks", &["all", "-1"]) && set.get("retries").is_none_or(|value| value != "0") && in_flight <= 5;
+    set.entry("max.in.flight.requests.per.connection".to_owned()).or_insert_with(|| "5".to_owned());
+    set.insert("enable.idempotence".to_owned(), idempotent.to_string());
+}
+
+/// Bytes become librdkafka's KiB, at least one.
+fn limit_buffer(set: &mut BTreeMap<String, String>) {
+    if let Some(bytes) = set.remove("buffer.memory") {
+        let kbytes = bytes.parse::<u64>().map_or(bytes, |bytes| (bytes / 1024).clamp(1, 2_147_483_647).to_string());
+        set.insert("queue.buffering.max.kbytes".to_owned(), kbytes);
+    }
+}
+
+/// User and password out of a login module's line.
+fn sasl_user(jaas: &str) -> Vec<(String, String)> {
+    let field = |name: &str| {
+        let (_, behind) = jaas.split_once(&format!("{name}="))?;
+        let quote = behind.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
+        let (value, _) = behind[1..].split_once(quote)?;
+        Some((format!("sasl.{name}"), value.to_owned()))
+    };
+    ["username", "password"].into_iter().filter_map(field).collect()
+}
+
+/// Kafka's class names as librdkafka's words.
+fn assignors(classes: &str) -> String {
+    let word = |class: &str| match class.trim().rsplit('.').next().unwrap_or_default() {
+        "RangeAssignor" => "range".to_owned(),
+        "RoundRobinAssignor" => "roundrobin".to_owned(),
+        "CooperativeStickyAssignor" => "cooperative-sticky".to_owned(),
+        other => other.to_owned(),
+    };
+    classes.split(',').map(word).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::{Driver, StopWhen};
+    use crate::workload::{Payload, RecordSpec};
+
+    fn translated(role: Role, properties: &[(&str, &str)]) -> Translated {
+        let assignment = Assignment {
+            role,
+            driver: Driver::Librdkafka,
+            bootstrap: vec!["a:1".to_owned(), "b:2".to_owned()],
+            properties: properties.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            topics: vec!["t".to_owned()],
+            clients: 1,
+            first_client: 0,
+            threads: 1,
+            records: RecordSpec { size_bytes: 10, payload: Payload::Zeros, keys: None },
+            verify: false,
+            records_per_s: None,
+            stop: StopWhen::Told,
+            group: Some("g".to_owned()),
+            seed: 1,
+        };
+        translate(&assignment, 0)
+    }
+
+    #[test]
+    fn the_same_properties_mean_the_same_work() {
+        let properties = [("buffer.memory", "67108864"), ("batch.size", "100000"), ("max.request.size", "2000000")];
+        let config = translated(Role::Producer, &properties).config;
+        for (key, value) in [
+            ("queue.buffering.max.kbytes", "65536"),
+            ("batch.size", "100000"),
+            ("message.max.bytes", "2000000"),
+            ("acks", "all"),
+            ("linger.ms", "5"),
+            ("enable.idempotence", "true"),
+            ("bootstrap.servers", "a:1,b:2"),
+        ] {
+            assert_eq!(config.get(key), Some(value), "{key}");
+        }
+        assert_eq!(config.get("buffer.memory"), None);
+        let consumer = translated(Role::Consumer, &[("fetch.max.wait.ms", "7")]).config;
+        assert_eq!(consumer.get("fetch.wait.max.ms"), Some("7"));
+        assert_eq!(consumer.get("group.id"), Some("g"));
+        assert_eq!(consumer.get("acks"), None);
+    }
+
+    #[test]
+    fn idempotence_gives_way_unless_it_was_asked_for() {
+        let idempotent = |properties: &[(&str, &str)]| {
+            translated(Role::Producer, properties).config.get("enable.idempotence") == Some("true")
+        };
+        assert!(idempotent(&[("acks", "-1")]));
+        assert!(!idempotent(&[("acks", "1")]));
+        assert!(!idempotent(&[("max.in.flight.requests.per.connection", "6")]));
+        assert!(idempotent(&[("acks", "1"), ("enable.idempotence", "true")]), "librdkafka says what is wrong");
+    }
+
+    #[test]
+    fn a_login_modules_line_gives_user_and_password() {
+        let jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"ann\" password='b c';";
+        let config = translated(Role::Producer, &[("sasl.jaas.config", jaas)]).config;
+        assert_eq!((config.get("sasl.username"), config.get("sasl.password")), (Some("ann"), Some("b c")));
+        let strategy = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor";
+        let config = translated(Role::Consumer, &[("partition.assignment.strategy", strategy)]).config;
+        assert_eq!(config.get("partition.assignment.strategy"), Some("cooperative-sticky"));
+    }
+}

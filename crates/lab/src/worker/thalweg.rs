@@ -1,0 +1,30 @@
+//! The own driver: the lean producer and consumer of `thalweg_client`, several on a thread, each thread with a runtime of
+//! its own, so that a record passes from no thread to another.
+
+mod consumer;
+mod error;
+mod pace;
+mod producer;
+mod settings;
+
+pub use error::{NoGroup, NoTopics, NotProducible, ThreadEnded, UnservedSecurity};
+
+use super::link::Link;
+use super::{Assignment, Report, Role, WorkerError, stamp};
+
+/// Name and version, for the result.
+fn client() -> String {
+    format!("thalweg {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Does what is assigned, and gives the report.
+pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
+    if assignment.topics.is_empty() {
+        return Err(WorkerError::driver(NoTopics));
+    }
+    stamp::check_assignment(assignment).map_err(WorkerError::driver)?;
+    match assignment.role {
+        Role::Producer => producer::run(assignment, link),
+        Role::Consumer => consumer::run(assignment, link),
+    }
+}

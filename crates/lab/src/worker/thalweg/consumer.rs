@@ -1,0 +1,268 @@
+//! Consuming: members of a group that read what they are given, count it, and check it where records are verified.
+//!
+//! Before the word to begin, members join and keep their place in the group; what a fetch brings meanwhile is put back.
+//! Records are read in place: a chunk's records borrow the bytes that came, or a buffer for compressed batches that is used
+//! again.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use thalweg_client::{Chunk, Consumer, ConsumerConfig, Polled};
+use thalweg_record::DecompressBuffer;
+
+use super::{NoGroup, settings};
+use crate::worker::clock::Clock;
+use crate::worker::counts::{self, SharedCounts, Window, lock};
+use crate::worker::link::Link;
+use crate::worker::threads::{self, Crew, Word, stopped};
+use crate::worker::seen::Checker;
+use crate::worker::stamp::Stamped;
+use crate::worker::{Assignment, Report, Seen, StopWhen, WorkerError};
+
+const POLL: Duration = Duration::from_millis(100);
+/// Ranges of sequences that a report tells. Records with keys, read by several workers, are scattered beyond telling.
+const RANGES_MAX: usize = 1 << 20;
+
+/// Consumes what is assigned.
+pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
+    let stamped = match assignment.verify {
+        true => Some(Stamped::new(&assignment.records, assignment.seed).map_err(WorkerError::driver)?),
+        false => None,
+    };
+    let job = Arc::new(Job {
+        assignment: assignment.clone(),
+        stamped: stamped.map(Arc::new),
+        consumed: AtomicU64::new(0),
+    });
+    config(assignment, 0)?;
+    let work = async |crew: Crew| consume(crew, &job).await;
+    let (counts, checkers) = threads::run(assignment, link, super::client(), work)?;
+    let (mut report, latency) = counts::report(&counts);
+    report.sent = report.acknowledged;
+    report.end_to_end_latency = latency;
+    report.notes = notes(assignment)?;
+    report.seen = seen(checkers.into_iter().flatten().collect(), &mut report.notes);
+    Ok(report)
+}
+
+fn seen(checkers: Vec<Checker>, notes: &mut Vec<String>) -> Vec<Seen> {
+    let mut seen = Checker::seen(checkers);
+    let ranges: usize = seen.iter().map(|seen| seen.ranges.len()).sum();
+    if ranges > RANGES_MAX {
+        seen.iter_mut().for_each(|seen| seen.ranges = Vec::new());
+        notes.push(format!(
+            "What was seen is scattered over {ranges} ranges of sequences, which are left out"
+        ));
+    }
+    seen
+}
+
+fn notes(assignment: &Assignment) -> Result<Vec<String>, WorkerError> {
+    let mut notes = Vec::new();
+    let (_, note) = config(assignment, 0)?;
+    notes.extend(note);
+    if !assignment.verify {
+        notes.push(
+            "Records without a stamp: the time from end to end is counted from their timestamps, whole milliseconds"
+                .to_owned(),
+        );
+    }
+    Ok(notes)
+}
+
+/// The client's settings, and what to note about properties that have no effect.
+fn config(assignment: &Assignment, number: u32) -> Result<(ConsumerConfig, Option<String>), WorkerError> {
+    let group = assignment.group.as_ref().ok_or_else(|| WorkerError::driver(NoGroup))?;
+    let mut properties = settings::properties(assignment, "consumer", number)?;
+    properties.set("group.id", group);
+    properties.set_default("auto.offset.reset", "earliest");
+    let config = ConsumerConfig::take(&mut properties).map_err(WorkerError::driver)?;
+    Ok((config, settings::note_rest(&properties)))
+}
+
+/// What all clients of the worker share.
+#[derive(Debug)]
+struct Job {
+    assignment: Assignment,
+    stamped: Option<Arc<Stamped>>,
+    /// Records consumed within the measurement.
+    consumed: AtomicU64,
+}
+
+/// All clients of one thread.
+async fn consume(mut crew: Crew, job: &Arc<Job>) -> Result<Vec<Checker>, WorkerError> {
+    let numbers = std::mem::take(&mut crew.clients);
+    // All join at the same time: one after the other, each would have the group rebalance.
+    let (joined, mut all_joined) = tokio::sync::mpsc::channel(numbers.len().max(1));
+    let mut members = tokio::task::JoinSet::new();
+    for &number in &numbers {
+        let (config, _) = config(&job.assignment, number)?;
+        let client = Client {
+            job: Arc::clone(job),
+            counts: crew.counts.clone(),
+            clock: crew.clock,
+            buffer: DecompressBuffer::default(),
+            checker: job.stamped.as_ref().map(|stamped| Checker::new(Arc::clone(stamped))),
+        };
+        members.spawn(client.run(config, crew.word.clone(), joined.clone()));
+    }
+    drop(joined);
+    for _ in &numbers {
+        if all_joined.recv().await.is_none() {
+            break;
+        }
+    }
+    crew.ready().await;
+    let mut checkers = Vec::new();
+    while let Some(ended) = members.join_next().await {
+        checkers.extend(ended.map_err(WorkerError::driver)??);
+    }
+    Ok(checkers)
+}
+
+/// One member of the group.
+struct Client {
+    job: Arc<Job>,
+    counts: SharedCounts,
+    clock: Clock,
+    buffer: DecompressBuffer,
+    checker: Option<Checker>,
+}
+
+type Words = tokio::sync::watch::Receiver<Word>;
+
+impl Client {
+    async fn run(
+        mut self,
+        config: ConsumerConfig,
+        mut word: Words,
+        joined: tokio::sync::mpsc::Sender<()>,
+    ) -> Result<Option<Checker>, WorkerError> {
+        let assignment = &self.job.assignment;
+        let mut consumer =
+            Consumer::connect(&assignment.bootstrap, config).await.map_err(WorkerError::driver)?;
+        consumer.subscribe(assignment.topics.clone()).map_err(WorkerError::driver)?;
+        let mut joined = Some(joined);
+        // A poll is not given up in the middle: it may be joining.
+        let window = loop {
+            let said = if word.has_changed().is_ok() { *word.borrow() } else { Word::Stop };
+            match said {
+                Word::Begin(window) => break Some(window),
+                Word::Stop => break None,
+                Word::Wait => {}
+            }
+            if keep_place(&mut consumer).await?
+                && let Some(joined) = joined.take()
+            {
+                // A worker that no longer listens has failed.
+                let _ = joined.send(()).await;
+            }
+        };
+        if let Some(window) = window {
+            tokio::select! {
+                () = stopped(&mut word) => {}
+                consumed = self.consume(&mut consumer, window) => consumed?,
+            }
+        }
+        // The cluster that does not let it go has nothing to do with what was read.
+        if let Err(error) = consumer.close().await {
+            tracing::warn!(%error, "A consumer could not leave its group in order");
+        }
+        Ok(self.checker)
+    }
+
+    async fn consume(&mut self, consumer: &mut Consumer, window: Window) -> Result<(), WorkerError> {
+        let start = self.clock.instant(window.start_us);
+        tokio::time::sleep_until(start).await;
+        let end = match window.to_us {
+            u64::MAX => None,
+            to_us => Some(self.clock.instant(to_us)),
+        };
+        loop {
+            let now = tokio::time::Instant::now();
+            if end.is_some_and(|end| end <= now) {
+                return Ok(());
+            }
+            let wait = end.map_or(POLL, |end| POLL.min(end - now));
+            match consumer.poll(wait).await.map_err(WorkerError::driver)? {
+                Polled::Chunk(chunk) => {
+                    let at_us = self.clock.now_us();
+                    let records = self.read(&chunk, at_us);
+                    let before = match at_us >= window.from_us {
+                        true => self.job.consumed.fetch_add(records, Ordering::Relaxed),
+                        false => 0,
+                    };
+                    if let StopWhen::Records(wanted) = self.job.assignment.stop
+                        && before + records >= wanted
+                    {
+                        return Ok(());
+                    }
+                    // Chunks that are there already would otherwise keep the others of this thread from theirs.
+                    tokio::task::yield_now().await;
+                }
+                Polled::Nothing => {
+                    if let StopWhen::Records(wanted) = self.job.assignment.stop
+                        && self.job.consumed.load(Ordering::Relaxed) >= wanted
+                    {
+                        return Ok(());
+                    }
+                }
+                Polled::Assigned(_) | Polled::Revoked(_) => {}
+            }
+        }
+    }
+
+    /// Counts the records of a chunk, and checks them. Gives how many there were.
+    fn read(&mut self, chunk: &Chunk, at_us: u64) -> u64 {
+        let Client { counts, buffer, checker, .. } = self;
+        let mut counts = lock(counts);
+        if let Some(checker) = checker {
+            checker.enter(&chunk.at);
+        }
+        let (mut records, mut bytes) = (0, 0);
+        // Records of one time come one after another, and are told together.
+        let (mut time, mut of_time) = (None, 0);
+        let read = chunk.for_each(buffer, |record| {
+            let value = record.value.unwrap_or_default();
+            records += 1;
+            bytes += (value.len() + record.key.map_or(0, <[u8]>::len)) as u64;
+            let intended_us = match checker {
+                Some(checker) => checker.see(value),
+                None => u64::try_from(record.timestamp).ok().map(|ms| ms.saturating_mul(1000)),
+            };
+            if intended_us == time {
+                of_time += 1;
+            } else {
+                if let Some(time) = time {
+                    counts.took(of_time, at_us.saturating_sub(time), time);
+                }
+                (time, of_time) = (intended_us, 1);
+            }
+            ControlFlow::Continue(())
+        });
+        if let Some(time) = time {
+            counts.took(of_time, at_us.saturating_sub(time), time);
+        }
+        counts.done(records, bytes, at_us);
+        if let Err(error) = read {
+            // The rest of the chunk is unreadable: at least one record.
+            counts.failed(1, || error.to_string());
+        }
+        records
+    }
+}
+
+/// Joins the group, and goes through its rebalances, without reading. True when the group gave its partitions.
+async fn keep_place(consumer: &mut Consumer) -> Result<bool, WorkerError> {
+    match consumer.poll(POLL).await.map_err(WorkerError::driver)? {
+        Polled::Assigned(_) => Ok(true),
+        Polled::Chunk(chunk) => {
+            consumer.seek(&chunk.at, chunk.start);
+            tokio::time::sleep(POLL).await;
+            Ok(false)
+        }
+        Polled::Revoked(_) | Polled::Nothing => Ok(false),
+    }
+}

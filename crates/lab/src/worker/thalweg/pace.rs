@@ -1,0 +1,192 @@
+//! When a client sends: at its intended times, or as soon as it can.
+//!
+//! In an open loop the intended times are set before the run and nothing moves them: a client that was held up sends what
+//! is overdue at once, each record with the time that it should have had.
+
+use std::time::Duration;
+
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+use tokio::io::unix::AsyncFd;
+use tokio::time::Instant;
+
+use crate::pacer::Pacer;
+
+/// Without a rate, the clock is read once for this many records: a microsecond of error at ten million a second.
+pub(super) const RECORDS_PER_CLOCK: u64 = 16;
+/// The least pause of a client: records that are due closer to each other than this go together.
+const PAUSE_MIN: Duration = Duration::from_micros(50);
+
+/// When a client sends.
+#[derive(Debug)]
+pub(super) enum Pace {
+    /// As soon as it can.
+    Maximum,
+    /// At its intended times.
+    OpenLoop { pacer: Pacer, timer: Timer, pause_min: Duration },
+}
+
+/// What to do about the next record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Send it; it was intended at this time.
+    Send(Instant),
+    /// Wait until then, and ask again.
+    Wait(Instant),
+}
+
+impl Pace {
+    /// For one client of several that share a thread. `records_per_s` is its own rate. Clients of the same rate are set
+    /// apart from each other by `phase`, a part of the time between two records.
+    pub(super) fn new(records_per_s: Option<f64>, start: Instant, phase: f64, of_thread: u32) -> Pace {
+        match records_per_s {
+            None => Pace::Maximum,
+            Some(rate) => {
+                let start = start + Duration::from_secs_f64((phase / rate).clamp(0.0, 3600.0));
+                let pause_min = PAUSE_MIN * of_thread.max(1);
+                Pace::OpenLoop { pacer: Pacer::new(rate, start), timer: Timer::new(), pause_min }
+            }
+        }
+    }
+
+    /// What to do about record `n`. `now` is the last look at the clock; it is looked at again where that matters.
+    #[inline]
+    pub(super) fn next(&self, n: u64, now: &mut Instant) -> Next {
+        match self {
+            Pace::Maximum => {
+                if n.is_multiple_of(RECORDS_PER_CLOCK) {
+                    *now = Instant::now();
+                }
+                Next::Send(*now)
+            }
+            Pace::OpenLoop { pacer, pause_min, .. } => {
+                let due = pacer.due(n);
+                if due <= *now {
+                    return Next::Send(due);
+                }
+                *now = Instant::now();
+                if due <= *now { Next::Send(due) } else { Next::Wait(due.max(*now + *pause_min)) }
+            }
+        }
+    }
+
+    /// Waits until then.
+    pub(super) async fn wait(&mut self, until: Instant) {
+        match self {
+            Pace::Maximum => {}
+            Pace::OpenLoop { timer, .. } => timer.wait(until).await,
+        }
+    }
+}
+
+/// Wakes at a time to some microseconds. The runtime's own timers tick once a millisecond, which would be most of a short
+/// latency.
+#[derive(Debug)]
+pub(super) struct Timer(Option<AsyncFd<rustix::fd::OwnedFd>>);
+
+impl Timer {
+    /// A timer of the kernel; where there is none, or the runtime's time is not the kernel's, the runtime's.
+    fn new() -> Timer {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let made = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags).ok();
+        #[expect(
+            deprecated,
+            reason = "it is unsound for what may change its descriptor; an OwnedFd does not, and the successor is unsafe"
+        )]
+        let registered = made.and_then(|fd| AsyncFd::new(fd).ok());
+        Timer(registered)
+    }
+
+    async fn wait(&mut self, until: Instant) {
+        let Some(fd) = &self.0 else { return tokio::time::sleep_until(until).await };
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let value = Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
+            if rustix::time::timerfd_settime(fd, TimerfdTimerFlags::empty(), &once).is_err() {
+                return tokio::time::sleep_until(until).await;
+            }
+            let Ok(mut ready) = fd.readable().await else { return tokio::time::sleep_until(until).await };
+            let mut expirations = [0; 8];
+            // It has fired, or did not yet: the loop looks at the clock.
+            let _ = rustix::io::read(fd, &mut expirations);
+            ready.clear_ready();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With the runtime's time, which a test can stop.
+    fn open_loop(rate: f64, start: Instant) -> Pace {
+        Pace::OpenLoop { pacer: Pacer::new(rate, start), timer: Timer(None), pause_min: PAUSE_MIN }
+    }
+
+    /// Sends until `end`; the client is held up by `hold` before record `held`. Gives intended and true time of each.
+    async fn run(mut pace: Pace, end: Instant, held: u64, hold: Duration) -> Vec<(Instant, Instant)> {
+        let (mut n, mut now) = (0, Instant::now());
+        let mut sent = Vec::new();
+        loop {
+            match pace.next(n, &mut now) {
+                Next::Wait(until) => pace.wait(until).await,
+                Next::Send(intended) if intended >= end => return sent,
+                Next::Send(intended) => {
+                    if n == held {
+                        tokio::time::sleep(hold).await;
+                    }
+                    sent.push((intended, Instant::now()));
+                    n += 1;
+                }
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_is_held_up_moves_no_intended_time() {
+        let start = Instant::now();
+        let end = start + Duration::from_secs(2);
+        let sent = run(open_loop(100.0, start), end, 50, Duration::from_millis(700)).await;
+        assert_eq!(sent.len(), 200);
+        for (n, (intended, at)) in sent.iter().enumerate() {
+            let due = start + Duration::from_millis(10 * n as u64);
+            assert_eq!(*intended, due, "record {n}");
+            let late = at.duration_since(due);
+            match n {
+                // What waited behind the record that was held up was late by what was left of the 700 ms.
+                50..120 => assert_eq!(late, Duration::from_millis(700 - 10 * (n as u64 - 50)), "record {n}"),
+                _ => assert!(late <= Duration::from_millis(1), "record {n}: {late:?}"),
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn records_closer_than_the_least_pause_go_together_at_their_own_times() {
+        let start = Instant::now();
+        let sent =
+            run(open_loop(1e6, start), start + Duration::from_millis(5), u64::MAX, Duration::ZERO).await;
+        assert_eq!(sent.len(), 5000);
+        assert!(sent.windows(2).all(|two| two[1].0 - two[0].0 == Duration::from_micros(1)));
+    }
+
+    #[tokio::test]
+    async fn the_kernels_timer_is_finer_than_a_millisecond() {
+        let mut timer = Timer::new();
+        assert!(timer.0.is_some(), "timerfd is there on Linux");
+        let mut late: Vec<Duration> = Vec::new();
+        for _ in 0..20 {
+            let until = Instant::now() + Duration::from_micros(300);
+            timer.wait(until).await;
+            late.push(Instant::now().duration_since(until));
+        }
+        late.sort_unstable();
+        // The median, as a busy machine may hold up any one of them.
+        assert!(late[10] < Duration::from_micros(700), "{late:?}");
+    }
+}

@@ -1,0 +1,438 @@
+//! Producing: clients that send at the rate they are told or as fast as they can, and know of each record how it fared.
+//!
+//! A client's records are numbered from 0. Where they are verified, the number is the stamp's sequence; in any case the
+//! client tells at the end which of its numbers were not acknowledged. Records without a key go where the producer's own
+//! partitioner sends them; a client goes round the topics record by record.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use thalweg_client::{Acks, Delivery, Producer, ProducerConfig, ProducerRecord, SendError, Taken, TopicRef};
+use thalweg_record::Compression;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::pace::{Next, Pace, RECORDS_PER_CLOCK};
+use super::{NotProducible, settings};
+use crate::payload::Pool;
+use crate::worker::budget::Budget;
+use crate::worker::clock::{Clock, micros};
+use crate::worker::counts::{self, Counts, SharedCounts, Window, lock};
+use crate::worker::link::Link;
+use crate::worker::threads::{self, Crew, Word, stopped};
+use crate::worker::stamp::{Stamp, magic};
+use crate::worker::{Assignment, Order, Report, WorkerError};
+
+/// Bytes of a key.
+const KEY_BYTES: usize = 8;
+/// Sets clients of one rate apart: the golden ratio's fraction spreads any number of them evenly.
+const PHASE: f64 = 0.618_033_988_749_894_9;
+
+/// Produces what is assigned.
+pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
+    let config = ProducerConfig::take(&mut settings::properties(assignment, "producer", 0)?)
+        .map_err(WorkerError::driver)?;
+    let pool = Pool::new(&assignment.records, assignment.seed).map_err(WorkerError::driver)?;
+    let job = Arc::new(Job { assignment: assignment.clone(), pool, budget: Budget::new(assignment) });
+    let work = async |crew: Crew| produce(crew, &job).await;
+    let (counts, orders) = threads::run(assignment, link, super::client(), work)?;
+    let (mut report, latency) = counts::report(&counts);
+    report.acknowledge_latency = latency;
+    let mut orders: Vec<Order> = orders.into_iter().flatten().collect();
+    orders.sort_unstable_by_key(|order| order.producer);
+    report.sent = orders.iter().map(|order| order.sent).sum();
+    report.unacknowledged = orders;
+    report.notes = notes(assignment, &config)?;
+    Ok(report)
+}
+
+fn notes(assignment: &Assignment, config: &ProducerConfig) -> Result<Vec<String>, WorkerError> {
+    let mut notes = Vec::new();
+    let mut properties = settings::properties(assignment, "producer", 0)?;
+    ProducerConfig::take(&mut properties).map_err(WorkerError::driver)?;
+    notes.extend(settings::note_rest(&properties));
+    if config.acks == Acks::None {
+        notes.push("acks=0: a record counts as acknowledged when it is written to the socket".to_owned());
+    }
+    if assignment.records_per_s.is_none() {
+        notes.push(
+            "As many records as go: a record's time is when it was handed to the client, read once for 16 records"
+                .to_owned(),
+        );
+    }
+    if config.compression == Compression::Zstd {
+        notes.push(
+            "Payloads repeat after 1 MiB or more; zstd finds such repetitions where a batch is larger"
+                .to_owned(),
+        );
+    }
+    Ok(notes)
+}
+
+/// What all clients of the worker share.
+#[derive(Debug)]
+struct Job {
+    assignment: Assignment,
+    pool: Pool,
+    budget: Budget,
+}
+
+/// All clients of one thread.
+async fn produce(mut crew: Crew, job: &Arc<Job>) -> Result<Vec<Order>, WorkerError> {
+    let of_thread = u32::try_from(crew.clients.len()).unwrap_or(u32::MAX);
+    let mut clients = Vec::with_capacity(crew.clients.len());
+    for number in std::mem::take(&mut crew.clients) {
+        clients.push(Client::connect(number, job, &crew).await?);
+    }
+    crew.ready().await;
+    let Some(window) = crew.begin().await else {
+        return Ok(clients.iter().map(Client::order).collect());
+    };
+    let turn = Turn { window, of_thread, word: crew.word.clone(), clock: crew.clock };
+    let mut sending = tokio::task::JoinSet::new();
+    for client in clients {
+        sending.spawn(client.run(turn.clone()));
+    }
+    let mut orders = Vec::new();
+    while let Some(ended) = sending.join_next().await {
+        orders.push(ended.map_err(WorkerError::driver)??);
+    }
+    Ok(orders)
+}
+
+/// When clients send.
+#[derive(Clone, Debug)]
+struct Turn {
+    window: Window,
+    of_thread: u32,
+    word: watch::Receiver<Word>,
+    clock: Clock,
+}
+
+/// The numbers of a client that were given up, as ranges that grow at their ends.
+type GivenUp = Arc<Mutex<Vec<(u64, u64)>>>;
+
+/// One client.
+struct Client {
+    number: u32,
+    job: Arc<Job>,
+    counts: SharedCounts,
+    producer: Producer,
+    topics: Vec<TopicRef>,
+    given_up: GivenUp,
+    /// How many records were handed over, or would have been had there been room.
+    sent: u64,
+}
+
+impl Client {
+    async fn connect(number: u32, job: &Arc<Job>, crew: &Crew) -> Result<Client, WorkerError> {
+        let assignment = &job.assignment;
+        let mut properties = settings::properties(assignment, "producer", number)?;
+        let config = ProducerConfig::take(&mut properties).map_err(WorkerError::driver)?;
+        let given_up = GivenUp::default();
+        let key_bytes = if assignment.records.keys.is_some() { KEY_BYTES as u64 } else { 0 };
+        let report = deliveries(crew.clock, crew.counts.clone(), Arc::clone(&given_up), key_bytes);
+        let mut producer =
+            Producer::connect(&assignment.bootstrap, config, report).await.map_err(WorkerError::driver)?;
+        let mut topics = Vec::with_capacity(assignment.topics.len());
+        for name in &assignment.topics {
+            let topic = producer.topic(name).await;
+            topics.push(
+                topic.map_err(|source| WorkerError::driver(NotProducible { topic: name.clone(), source }))?,
+            );
+        }
+        // Clients begin with different topics, so that all topics are busy from the start.
+        let begin = number as usize % topics.len();
+        topics.rotate_left(begin);
+        let (job, counts) = (Arc::clone(job), crew.counts.clone());
+        Ok(Client { number, job, counts, producer, topics, given_up, sent: 0 })
+    }
+
+    /// What it sent, and what of that was given up.
+    fn order(&self) -> Order {
+        let mut ranges = self.given_up.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        ranges.sort_unstable();
+        let mut apart: Vec<(u64, u64)> = Vec::with_capacity(ranges.len());
+        for (begin, end) in ranges {
+            match apart.last_mut() {
+                Some(last) if last.1 >= begin => last.1 = last.1.max(end),
+                _ => apart.push((begin, end)),
+            }
+        }
+        Order { producer: self.number, sent: self.sent, ranges: apart }
+    }
+
+    /// Sends, waits for the end of all that was sent, and tells.
+    async fn run(mut self, mut turn: Turn) -> Result<Order, WorkerError> {
+        if self.job.assignment.verify {
+            // Stamps are written over the beginnings of the values, so each client has its own.
+            let pool = self.job.pool.clone();
+            let values = Stamping { pool, magic: magic(self.job.assignment.seed), producer: self.number };
+            self.send_all(&mut turn, values).await?;
+        } else {
+            let values = Plain(Arc::clone(&self.job));
+            self.send_all(&mut turn, values).await?;
+        }
+        self.producer.flush().await;
+        Ok(self.order())
+    }
+
+    async fn send_all(&mut self, turn: &mut Turn, mut values: impl Values) -> Result<(), WorkerError> {
+        let job = Arc::clone(&self.job);
+        let assignment = &job.assignment;
+        let rate = assignment.records_per_s.map(|rate| rate / f64::from(assignment.clients.max(1)));
+        let start = turn.clock.instant(turn.window.start_us);
+        let phase = (f64::from(self.number) * PHASE).fract();
+        let mut pace = Pace::new(rate, start, phase, turn.of_thread);
+        let mut keys = Keys::new(assignment, self.number);
+        let mut now = Instant::now();
+        let mut time = Time::default();
+        let (mut n, mut share, mut topic) = (0, 0u64, 0);
+        loop {
+            let intended = match pace.next(n, &mut now) {
+                Next::Send(intended) => intended,
+                Next::Wait(until) => {
+                    tokio::select! {
+                        () = pace.wait(until) => continue,
+                        () = stopped(&mut turn.word) => break,
+                    }
+                }
+            };
+            time.set(intended, &turn.clock);
+            if time.us >= turn.window.to_us {
+                break;
+            }
+            if time.us >= turn.window.from_us {
+                if share == 0 {
+                    share = job.budget.take();
+                    if share == 0 {
+                        break;
+                    }
+                }
+                share -= 1;
+            }
+            if n.is_multiple_of(RECORDS_PER_CLOCK) && told_to_stop(&turn.word) {
+                break;
+            }
+            let record = ProducerRecord {
+                topic: self.topics[topic],
+                partition: None,
+                timestamp: time.ms,
+                key: keys.next(),
+                value: Some(values.value(n, time.us)),
+                headers: &[],
+                sent_at: intended,
+                number: n,
+            };
+            match self.producer.try_send(&record).map_err(WorkerError::driver)? {
+                Taken::Joined => {}
+                // The senders share this thread: a full batch is written while it is in the cache.
+                Taken::Began => tokio::task::yield_now().await,
+                Taken::Full => {
+                    tokio::select! {
+                        sent = self.producer.send(&record) => refused(sent, n, &self.counts, &self.given_up)?,
+                        () = stopped(&mut turn.word) => break,
+                    }
+                    // The wait is over: a clock from before it would count it for the records that follow.
+                    now = Instant::now();
+                }
+            }
+            n += 1;
+            self.sent = n;
+            topic = if topic + 1 == self.topics.len() { 0 } else { topic + 1 };
+        }
+        Ok(())
+    }
+}
+
+fn told_to_stop(word: &watch::Receiver<Word>) -> bool {
+    word.has_changed().unwrap_or(true) && *word.borrow() == Word::Stop
+}
+
+/// A record that found no room in `max.block.ms` is given up, as an application would have it. One that can never be sent
+/// ends the worker.
+fn refused(
+    sent: Result<Taken, SendError>,
+    n: u64,
+    counts: &SharedCounts,
+    given_up: &GivenUp,
+) -> Result<(), WorkerError> {
+    match sent {
+        Ok(_) => Ok(()),
+        Err(SendError::BufferFull(full)) => {
+            lock(counts).failed(1, || full.to_string());
+            give_up(given_up, n, n + 1);
+            Ok(())
+        }
+        Err(error) => Err(WorkerError::driver(error)),
+    }
+}
+
+fn give_up(given_up: &GivenUp, begin: u64, end: u64) {
+    let mut ranges = given_up.lock().unwrap_or_else(PoisonError::into_inner);
+    match ranges.last_mut() {
+        Some(last) if last.1 == begin => last.1 = end,
+        _ => ranges.push((begin, end)),
+    }
+}
+
+/// Counts the batches of a client that came to their end.
+fn deliveries(
+    clock: Clock,
+    counts: SharedCounts,
+    given_up: GivenUp,
+    key_bytes: u64,
+) -> impl FnMut(&Delivery<'_>) + Send + 'static {
+    move |delivery| {
+        let records = u64::from(delivery.records);
+        if let Err(error) = delivery.result {
+            lock(&counts).failed(records, || error.to_string());
+            for run in delivery.sent {
+                give_up(&given_up, run.number, run.number + u64::from(run.records));
+            }
+            return;
+        }
+        let mut counts: std::sync::MutexGuard<'_, Counts> = lock(&counts);
+        for run in delivery.sent {
+            let latency = delivery.ended_at.saturating_duration_since(run.at);
+            counts.took(u64::from(run.records), micros(latency), clock.us(run.at));
+        }
+        counts.done(records, delivery.value_bytes + records * key_bytes, clock.us(delivery.ended_at));
+    }
+}
+
+/// A time as records carry it. Turning one into another costs more than a record, so it is done when the time changes.
+#[derive(Debug, Default)]
+struct Time {
+    of: Option<Instant>,
+    us: u64,
+    ms: i64,
+}
+
+impl Time {
+    #[inline]
+    fn set(&mut self, intended: Instant, clock: &Clock) {
+        if self.of != Some(intended) {
+            self.of = Some(intended);
+            self.us = clock.us(intended);
+            self.ms = (self.us / 1000) as i64;
+        }
+    }
+}
+
+/// Where values come from.
+trait Values: Send {
+    /// The value of record `n`, intended at `intended_us`.
+    fn value(&mut self, n: u64, intended_us: u64) -> &[u8];
+}
+
+/// Values as they are in the pool.
+struct Plain(Arc<Job>);
+
+impl Values for Plain {
+    #[inline]
+    fn value(&mut self, n: u64, _: u64) -> &[u8] {
+        self.0.pool.value(n)
+    }
+}
+
+/// Values with a stamp.
+struct Stamping {
+    pool: Pool,
+    magic: u32,
+    producer: u32,
+}
+
+impl Values for Stamping {
+    #[inline]
+    fn value(&mut self, n: u64, intended_us: u64) -> &[u8] {
+        let value = self.pool.value_mut(n);
+        Stamp { magic: self.magic, producer: self.producer, sequence: n, intended_us }.write(value);
+        value
+    }
+}
+
+/// Keys, drawn evenly: eight bytes, the number of the key.
+struct Keys {
+    random: SmallRng,
+    distinct: Option<u64>,
+    key: [u8; KEY_BYTES],
+}
+
+impl Keys {
+    fn new(assignment: &Assignment, client: u32) -> Keys {
+        let seed = assignment.seed.wrapping_add(u64::from(client).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let distinct = assignment.records.keys.map(|keys| keys.distinct.max(1));
+        Keys { random: SmallRng::seed_from_u64(seed), distinct, key: [0; KEY_BYTES] }
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<&[u8]> {
+        let distinct = self.distinct?;
+        self.key = self.random.random_range(0..distinct).to_be_bytes();
+        Some(&self.key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::{Driver, Role};
+    use crate::worker::StopWhen;
+    use crate::workload::{Payload, RecordSpec};
+
+    fn assignment(stop: StopWhen, clients: u32) -> Assignment {
+        Assignment {
+            role: Role::Producer,
+            driver: Driver::Thalweg,
+            bootstrap: Vec::new(),
+            properties: Default::default(),
+            topics: vec!["t".to_owned()],
+            clients,
+            first_client: 0,
+            threads: 1,
+            records: RecordSpec {
+                size_bytes: 100,
+                payload: Payload::Zeros,
+                keys: Some(crate::workload::Keys { distinct: 4 }),
+            },
+            verify: false,
+            records_per_s: None,
+            stop,
+            group: None,
+            seed: 3,
+        }
+    }
+
+    #[test]
+    fn a_budget_is_spent_to_the_last_record() {
+        for (records, clients) in [(0, 1), (1, 8), (1000, 3), (1_000_000, 2)] {
+            let budget = Budget::new(&assignment(StopWhen::Records(records), clients));
+            let shares: Vec<u64> =
+                std::iter::repeat_with(|| budget.take()).take_while(|&share| share > 0).collect();
+            assert_eq!(shares.iter().sum::<u64>(), records);
+            assert_eq!(budget.take(), 0);
+        }
+        assert_eq!(Budget::new(&assignment(StopWhen::Told, 1)).take(), u64::MAX);
+    }
+
+    #[test]
+    fn keys_are_drawn_evenly_and_the_same_with_the_same_seed() {
+        let assignment = assignment(StopWhen::Told, 1);
+        let draw = |client| {
+            let mut keys = Keys::new(&assignment, client);
+            let mut drawn = [0; 4];
+            let mut order = Vec::new();
+            for _ in 0..4000 {
+                let key = keys.next().expect("there are keys");
+                drawn[usize::from(key[7])] += 1;
+                order.push(key[7]);
+            }
+            assert!(drawn.iter().all(|count| (900..1100).contains(count)), "{drawn:?}");
+            order
+        };
+        assert_eq!(draw(0), draw(0));
+        assert_ne!(draw(0), draw(1), "clients draw differently");
+    }
+}

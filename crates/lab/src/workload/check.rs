@@ -1,0 +1,202 @@
+//! Whether the settings of a point make sense together. Each rule names the key to change.
+
+use super::key::{self, grouped};
+use super::layer::Layer;
+use super::mistake::Mistake;
+use super::{Clients, Load, Measure, Payload, Point, Unit};
+
+/// What a record carries when all are checked: producer, sequence, intended time, checksum.
+pub const STAMP_BYTES: u32 = 24;
+
+/// Partitions of all topics of a point, replicas included.
+const REPLICAS_MAX: u64 = 100_000;
+
+/// The mistakes of one point.
+pub(super) fn point(layer: &Layer, point: &Point, mistakes: &mut Vec<Mistake>) {
+    let mut rules = Rules { layer, mistakes };
+    rules.cluster(point);
+    rules.records(point);
+    rules.clients("producers", &point.producers);
+    rules.clients("consumers", &point.consumers);
+    rules.measure(point);
+    rules.load(point);
+    rules.extent(point);
+}
+
+struct Rules<'a> {
+    layer: &'a Layer,
+    mistakes: &'a mut Vec<Mistake>,
+}
+
+impl Rules<'_> {
+    fn is_set(&self, path: &str) -> bool {
+        self.layer.settings.contains_key(path)
+    }
+
+    /// Reports `path` where it stands; where it does not, at the beginning of the point.
+    fn refuse(&mut self, path: &str, problem: String, remedy: impl Into<String>) {
+        let position = self.layer.settings.get(path).map_or(self.layer.at, |node| node.at);
+        let remedy = format!("{} would be right", remedy.into());
+        self.mistakes.push(Mistake { position, key: path.to_owned(), problem, remedy });
+    }
+
+    fn cluster(&mut self, point: &Point) {
+        let brokers = point.cluster.brokers;
+        let replicas = point.topics.replication_factor;
+        if u32::from(replicas) > brokers {
+            let problem = format!("{replicas} replicas on {brokers} broker{}", plural(brokers));
+            let remedy = format!("at most {brokers}, or more cluster.brokers,");
+            self.refuse("topics.replication_factor", problem, remedy);
+        }
+        let partitions = u64::from(point.topics.count) * u64::from(point.topics.partitions);
+        let all = partitions * u64::from(replicas);
+        if all > REPLICAS_MAX {
+            let problem = format!("{all} replicas of partitions, of all topics together");
+            self.refuse("topics.partitions", problem, format!("at most {}", grouped(REPLICAS_MAX as i64)));
+        }
+        if let Some(in_sync) = point.topics.properties.get("min.insync.replicas") {
+            let number = in_sync.parse::<u16>().ok().filter(|number| (1..=replicas).contains(number));
+            if number.is_none() {
+                let problem = format!("{in_sync} with a replication factor of {replicas}");
+                let remedy = format!("a whole number from 1 to {replicas}");
+                self.refuse("topics.properties.min.insync.replicas", problem, remedy);
+            }
+        }
+    }
+
+    fn records(&mut self, point: &Point) {
+        let size = point.records.size_bytes;
+        if point.verify && size < STAMP_BYTES {
+            let problem = format!("{size} bytes with verify = true, whose stamp takes {STAMP_BYTES}");
+            self.refuse("records.size_bytes", problem, format!("at least {STAMP_BYTES}, or verify = false,"));
+        }
+        match &point.records.payload {
+            Payload::File(_) if !self.is_set("records.file") => {
+                let problem = "is missing, with records.payload = \"file\"".to_owned();
+                self.refuse("records.file", problem, "records.file = \"the file's path\"");
+            }
+            Payload::File(path) if !std::path::Path::new(path).is_file() => {
+                self.refuse("records.file", format!("{path} is no file"), "the path of a file");
+            }
+            Payload::File(_) => {}
+            _ if self.is_set("records.file") => {
+                let problem = "is of no use to this payload".to_owned();
+                self.refuse("records.file", problem, "records.payload = \"file\"");
+            }
+            _ => {}
+        }
+    }
+
+    fn clients(&mut self, section: &str, clients: &Clients) {
+        let most = match clients.count {
+            0 => 1,
+            count => u64::from(count),
+        };
+        let workers = u64::from(clients.processes) * u64::from(clients.threads);
+        if workers > most {
+            let widest = if u64::from(clients.processes) > most { "processes" } else { "threads" };
+            let problem = format!(
+                "{} process{} of {} thread{} for {} client{}",
+                clients.processes,
+                if clients.processes == 1 { "" } else { "es" },
+                clients.threads,
+                plural(clients.threads),
+                clients.count,
+                plural(clients.count)
+            );
+            let remedy = format!("processes times threads of at most {section}.count");
+            self.refuse(&format!("{section}.{widest}"), problem, remedy);
+        }
+    }
+
+    fn measure(&mut self, point: &Point) {
+        let (producers, consumers) = (point.producers.count, point.consumers.count);
+        let word = match point.measure {
+            Measure::Produce => "produce",
+            Measure::Consume => "consume",
+            Measure::Drain => "drain",
+        };
+        if producers == 0 && point.measure != Measure::Consume {
+            let problem = format!("nobody produces, with measure = \"{word}\"");
+            let remedy =
+                "at least 1, or measure = \"consume\" where records that were produced before are read,";
+            self.refuse("producers.count", problem, remedy);
+        }
+        if point.measure == Measure::Produce {
+            return;
+        }
+        if consumers == 0 {
+            let problem = format!("nobody consumes, with measure = \"{word}\"");
+            self.refuse("consumers.count", problem, "at least 1");
+        }
+        if matches!(point.extent.unit, Unit::Seconds(_)) {
+            let problem = format!("is missing, with measure = \"{word}\"");
+            self.refuse("extent.records", problem, "the number of records that are produced before");
+        }
+        match (point.measure, &point.load) {
+            (Measure::Consume, Load::Maximum) | (Measure::Drain, Load::Rate { .. }) => {}
+            (Measure::Consume, _) => {
+                let problem = "consumers take what they can, with measure = \"consume\"".to_owned();
+                self.refuse("load.kind", problem, "\"maximum\"");
+            }
+            _ => {
+                let problem =
+                    "a backlog is only drained while less is produced than can be consumed".to_owned();
+                self.refuse("load.kind", problem, "\"rate\", with load.records_per_s,");
+            }
+        }
+    }
+
+    fn load(&mut self, point: &Point) {
+        let (kind, own): (_, &[&str]) = match point.load {
+            Load::Maximum => ("maximum", &[]),
+            Load::Rate { .. } => ("rate", &["load.records_per_s"]),
+            Load::AddProducers { .. } => ("add-producers", &["load.producers_max", "load.gain_min"]),
+            Load::RaiseRate { .. } => {
+                ("raise-rate", &["load.first_records_per_s", "load.factor", "load.precision"])
+            }
+        };
+        for key in key::POINT.iter().filter(|key| key.path.starts_with("load.") && key.path != "load.kind") {
+            if self.is_set(key.path) && !own.contains(&key.path) {
+                let problem = format!("is of no use to load.kind = \"{kind}\"");
+                let owner = key.meaning.split('`').nth(1).unwrap_or_default();
+                self.refuse(key.path, problem, format!("load.kind = \"{owner}\""));
+            }
+        }
+        let needed = match point.load {
+            Load::Rate { .. } => "load.records_per_s",
+            Load::AddProducers { .. } => "load.producers_max",
+            _ => "",
+        };
+        if !needed.is_empty() && !self.is_set(needed) {
+            self.refuse(
+                needed,
+                format!("is missing, with load.kind = \"{kind}\""),
+                format!("{needed} = a number"),
+            );
+        }
+        if let Load::AddProducers { producers_max, .. } = point.load
+            && self.is_set(needed)
+            && producers_max < point.producers.count
+        {
+            let problem = format!("{producers_max} with {} producers to begin with", point.producers.count);
+            self.refuse(needed, problem, format!("at least {}", point.producers.count));
+        }
+        let searches = matches!(point.load, Load::AddProducers { .. } | Load::RaiseRate { .. });
+        if searches && matches!(point.extent.unit, Unit::Records(_)) {
+            let problem = format!("each step of load.kind = \"{kind}\" takes a time");
+            self.refuse("extent.records", problem, "extent.seconds");
+        }
+    }
+
+    fn extent(&mut self, _point: &Point) {
+        if self.is_set("extent.seconds") && self.is_set("extent.records") {
+            let problem = "stands beside extent.seconds".to_owned();
+            self.refuse("extent.records", problem, "one of the two");
+        }
+    }
+}
+
+fn plural(count: u32) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}

@@ -1,0 +1,142 @@
+//! The settings that clients know, by name, and what is odd in those of a workload. A workload goes to several drivers,
+//! each with a client of its own: what only one of them knows is no mistake, and worth a word.
+
+use std::collections::BTreeSet;
+
+use super::{Clients, Workload};
+
+/// What producers and consumers of Kafka 4.3 both know.
+const JAVA_CLIENTS: &str = "\
+    bootstrap.servers client.dns.lookup client.id config.providers connections.max.idle.ms \
+    enable.metrics.push interceptor.classes metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms \
+    metadata.recovery.strategy metric.reporters metrics.num.samples metrics.recording.level \
+    metrics.sample.window.ms receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms \
+    request.timeout.ms retry.backoff.max.ms retry.backoff.ms security.protocol security.providers \
+    send.buffer.bytes socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms";
+
+/// What only the producer of Kafka 4.3 knows.
+const JAVA_PRODUCER: &str = "\
+    acks batch.size buffer.memory compression.gzip.level compression.lz4.level compression.type \
+    compression.zstd.level delivery.timeout.ms enable.idempotence key.serializer linger.ms max.block.ms \
+    max.in.flight.requests.per.connection max.request.size metadata.max.idle.ms \
+    partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms partitioner.class \
+    partitioner.ignore.keys retries transaction.timeout.ms transaction.two.phase.commit.enable \
+    transactional.id value.serializer";
+
+/// What only the consumer of Kafka 4.3 knows.
+const JAVA_CONSUMER: &str = "\
+    allow.auto.create.topics auto.commit.interval.ms auto.offset.reset check.crcs client.rack \
+    default.api.timeout.ms enable.auto.commit exclude.internal.topics fetch.max.bytes fetch.max.wait.ms \
+    fetch.min.bytes group.id group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms \
+    isolation.level key.deserializer max.partition.fetch.bytes max.poll.interval.ms max.poll.records \
+    partition.assignment.strategy session.timeout.ms value.deserializer";
+
+/// What all clients of librdkafka know.
+const LIBRDKAFKA_CLIENTS: &str = "\
+    allow.auto.create.topics api.version.fallback.ms api.version.request api.version.request.timeout.ms \
+    bootstrap.servers broker.address.family broker.address.ttl broker.version.fallback builtin.features \
+    client.dns.lookup client.id client.rack connections.max.idle.ms debug default_topic_conf \
+    enable.metrics.push enable.random.seed enable.sasl.oauthbearer.unsecure.jwt \
+    enable.ssl.certificate.verification enabled_events https.ca.location https.ca.pem interceptors \
+    internal.termination.signal log.connection.close log.queue log.thread.name log_level max.in.flight \
+    max.in.flight.requests.per.connection message.copy.max.bytes message.max.bytes metadata.broker.list \
+    metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy opaque \
+    plugin.library.paths receive.message.max.bytes reconnect.backoff.jitter.ms reconnect.backoff.max.ms \
+    reconnect.backoff.ms retry.backoff.max.ms retry.backoff.ms security.protocol socket.blocking.max.ms \
+    socket.connection.setup.timeout.ms socket.keepalive.enable socket.max.fails socket.nagle.disable \
+    socket.receive.buffer.bytes socket.send.buffer.bytes socket.timeout.ms ssl_ca ssl_certificate \
+    ssl_engine_callback_data ssl_key statistics.interval.ms topic.blacklist \
+    topic.metadata.propagation.max.ms topic.metadata.refresh.fast.cnt \
+    topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.interval.ms \
+    topic.metadata.refresh.sparse";
+
+/// What only its producers know.
+const LIBRDKAFKA_PRODUCER: &str = "\
+    acks batch.num.messages batch.size compression.codec compression.level compression.type \
+    delivery.report.only.error delivery.timeout.ms enable.gapless.guarantee enable.idempotence linger.ms \
+    message.send.max.retries message.timeout.ms msg_order_cmp partitioner produce.offset.report \
+    queue.buffering.backpressure.threshold queue.buffering.max.kbytes queue.buffering.max.messages \
+    queue.buffering.max.ms queuing.strategy request.required.acks request.timeout.ms retries \
+    sticky.partitioning.linger.ms transaction.timeout.ms transactional.id";
+
+/// What only its consumers know.
+const LIBRDKAFKA_CONSUMER: &str = "\
+    auto.commit.enable auto.commit.interval.ms auto.offset.reset check.crcs consume.callback.max.messages \
+    coordinator.query.interval.ms enable.auto.commit enable.auto.offset.store enable.partition.eof \
+    fetch.error.backoff.ms fetch.max.bytes fetch.message.max.bytes fetch.min.bytes fetch.queue.backoff.ms \
+    fetch.wait.max.ms group.id group.instance.id group.protocol group.protocol.type group.remote.assignor \
+    heartbeat.interval.ms isolation.level max.partition.fetch.bytes max.poll.interval.ms max.poll.records \
+    offset.store.method offset.store.path offset.store.sync.interval.ms partition.assignment.strategy \
+    queued.max.messages.kbytes queued.min.messages session.timeout.ms share.acknowledgement.mode";
+
+/// Topic properties of Kafka 4.3.
+const TOPIC: &str = "\
+    cleanup.policy compression.gzip.level compression.lz4.level compression.type compression.zstd.level \
+    delete.retention.ms file.delete.delay.ms flush.messages flush.ms \
+    follower.replication.throttled.replicas index.interval.bytes leader.replication.throttled.replicas \
+    local.retention.bytes local.retention.ms max.compaction.lag.ms max.message.bytes \
+    message.timestamp.after.max.ms message.timestamp.before.max.ms message.timestamp.type \
+    min.cleanable.dirty.ratio min.compaction.lag.ms min.insync.replicas preallocate remote.log.copy.disable \
+    remote.log.delete.on.disable remote.storage.enable retention.bytes retention.ms segment.bytes \
+    segment.index.bytes segment.jitter.ms segment.ms unclean.leader.election.enable";
+
+/// Security settings of both families: they belong to the target, and there are too many to list.
+const SECURITY: [&str; 2] = ["sasl.", "ssl."];
+
+/// What a record takes beside its value in a request, at most.
+const RECORD_OVERHEAD: u64 = 100;
+/// Kafka's defaults of `max.request.size` and `max.message.bytes`, of which the first is the smaller.
+const REQUEST_BYTES_DEFAULT: u64 = 1_048_576;
+
+/// What is odd in a workload, each once, in the order of its points.
+pub(super) fn warnings(workload: &Workload) -> Vec<String> {
+    let mut all = Vec::new();
+    for point in &workload.points {
+        clients("producers", &point.producers, JAVA_PRODUCER, LIBRDKAFKA_PRODUCER, &mut all);
+        clients("consumers", &point.consumers, JAVA_CONSUMER, LIBRDKAFKA_CONSUMER, &mut all);
+        for key in point.topics.properties.keys().filter(|key| !has(TOPIC, key)) {
+            all.push(format!("topics.properties.{key}: Kafka has no such topic property"));
+        }
+        let partitions = u64::from(point.topics.count) * u64::from(point.topics.partitions);
+        let consumers = u64::from(point.consumers.count);
+        if consumers > partitions {
+            all.push(format!(
+                "{}: {consumers} consumers share {partitions} partitions: {} of them have nothing to do",
+                point.label,
+                consumers - partitions
+            ));
+        }
+        let properties = &point.producers.properties;
+        let limit = ["max.request.size", "message.max.bytes"].iter().find_map(|key| properties.get(*key));
+        let limit = limit.and_then(|value| value.parse().ok()).unwrap_or(REQUEST_BYTES_DEFAULT);
+        if u64::from(point.records.size_bytes) + RECORD_OVERHEAD > limit {
+            all.push(format!(
+                "{}: records of {} bytes do not fit the client's limit of {limit}: raise the producers' \
+                 max.request.size (of librdkafka message.max.bytes) and the topic's max.message.bytes",
+                point.label, point.records.size_bytes
+            ));
+        }
+    }
+    let mut told = BTreeSet::new();
+    all.retain(|warning| told.insert(warning.clone()));
+    all
+}
+
+fn clients(section: &str, clients: &Clients, java: &str, librdkafka: &str, all: &mut Vec<String>) {
+    let ours = clients.properties.keys().filter(|key| !SECURITY.iter().any(|start| key.starts_with(start)));
+    for key in ours {
+        let in_java = has(JAVA_CLIENTS, key) || has(java, key);
+        let in_librdkafka = has(LIBRDKAFKA_CLIENTS, key) || has(librdkafka, key);
+        // Kafka's names are the rule, and a driver that does not know one says so itself.
+        let what = match (in_java, in_librdkafka) {
+            (true, _) => continue,
+            (false, true) => "only librdkafka has a setting of this name",
+            (false, false) => "no client of Kafka has a setting of this name",
+        };
+        all.push(format!("{section}.properties.{key}: {what}"));
+    }
+}
+
+fn has(names: &str, key: &str) -> bool {
+    names.split_whitespace().any(|name| name == key)
+}

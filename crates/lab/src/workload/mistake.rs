@@ -1,0 +1,135 @@
+//! What can be wrong with a workload. Every mistake in a file says where it is, under which key, and what would be right;
+//! all of a file are told at once.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// A place in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// From 1.
+    pub line: u32,
+    /// From 1, in characters.
+    pub column: u32,
+}
+
+impl Position {
+    /// The beginning of a file.
+    pub const START: Position = Position { line: 1, column: 1 };
+}
+
+/// One thing in a file that is not right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// Where.
+    pub position: Position,
+    /// The key, from the top of the file, such as `topics.partitions`.
+    pub key: String,
+    /// What is wrong.
+    pub problem: String,
+    /// What would be right.
+    pub remedy: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Position { line, column } = self.position;
+        write!(f, "{line}:{column}: {}: {}; {}", self.key, self.problem, self.remedy)
+    }
+}
+
+/// A file says something that it cannot say.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct InvalidFile {
+    /// The file.
+    pub file: String,
+    /// What is wrong in it, from top to bottom; at least one.
+    pub mistakes: Vec<Mistake>,
+    /// The line of each mistake.
+    pub lines: Vec<String>,
+}
+
+impl InvalidFile {
+    /// The mistakes found in `text`, in order, each once.
+    pub(super) fn of(file: &str, text: &str, mut mistakes: Vec<Mistake>) -> InvalidFile {
+        mistakes.sort_by(|a, b| a.position.cmp(&b.position).then_with(|| a.problem.cmp(&b.problem)));
+        mistakes.dedup();
+        let line = |mistake: &Mistake| {
+            let line = text.lines().nth(mistake.position.line as usize - 1);
+            line.unwrap_or_default().to_owned()
+        };
+        let lines = mistakes.iter().map(line).collect();
+        InvalidFile { file: file.to_owned(), mistakes, lines }
+    }
+}
+
+impl fmt::Display for InvalidFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, (mistake, line)) in self.mistakes.iter().zip(&self.lines).enumerate() {
+            if number > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{}:{mistake}", self.file)?;
+            if !line.trim().is_empty() {
+                let number = mistake.position.line.to_string();
+                let before = line.chars().take(mistake.position.column as usize - 1);
+                // Tabs stay tabs, so that the mark stands under its character.
+                let indent: String = before.map(|c| if c == '\t' { c } else { ' ' }).collect();
+                write!(f, "\n  {number} | {line}\n  {:width$} | {indent}^", "", width = number.len())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// No workload has this name, and no file this path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{name} is no workload: one of {} would be right, or the path of a file that ends in .toml",
+    known.join(", ")
+)]
+pub struct UnknownWorkload {
+    /// What was asked for.
+    pub name: String,
+    /// The names that are built in.
+    pub known: Vec<&'static str>,
+}
+
+/// A file cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} cannot be read: {reason}", path.display())]
+pub struct UnreadableFile {
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    pub reason: String,
+}
+
+/// A workload cannot be scaled by this factor.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("the scale {scale} is invalid: a number from {min} to {max} would be right")]
+pub struct InvalidScale {
+    /// What was asked for.
+    pub scale: f64,
+    /// The least.
+    pub min: f64,
+    /// The most.
+    pub max: f64,
+}
+
+/// Why there is no workload.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum WorkloadError {
+    /// Nothing is called so.
+    #[error(transparent)]
+    Unknown(#[from] UnknownWorkload),
+    /// The file is not there, or not to be read.
+    #[error(transparent)]
+    Unreadable(#[from] UnreadableFile),
+    /// The file has mistakes.
+    #[error(transparent)]
+    Invalid(#[from] InvalidFile),
+    /// The scale is out of bounds.
+    #[error(transparent)]
+    Scale(#[from] InvalidScale),
+}

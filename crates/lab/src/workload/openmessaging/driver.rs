@@ -1,0 +1,84 @@
+//! The YAML of the OpenMessaging Benchmark's Kafka driver: replication, and the settings of topics and clients as property
+//! text within YAML.
+
+use std::collections::BTreeMap;
+
+use thalweg_client::Properties;
+
+use super::super::document;
+use super::super::mistake::InvalidFile;
+use super::Fields;
+
+/// The class that reads such files.
+const CLASS: &str = "io.openmessaging.benchmark.driver.kafka.KafkaBenchmarkDriver";
+
+const KEYS: [&str; 7] = [
+    "name",
+    "driverClass",
+    "replicationFactor",
+    "topicConfig",
+    "commonConfig",
+    "producerConfig",
+    "consumerConfig",
+];
+
+/// What the driver's file says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Driver {
+    pub(super) name: String,
+    pub(super) replication_factor: u16,
+    pub(super) topic: BTreeMap<String, String>,
+    pub(super) producer: BTreeMap<String, String>,
+    pub(super) consumer: BTreeMap<String, String>,
+}
+
+impl Default for Driver {
+    fn default() -> Driver {
+        Driver {
+            name: "none given, one replica and the clients' defaults".to_owned(),
+            replication_factor: 1,
+            topic: BTreeMap::new(),
+            producer: BTreeMap::new(),
+            consumer: BTreeMap::new(),
+        }
+    }
+}
+
+impl Driver {
+    /// What the text of a YAML file says.
+    pub(super) fn parse(file: &str, text: &str) -> Result<Driver, InvalidFile> {
+        let invalid = |mistakes| InvalidFile::of(file, text, mistakes);
+        let root = document::yaml::parse(text).map_err(|mistake| invalid(vec![mistake]))?;
+        let mut fields = Fields::of(root, &KEYS);
+        match fields.text("driverClass") {
+            Some(class) if class != CLASS => {
+                fields.refuse("driverClass", format!("{class:?} is no driver of Kafka"), CLASS);
+            }
+            _ => {}
+        }
+        let replication_factor = fields.whole("replicationFactor", None, 1, 1000);
+        let mut properties = |key: &str| -> BTreeMap<String, String> {
+            let text = fields.text(key).unwrap_or_default();
+            let mut taken = Properties::parse(&text);
+            let names: Vec<String> = taken.rest().map(str::to_owned).collect();
+            names.into_iter().filter_map(|name| taken.take(&name).map(|value| (name, value))).collect()
+        };
+        let topic = properties("topicConfig");
+        let mut common = properties("commonConfig");
+        // Who is measured is said elsewhere, and so is what names the clients.
+        common.retain(|key, _| key != "bootstrap.servers" && key != "client.id");
+        let with_common = |own: BTreeMap<String, String>| {
+            let mut all = common.clone();
+            all.extend(own);
+            all
+        };
+        let producer = with_common(properties("producerConfig"));
+        let consumer = with_common(properties("consumerConfig"));
+        let name = fields.text("name").unwrap_or_else(|| "Kafka".to_owned());
+        if !fields.mistakes.is_empty() {
+            return Err(invalid(fields.mistakes));
+        }
+        let replication_factor = u16::try_from(replication_factor).unwrap_or(u16::MAX);
+        Ok(Driver { name, replication_factor, topic, producer, consumer })
+    }
+}

@@ -1,0 +1,193 @@
+//! What workloads look like to people: the table of keys, and a workload's points and published figures. The pages under
+//! `docs/workloads/` and `thalweg lab show` have their tables from here, in Markdown.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::key::{self, Key, grouped};
+use super::{Clients, Load, Measure, Payload, Point, Published, Unit, Workload, warnings};
+
+/// The keys of a workload file: a table for the top of the file, and one for points.
+pub fn key_table() -> String {
+    let mut out = String::new();
+    for (head, keys) in [
+        ("Keys at the top of the file only:", key::FILE),
+        ("Keys at the top of the file, for all points, or in a `[[point]]`, for that one:", key::POINT),
+    ] {
+        let _ = writeln!(out, "{head}\n\n| key | takes | unit | default | meaning |\n|---|---|---|---|---|");
+        for key in keys {
+            let Key { path, kind, default, unit, meaning } = key;
+            let _ = writeln!(out, "| `{path}` | {} | {unit} | {default} | {meaning} |", kind.describe());
+        }
+        out.push('\n');
+    }
+    let figures = super::file::figure_names();
+    let figures: Vec<String> = figures.iter().map(|name| format!("`{name}`")).collect();
+    let _ = writeln!(
+        out,
+        "Keys of `published`, a table (or a list of tables) beside a point: `system`, `hardware`, `source`, where they differ \
+         from `[publication]`, and any of the figures that the lab measures, under the names of its results: {}.",
+        figures.join(", ")
+    );
+    out
+}
+
+/// A workload for people: what it is, what is odd, its points, what was published.
+pub fn describe(workload: &Workload) -> String {
+    let Workload { name, title, description, scale, .. } = workload;
+    let mut out = format!("# {name}: {title}\n\n{description}\n\n");
+    if *scale != 1.0 {
+        let _ = writeln!(
+            out,
+            "Scaled: records, seconds and rates times {scale}. This is not the workload as published.\n"
+        );
+    }
+    for warning in warnings(workload) {
+        let _ = writeln!(out, "Note: {warning}.");
+    }
+    out.push('\n');
+    out.push_str(&tables(workload));
+    out
+}
+
+/// The points of a workload with all their settings, and the figures that were published for them.
+pub fn tables(workload: &Workload) -> String {
+    let mut out = format!("## Points\n\n{}", points(workload));
+    if !workload.published.is_empty() {
+        let _ = write!(out, "\n## Published\n\n{}", published(workload));
+    }
+    out
+}
+
+/// A row for each point; below it, the properties that all or some of them have.
+fn points(workload: &Workload) -> String {
+    let mut out = String::from(
+        "| point | brokers | topics x partitions, replicas | records | producers | consumers | measured | load | \
+         warm-up, length, repetitions |\n|---|---|---|---|---|---|---|---|---|\n",
+    );
+    for point in &workload.points {
+        let Point { label, cluster, topics, extent, repetitions, .. } = point;
+        let _ = writeln!(
+            out,
+            "| {label} | {} | {} x {}, {} | {} | {} | {} | {} | {} | {} s, {}, {repetitions} times |",
+            cluster.brokers,
+            topics.count,
+            topics.partitions,
+            topics.replication_factor,
+            records(point),
+            clients(&point.producers),
+            clients(&point.consumers),
+            match point.measure {
+                Measure::Produce => "produce",
+                Measure::Consume => "consume",
+                Measure::Drain => "drain",
+            },
+            load(&point.load),
+            extent.warm_up_s,
+            match extent.unit {
+                Unit::Seconds(seconds) => format!("{seconds} s"),
+                Unit::Records(records) => format!("{} records", grouped(records as i64)),
+            },
+        );
+    }
+    out.push('\n');
+    out.push_str(&properties(workload));
+    out
+}
+
+fn records(point: &Point) -> String {
+    let records = &point.records;
+    let payload = match &records.payload {
+        Payload::Random => "random".to_owned(),
+        Payload::Zeros => "zeros".to_owned(),
+        Payload::Compressible => "compressible".to_owned(),
+        Payload::Json => "JSON".to_owned(),
+        Payload::File(path) => format!("lines of {path}"),
+    };
+    let keys =
+        records.keys.map_or_else(String::new, |keys| format!(", {} keys", grouped(keys.distinct as i64)));
+    let verified = if point.verify { ", verified" } else { "" };
+    format!("{} B, {payload}{keys}{verified}", grouped(i64::from(records.size_bytes)))
+}
+
+fn clients(clients: &Clients) -> String {
+    let Clients { count, processes, threads, .. } = clients;
+    match (processes, threads) {
+        (1, 1) => count.to_string(),
+        _ => format!("{count} in {processes} x {threads} threads"),
+    }
+}
+
+fn load(load: &Load) -> String {
+    match load {
+        Load::Maximum => "maximum".to_owned(),
+        Load::Rate { records_per_s } => format!("{records_per_s} records/s"),
+        Load::AddProducers { producers_max, gain_min } => {
+            format!("producers added, to {producers_max}, while they gain {gain_min}")
+        }
+        Load::RaiseRate { first_records_per_s, factor, precision } => {
+            format!("rate raised from {first_records_per_s} records/s by {factor}, to {precision}")
+        }
+    }
+}
+
+/// The properties, each once, with the points that have them where not all do.
+fn properties(workload: &Workload) -> String {
+    let mut by_setting: BTreeMap<(&str, &String, &String), Vec<&str>> = BTreeMap::new();
+    for point in &workload.points {
+        let sections = [
+            ("broker", &point.cluster.properties),
+            ("consumer", &point.consumers.properties),
+            ("producer", &point.producers.properties),
+            ("topic", &point.topics.properties),
+        ];
+        for (section, properties) in sections {
+            for (key, value) in properties {
+                by_setting.entry((section, key, value)).or_default().push(&point.label);
+            }
+        }
+    }
+    let mut out = String::new();
+    if !by_setting.is_empty() {
+        out.push_str("| property of | setting | points |\n|---|---|---|\n");
+    }
+    for ((section, key, value), labels) in by_setting {
+        let of = match labels.len() == workload.points.len() {
+            true => "all".to_owned(),
+            false => labels.join("; "),
+        };
+        let _ = writeln!(out, "| {section} | `{key}={value}` | {of} |");
+    }
+    out
+}
+
+/// A row for each published figure. What all have in common stands above the table.
+fn published(workload: &Workload) -> String {
+    type Column = (&'static str, fn(&Published) -> &str);
+    let about: [Column; 3] = [
+        ("system", |figure| &figure.system),
+        ("hardware", |figure| &figure.hardware),
+        ("source", |figure| &figure.source),
+    ];
+    let differs =
+        |of: fn(&Published) -> &str| workload.published.windows(2).any(|pair| of(&pair[0]) != of(&pair[1]));
+    let mut out = String::new();
+    for (name, of) in about.iter().filter(|(_, of)| !differs(*of)) {
+        if let Some(figure) = workload.published.first() {
+            let _ = writeln!(out, "- {name}: {}", of(figure));
+        }
+    }
+    let columns: Vec<&Column> = about.iter().filter(|(_, of)| differs(*of)).collect();
+    let names: String = columns.iter().map(|(name, _)| format!(" {name} |")).collect();
+    let rules = "---|".repeat(columns.len());
+    let _ = writeln!(out, "\n| point | figure | published |{names}\n|---|---|---|{rules}");
+    for figure in &workload.published {
+        let value = match figure.value.fract() == 0.0 {
+            true => grouped(figure.value as i64),
+            false => format!("{:.2}", figure.value),
+        };
+        let about: String = columns.iter().map(|(_, of)| format!(" {} |", of(figure))).collect();
+        let _ = writeln!(out, "| {} | `{}` | {value} |{about}", figure.point, figure.figure);
+    }
+    out
+}

@@ -1,0 +1,64 @@
+//! The arguments of a run as a result keeps them: enough to run it again, and nothing that is a secret.
+
+/// What stands in place of a secret.
+pub const HIDDEN: &str = "[hidden]";
+
+/// Words in the names of settings whose values are nobody's business.
+const SECRET: [&str; 5] = ["password", "secret", "jaas", "token", "credential"];
+
+/// The arguments of this process, behind its name, without secrets.
+pub fn of_process() -> Vec<String> {
+    without_secrets(std::env::args().skip(1))
+}
+
+/// Arguments without the values of settings that are secrets.
+fn without_secrets(arguments: impl Iterator<Item = String>) -> Vec<String> {
+    arguments
+        .map(|argument| {
+            // `--property=key=value` and `--property key=value`.
+            let (before, setting) = match argument.strip_prefix("--property=") {
+                Some(setting) => ("--property=", setting),
+                None => ("", argument.as_str()),
+            };
+            let Some((key, _)) = setting.split_once('=') else { return argument };
+            let lower = key.to_ascii_lowercase();
+            match SECRET.iter().any(|word| lower.contains(word)) {
+                true => format!("{before}{key}={HIDDEN}"),
+                false => argument,
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_left_out() {
+        let given = [
+            "lab",
+            "run",
+            "--property",
+            "sasl.jaas.config=x y=z",
+            "--property=ssl.key.password=hunter2",
+            "--property",
+            "acks=all",
+            "--seed=4",
+        ];
+        let kept = without_secrets(given.iter().map(|argument| (*argument).to_owned()));
+        assert_eq!(
+            kept,
+            [
+                "lab",
+                "run",
+                "--property",
+                "sasl.jaas.config=[hidden]",
+                "--property=ssl.key.password=[hidden]",
+                "--property",
+                "acks=all",
+                "--seed=4",
+            ]
+        );
+    }
+}

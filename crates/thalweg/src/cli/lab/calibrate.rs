@@ -1,0 +1,58 @@
+//! `lab calibrate`.
+
+use std::io::Write;
+
+use clap::Args;
+use thalweg_lab::calibrate::{Extent, Limits, Plan, run};
+use thalweg_lab::worker::Driver;
+
+use super::run::binary;
+use crate::cli::failure::Failed;
+
+/// Measure the lab itself, against a server with a known service time.
+///
+/// A server of the lab answers after times that are known beforehand, at a rate that is known, with stalls at known moments.
+/// What the workers measure of it is set beside what is true: percentiles may be wrong by 2 %, the knee by 5 %.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  thalweg lab calibrate
+  thalweg lab calibrate --reduced                 fewer records: about a minute
+  thalweg lab calibrate --driver librdkafka --json")]
+pub struct Calibrate {
+    /// Who is calibrated.
+    #[arg(long, value_name = "DRIVER", default_value = "thalweg")]
+    driver: Driver,
+    /// Fewer records and longer times of service, for a quick look and small machines.
+    #[arg(long)]
+    reduced: bool,
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Calibrate {
+    /// Does it.
+    pub async fn run(&self) -> anyhow::Result<()> {
+        let plan = Plan {
+            binary: binary()?,
+            driver: self.driver,
+            extent: if self.reduced { Extent::Reduced } else { Extent::Full },
+            limits: Limits::default(),
+        };
+        let mut stderr = std::io::stderr();
+        let calibration = run(&plan, |line| {
+            // Progress that nobody reads must not end a calibration.
+            let _ = writeln!(stderr, "{line}");
+        });
+        let calibration = calibration.await?;
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            writeln!(out, "{}", serde_json::to_string_pretty(&calibration)?)?;
+        } else {
+            writeln!(out, "{calibration}")?;
+        }
+        let faults = calibration.faults();
+        if faults.is_empty() { Ok(()) } else { Err(Failed(faults.join("; ")).into()) }
+    }
+}

@@ -1,0 +1,62 @@
+//! `lab compare`.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use thalweg_lab::result::Pairing;
+use thalweg_lab::{result, terminal};
+
+use crate::cli::failure::Usage;
+
+/// Compare two results: ratios with their confidence.
+///
+/// Points are paired by workload, label, target and driver. What cannot be compared is refused with its reason: another
+/// machine, other settings, another length.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  thalweg lab compare before/result.json after/result.json
+  thalweg lab compare run/result.json run/result.json --targets apache-kafka,embedded   head to head, within one run")]
+pub struct Compare {
+    /// The first result.
+    #[arg(value_name = "A.json")]
+    a: PathBuf,
+    /// The second, which is set in proportion to the first.
+    #[arg(value_name = "B.json")]
+    b: PathBuf,
+    /// Compares a target of the first with another of the second.
+    #[arg(long, value_name = "TARGET,TARGET")]
+    targets: Option<String>,
+    /// One JSON object instead of tables.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Compare {
+    /// Compares them.
+    pub fn run(&self) -> anyhow::Result<()> {
+        let (a, b) = (result::read(&self.a)?, result::read(&self.b)?);
+        let pairing = match &self.targets {
+            None => Pairing::SameTarget,
+            Some(text) => match text.split_once(',') {
+                Some((a, b)) => Pairing::Targets { a: a.trim().to_owned(), b: b.trim().to_owned() },
+                None => {
+                    let message = format!(
+                        "--targets {text} is one name: two would be right, such as apache-kafka,embedded"
+                    );
+                    return Err(Usage(message).into());
+                }
+            },
+        };
+        let comparison = result::compare(&a, &b, &pairing)?;
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            writeln!(out, "{}", serde_json::to_string_pretty(&comparison)?)?;
+        } else {
+            let colours = out.is_terminal();
+            write!(out, "{}", terminal::comparison(&comparison, colours))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,144 @@
+//! Where a run leaves its result, and what it says at the end.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use thalweg_lab::result::{self, RunResult, State};
+use thalweg_lab::{report, run, terminal};
+
+use crate::cli::failure::{Failed, Usage};
+
+/// The folder of all results.
+const RESULTS: &str = "thalweg-results";
+/// The file of a result, in its folder.
+pub const RESULT: &str = "result.json";
+/// The file of its report.
+const REPORT: &str = "report.html";
+/// Names of so many characters at most go into the name of a folder.
+const NAMES_MAX: usize = 60;
+
+/// The folder of one result.
+#[derive(Debug)]
+pub struct Output {
+    dir: PathBuf,
+}
+
+impl Output {
+    /// Makes the folder: that which was asked for, or one named by the time and what is measured.
+    pub fn make(asked: Option<&Path>, names: &[&str]) -> anyhow::Result<Output> {
+        let dir = match asked {
+            Some(dir) => dir.to_owned(),
+            None => Path::new(RESULTS).join(folder_name(&run::rfc_3339(now_us()), names)),
+        };
+        let failed = || format!("Cannot make the folder {} for the result", dir.display());
+        std::fs::create_dir_all(&dir).with_context(failed)?;
+        let output = Output { dir };
+        if output.result().exists() {
+            let message = format!(
+                "{} holds a result already: another --out would be right, or none",
+                output.dir.display()
+            );
+            return Err(Usage(message).into());
+        }
+        Ok(output)
+    }
+
+    /// Where the result is written.
+    pub fn result(&self) -> PathBuf {
+        self.dir.join(RESULT)
+    }
+
+    /// Where brokers have their directories, unless somebody says otherwise: on the disk of the result, for the usual place
+    /// of temporary files is memory on many systems.
+    pub fn work_dir(&self, asked: Option<&Path>) -> anyhow::Result<WorkDir> {
+        let (path, ours) = match asked {
+            Some(dir) => (dir.to_owned(), false),
+            None => (self.dir.join("brokers"), true),
+        };
+        let failed = || format!("Cannot make the folder {} for the brokers", path.display());
+        std::fs::create_dir_all(&path).with_context(failed)?;
+        let path = path.canonicalize().with_context(failed)?;
+        Ok(WorkDir { path, ours })
+    }
+
+    /// Writes result and report, says what came out, and whether it is a success.
+    pub fn tell(&self, run: &RunResult, json: bool) -> anyhow::Result<()> {
+        result::write(&self.result(), run)?;
+        let page = self.dir.join(REPORT);
+        result::write_whole(&page, report::html(run).as_bytes())?;
+        let mut out = std::io::stdout().lock();
+        if json {
+            writeln!(out, "{}", serde_json::to_string(run)?)?;
+        } else {
+            let colours = out.is_terminal();
+            writeln!(out, "{}", terminal::table(run, colours))?;
+            writeln!(out, "Report: {}\nResult: {}", page.display(), self.result().display())?;
+        }
+        verdict(run)
+    }
+}
+
+/// The folder of brokers, removed with the run when it is the run's own.
+#[derive(Debug)]
+pub struct WorkDir {
+    path: PathBuf,
+    ours: bool,
+}
+
+impl WorkDir {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for WorkDir {
+    fn drop(&mut self) {
+        if self.ours {
+            // Each cluster has removed its own directory; what is left is somebody else's.
+            let _ = std::fs::remove_dir(&self.path);
+        }
+    }
+}
+
+/// Whether a run is a success: all was measured, and nothing contradicts it.
+fn verdict(run: &RunResult) -> anyhow::Result<()> {
+    let points = || run.workloads.iter().flat_map(|workload| &workload.points);
+    let faults = points()
+        .flat_map(|point| &point.repetitions)
+        .filter(|repetition| !repetition.evidence.faults.is_empty())
+        .count();
+    if let State::Partial { why } = &run.state {
+        return Err(Failed(format!("the run is not whole: {why}")).into());
+    }
+    if faults > 0 {
+        return Err(Failed(format!("{faults} repetitions have faults in their evidence")).into());
+    }
+    Ok(())
+}
+
+/// A name that sorts by time and holds what file systems hold.
+fn folder_name(time: &str, names: &[&str]) -> String {
+    let time: String = time.chars().map(|c| if c.is_ascii_digit() || c == 'T' { c } else { '-' }).collect();
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '-' };
+    let names: String = names.join("-").chars().map(plain).take(NAMES_MAX).collect();
+    format!("{}-{names}", time.trim_end_matches('-'))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the name of a folder tells when it was made")]
+fn now_us() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_are_named_by_time_and_workloads() {
+        let name = folder_name("2026-11-22T04:05:06Z", &["ibm-fast", "a/b c"]);
+        assert_eq!(name, "2026-11-22T04-05-06-ibm-fast-a-b-c");
+    }
+}

@@ -1,0 +1,63 @@
+//! `lab rerun`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser};
+use thalweg_lab::result;
+
+use super::arguments::HIDDEN;
+use super::run::{Place, measure};
+use crate::cli::failure::Usage;
+use crate::cli::{Cli, Command};
+
+/// Run what a result holds again: the same workloads, settings, targets, drivers and seed.
+///
+/// The workloads are those that the result holds, whatever became of their files.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  thalweg lab rerun result.json
+  thalweg lab rerun result.json --out again && thalweg lab compare result.json again/result.json")]
+pub struct Rerun {
+    /// The result.
+    #[arg(value_name = "RESULT.json")]
+    result: PathBuf,
+    /// A client setting that the result does not hold because it is a secret; may be given again and again.
+    #[arg(long = "property", value_name = "KEY=VALUE")]
+    properties: Vec<String>,
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Rerun {
+    /// Does it.
+    pub async fn run(&self) -> anyhow::Result<()> {
+        let before = result::read(&self.result)?;
+        let arguments = before.arguments.iter().map(|argument| self.with_secret(argument));
+        let line = std::iter::once("thalweg".to_owned()).chain(arguments);
+        let not_a_run = || Usage(format!("{} was not made by `thalweg lab run`", self.result.display()));
+        let parsed = Cli::try_parse_from(line).map_err(|_| not_a_run())?;
+        let Command::Lab(super::Lab::Run(run)) = parsed.command else {
+            return Err(not_a_run().into());
+        };
+        let workloads = before.workloads.into_iter().map(|run| run.workload).collect();
+        let (targets, drivers) = (run.targets.specs()?, run.drivers.all());
+        // Kept as they were, so that the new result can be run again too.
+        measure(workloads, targets, drivers, before.seed, &self.place, before.arguments).await
+    }
+
+    /// An argument with the secret that was left out of it.
+    fn with_secret(&self, argument: &str) -> String {
+        let Some(setting) = argument.strip_suffix(HIDDEN) else { return argument.to_owned() };
+        let given = self.properties.iter().find_map(|property| {
+            let (key, value) = property.split_once('=')?;
+            setting
+                .strip_prefix("--property=")
+                .unwrap_or(setting)
+                .strip_suffix('=')
+                .filter(|name| *name == key)?;
+            Some(format!("{setting}{value}"))
+        });
+        given.unwrap_or_else(|| argument.to_owned())
+    }
+}

@@ -1,0 +1,44 @@
+//! `lab show`.
+
+use std::io::Write;
+
+use clap::Args;
+use thalweg_lab::workload;
+
+/// Show what a workload does: its points, settings and published figures.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  thalweg lab show ibm-fast
+  thalweg lab show ibm-fast --toml > mine.toml      a workload of one's own to start from
+  thalweg lab show my-workload.toml --json")]
+pub struct Show {
+    /// A workload that is built in, or a file.
+    #[arg(value_name = "NAME|FILE")]
+    workload: String,
+    /// All its points as one JSON object, nothing left to a default.
+    #[arg(long, conflicts_with = "toml")]
+    json: bool,
+    /// The file of a workload that is built in.
+    #[arg(long)]
+    toml: bool,
+}
+
+impl Show {
+    /// Shows it.
+    pub fn run(&self) -> anyhow::Result<()> {
+        let loaded = workload::load(&self.workload, None)?;
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            writeln!(out, "{}", serde_json::to_string_pretty(&loaded)?)?;
+        } else if self.toml {
+            match workload::source(&self.workload) {
+                Some(source) => write!(out, "{source}")?,
+                None => write!(out, "{}", std::fs::read_to_string(&self.workload)?)?,
+            }
+        } else {
+            write!(out, "{}", workload::describe(&loaded))?;
+        }
+        Ok(())
+    }
+}

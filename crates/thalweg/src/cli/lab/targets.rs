@@ -1,0 +1,128 @@
+//! Arguments that say what is measured on, and by whom.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use thalweg_client::Properties;
+use thalweg_lab::target::TargetSpec;
+use thalweg_lab::worker::Driver;
+
+use super::arguments::HIDDEN;
+use crate::cli::failure::Usage;
+
+/// A target that the lab starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TargetName {
+    /// Brokers of this binary, started for the run and removed after it.
+    Embedded,
+    /// Apache Kafka, started for the run and removed after it; needs a Java and, once, Maven.
+    ApacheKafka,
+}
+
+/// What is measured on.
+#[derive(Args, Debug, Clone)]
+pub struct Targets {
+    /// What to measure on; given again, targets take turns [default: embedded, without --bootstrap].
+    #[arg(long = "target", value_name = "TARGET")]
+    targets: Vec<TargetName>,
+    #[command(flatten)]
+    cluster: RunningCluster,
+}
+
+/// A cluster that runs already.
+#[derive(Args, Debug, Clone)]
+pub struct RunningCluster {
+    /// A cluster that runs already: the brokers to connect to first.
+    #[arg(long, value_name = "HOST:PORT,...")]
+    bootstrap: Option<String>,
+    /// A client setting for that cluster, for example security.protocol=SSL; may be given again and again.
+    #[arg(long = "property", value_name = "KEY=VALUE", requires = "bootstrap")]
+    properties: Vec<String>,
+    /// A properties file with client settings for that cluster.
+    #[arg(long, value_name = "FILE", requires = "bootstrap")]
+    client_config: Option<PathBuf>,
+}
+
+/// Who produces and consumes.
+#[derive(Args, Debug, Clone)]
+pub struct Drivers {
+    /// Who produces and consumes; given again, drivers take turns.
+    #[arg(long = "driver", value_name = "DRIVER", default_value = "thalweg")]
+    drivers: Vec<Driver>,
+}
+
+impl Targets {
+    /// All targets, each once.
+    pub fn specs(&self) -> anyhow::Result<Vec<TargetSpec>> {
+        let mut specs = Vec::new();
+        for target in &self.targets {
+            let spec = match target {
+                TargetName::Embedded => TargetSpec::Embedded,
+                TargetName::ApacheKafka => TargetSpec::ApacheKafka,
+            };
+            if !specs.contains(&spec) {
+                specs.push(spec);
+            }
+        }
+        specs.extend(self.cluster.spec()?);
+        if specs.is_empty() {
+            specs.push(TargetSpec::Embedded);
+        }
+        Ok(specs)
+    }
+}
+
+impl RunningCluster {
+    /// The cluster, if one is named.
+    pub fn spec(&self) -> anyhow::Result<Option<TargetSpec>> {
+        let Some(bootstrap) = &self.bootstrap else { return Ok(None) };
+        let servers: Vec<String> = bootstrap
+            .split(',')
+            .map(str::trim)
+            .filter(|server| !server.is_empty())
+            .map(str::to_owned)
+            .collect();
+        if servers.is_empty() {
+            return Err(Usage("--bootstrap names no broker; HOST:PORT would be right".to_owned()).into());
+        }
+        let mut properties = BTreeMap::new();
+        if let Some(path) = &self.client_config {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("Cannot read --client-config {}", path.display()))?;
+            let parsed = Properties::parse(&text);
+            let keys: Vec<String> = parsed.rest().map(str::to_owned).collect();
+            properties.extend(
+                keys.into_iter()
+                    .filter_map(|key| parsed.get(&key).map(str::to_owned).map(|value| (key, value))),
+            );
+        }
+        for text in &self.properties {
+            let (key, value) = text.split_once('=').ok_or_else(|| {
+                Usage(format!("--property {text} is no setting: KEY=VALUE would be right, such as acks=all"))
+            })?;
+            if value == HIDDEN {
+                let again = "results do not hold secrets: give it again";
+                return Err(Usage(format!("--property {key} has no value; {again}")).into());
+            }
+            properties.insert(key.trim().to_owned(), value.to_owned());
+        }
+        // The addresses are --bootstrap's alone.
+        properties.remove("bootstrap.servers");
+        Ok(Some(TargetSpec::Bootstrap { servers, properties }))
+    }
+}
+
+impl Drivers {
+    /// All drivers, each once.
+    pub fn all(&self) -> Vec<Driver> {
+        let mut drivers = Vec::new();
+        for driver in &self.drivers {
+            if !drivers.contains(driver) {
+                drivers.push(*driver);
+            }
+        }
+        drivers
+    }
+}

@@ -1,0 +1,327 @@
+//! `thalweg lab` from its arguments to its report: runs that go well, and all that may go wrong with one.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use thalweg_lab::null_server::{Loss, NullServer, Settings, Stalls};
+use thalweg_lab::result::{self, PointResult, RunResult, State};
+
+/// A run that takes longer than this has failed.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A small workload; what is different for a test stands behind it.
+fn workload(seconds: f64, more: &str) -> String {
+    format!(
+        "title = \"A test\"\ndescription = \"A test.\"\nlabel = \"only\"\nrepetitions = 2\n\
+         topics.partitions = 2\nrecords.size_bytes = 100\n\
+         extent = {{ warm_up_s = 0.2, seconds = {seconds} }}\n{more}\n"
+    )
+}
+
+/// A folder with a workload, and a place for the result.
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn with(workload: &str) -> Place {
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::write(dir.path().join("small.toml"), workload).expect("written");
+        Place { dir }
+    }
+
+    fn out(&self) -> PathBuf {
+        self.dir.path().join("out")
+    }
+
+    /// `thalweg lab run small.toml --out out` with more arguments.
+    fn run(&self, arguments: &[&str]) -> Command {
+        let mut command = self.lab(&["run", "small.toml", "--out", "out"]);
+        command.args(arguments);
+        command
+    }
+
+    fn lab(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+        command.arg("lab").args(arguments).current_dir(self.dir.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn result(&self) -> RunResult {
+        result::read(&self.out().join("result.json")).expect("a result")
+    }
+
+    fn point(&self) -> PointResult {
+        self.result().workloads[0].points[0].clone()
+    }
+
+    /// Processes of this run: brokers, whose data is here, and workers, which began here.
+    fn processes(&self) -> Vec<u32> {
+        let here = self.dir.path().canonicalize().expect("it exists");
+        let is_here = |pid: &u32| {
+            std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(&here))
+        };
+        pids().into_iter().filter(is_here).collect()
+    }
+
+    /// The broker of this run.
+    fn broker(&self) -> Option<u32> {
+        let here = self.dir.path().to_str().expect("UTF-8").to_owned();
+        pids().into_iter().find(|pid| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            line.contains(" serve ") && line.contains(&here)
+        })
+    }
+
+    fn assert_nothing_is_left(&self) {
+        let began = Instant::now();
+        while !self.processes().is_empty() && began.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert_eq!(self.processes(), Vec::<u32>::new(), "processes are left");
+        assert!(!self.out().join("brokers").exists(), "the brokers' files are left");
+    }
+}
+
+fn pids() -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").expect("Linux");
+    processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Runs take turns: each has the machine as far as this program is concerned.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits for the end, not for ever.
+fn end(mut child: Child) -> Output {
+    let began = Instant::now();
+    while child.try_wait().expect("ours to wait for").is_none() {
+        if began.elapsed() > TIMEOUT {
+            child.kill().expect("ours to end");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.wait_with_output().expect("it has ended")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn ran(mut command: Command) -> Output {
+    end(command.spawn().expect("the binary starts"))
+}
+
+#[track_caller]
+fn assert_ends_with(output: &Output, code: i32) {
+    assert_eq!(output.status.code(), Some(code), "{}\n{}", text(&output.stdout), text(&output.stderr));
+}
+
+#[test]
+fn a_short_run_yields_a_whole_result_that_can_be_shown_compared_and_run_again() {
+    let _alone = alone();
+    let place = Place::with(&workload(1.0, "consumers.count = 1"));
+    let output = ran(place.run(&["--verify", "--seed", "7"]));
+    assert_ends_with(&output, 0);
+    let (table, page) = (text(&output.stdout), place.out().join("report.html"));
+    assert!(table.contains("embedded") && table.contains("report.html"), "{table}");
+    assert!(std::fs::read_to_string(page).expect("a report").contains("</html>"));
+    place.assert_nothing_is_left();
+
+    let result = place.result();
+    assert_eq!((&result.state, result.seed), (&State::Complete, 7));
+    let point = &result.workloads[0].points[0];
+    assert_eq!((point.failure.as_ref(), point.repetitions.len()), (None, 2));
+    for repetition in &point.repetitions {
+        let evidence = &repetition.evidence;
+        assert_eq!(evidence.faults, Vec::<String>::new());
+        assert_eq!(evidence.acknowledged, evidence.in_log);
+        let check = evidence.check.as_ref().expect("it was asked for");
+        assert_eq!((check.lost, check.duplicated, check.damaged), (0, 0, 0));
+        assert!(evidence.acknowledged > 0 && check.read == evidence.in_log);
+        assert!(repetition.acknowledge_latency.is_some() && repetition.end_to_end_latency.is_some());
+        let names: Vec<&str> = repetition.processes.iter().map(|used| used.name.as_str()).collect();
+        assert_eq!(names, ["broker-1", "consumer-0", "producer-0"]);
+    }
+    assert!(point.verdict.no_headline.iter().any(|reason| reason.contains("5 s")), "{:?}", point.verdict);
+    assert_eq!(point.summary.figures["produced_records_per_s"].count, 2);
+
+    let shown = ran(place.lab(&["report", "out/result.json", "-o", "shown.html"]));
+    assert_ends_with(&shown, 0);
+    assert!(place.dir.path().join("shown.html").exists());
+
+    std::fs::remove_file(place.dir.path().join("small.toml")).expect("it is there");
+    assert_ends_with(&ran(place.lab(&["rerun", "out/result.json", "--out", "again", "--json"])), 0);
+    let again = result::read(&place.dir.path().join("again/result.json")).expect("a result");
+    assert_eq!((again.seed, &again.arguments), (result.seed, &result.arguments));
+    assert_eq!(again.workloads[0].workload, result.workloads[0].workload);
+
+    let compared = ran(place.lab(&["compare", "out/result.json", "again/result.json"]));
+    assert_ends_with(&compared, 0);
+    assert!(text(&compared.stdout).contains("ratio"), "{}", text(&compared.stdout));
+    assert_ends_with(&ran(place.lab(&["run", "ibm-fast", "--out", "out"])), 2);
+}
+
+#[test]
+fn a_broken_workload_file_is_refused_with_its_line() {
+    let place = Place::with(&workload(1.0, "topics.partition = 3"));
+    let output = ran(place.run(&[]));
+    assert_ends_with(&output, 2);
+    let told = text(&output.stderr);
+    assert!(told.contains("small.toml:8") && told.contains("topics.partition"), "{told}");
+    assert!(!place.out().exists(), "nothing is made for nothing");
+    assert_ends_with(&ran(place.lab(&["run", "no-such-workload"])), 2);
+    assert_ends_with(&ran(place.lab(&["run", "ibm-fast", "--points", "no such point"])), 2);
+    assert_ends_with(&ran(place.lab(&["report", "small.toml"])), 2);
+}
+
+#[test]
+fn a_java_that_is_not_there_is_named_and_the_other_target_is_measured() {
+    let _alone = alone();
+    let place = Place::with(&workload(1.0, ""));
+    let mut command = place.run(&["--target", "apache-kafka", "--target", "embedded", "--repetitions", "1"]);
+    let nothing = place.dir.path().join("nothing");
+    std::fs::create_dir(&nothing).expect("made");
+    command.env("PATH", &nothing).env_remove("JAVA_HOME").env_remove("KAFKA_CLASSPATH");
+    let output = ran(command);
+    assert_ends_with(&output, 1);
+    let result = place.result();
+    assert!(matches!(result.state, State::Partial { .. }), "{:?}", result.state);
+    let points = &result.workloads[0].points;
+    assert_eq!((points[0].target.as_str(), points[1].target.as_str()), ("apache-kafka", "embedded"));
+    assert!(points[0].failure.as_ref().is_some_and(|why| why.contains("Java")), "{:?}", points[0].failure);
+    assert_eq!((points[1].failure.as_ref(), points[1].repetitions.len()), (None, 1));
+    place.assert_nothing_is_left();
+}
+
+/// Waits until the first repetition has its workers, and gives the broker's process.
+fn under_way(place: &Place, run: &mut Child) -> u32 {
+    let began = Instant::now();
+    loop {
+        // The broker, its guard, and a producer; the lab itself is here too.
+        if let Some(broker) = place.broker().filter(|_| place.processes().len() >= 4) {
+            std::thread::sleep(Duration::from_millis(1500));
+            return broker;
+        }
+        assert!(run.try_wait().expect("ours to wait for").is_none(), "it ended before it began");
+        assert!(began.elapsed() < TIMEOUT, "it does not begin");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn signal(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(pid).expect("process ids are small")).expect("not 0");
+    kill_process(pid, signal).expect("it runs");
+}
+
+#[test]
+fn an_interrupted_run_leaves_its_partial_result_and_nothing_else() {
+    let _alone = alone();
+    for by in [Signal::INT, Signal::TERM] {
+        let place = Place::with(&workload(60.0, "consumers.count = 1"));
+        let mut run = place.run(&[]).spawn().expect("the binary starts");
+        under_way(&place, &mut run);
+        signal(run.id(), by);
+        let began = Instant::now();
+        let output = end(run);
+        assert_ends_with(&output, 1);
+        assert!(began.elapsed() < Duration::from_secs(15), "it took {:?}", began.elapsed());
+        assert!(matches!(place.result().state, State::Partial { why } if why.contains("SIG")));
+        assert!(place.out().join("report.html").exists());
+        place.assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_no_process_and_no_data() {
+    let _alone = alone();
+    let place = Place::with(&workload(60.0, "consumers.count = 1"));
+    let mut run = place.run(&[]).spawn().expect("the binary starts");
+    let broker = under_way(&place, &mut run);
+    signal(run.id(), Signal::KILL);
+    end(run);
+    let began = Instant::now();
+    let is_left = || !place.processes().is_empty() || Path::new(&format!("/proc/{broker}")).exists();
+    while is_left() && began.elapsed() < Duration::from_secs(15) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(!is_left(), "processes are left: {:?}", place.processes());
+    let left = std::fs::read_dir(place.out().join("brokers")).expect("made by the run").count();
+    assert_eq!(left, 0, "the brokers' files are left");
+}
+
+#[test]
+fn a_broker_that_dies_in_the_middle_is_named() {
+    let _alone = alone();
+    let place = Place::with(&workload(60.0, ""));
+    let mut run = place.run(&[]).spawn().expect("the binary starts");
+    let broker = under_way(&place, &mut run);
+    signal(broker, Signal::KILL);
+    let began = Instant::now();
+    let output = end(run);
+    assert_ends_with(&output, 1);
+    assert!(began.elapsed() < Duration::from_secs(30), "it took {:?}", began.elapsed());
+    let failure = place.point().failure.expect("it was not measured");
+    assert!(failure.contains("broker-1") && failure.contains("listens on"), "{failure}");
+    place.assert_nothing_is_left();
+}
+
+fn null_server(settings: Settings) -> NullServer {
+    NullServer::start(&settings).expect("a free port")
+}
+
+#[test]
+fn a_broker_that_drops_acknowledged_records_is_caught() {
+    let _alone = alone();
+    for hidden in [false, true] {
+        let server = null_server(Settings {
+            loss: Some(Loss { every_nth_batch: 5, hidden }),
+            keep_bytes_max: 1 << 30,
+            partitions: 2,
+            ..Settings::default()
+        });
+        let rate = "load = { kind = \"rate\", records_per_s = 20000 }";
+        let place = Place::with(&workload(1.0, rate));
+        let output = ran(place.run(&["--bootstrap", &server.address(), "--verify", "--repetitions", "1"]));
+        assert_ends_with(&output, 1);
+        let point = place.point();
+        let evidence = &point.repetitions.first().unwrap_or_else(|| panic!("{:?}", point.failure)).evidence;
+        assert!(!evidence.faults.is_empty(), "hidden {hidden}: {evidence:?}");
+        assert!(evidence.check.as_ref().is_some_and(|check| check.lost > 0), "hidden {hidden}: {evidence:?}");
+        assert!(point.verdict.no_headline.iter().any(|reason| reason.contains("not in the log")));
+        assert!(text(&output.stderr).contains("faults"), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn stalls_of_20_ms_show_in_the_999th_of_a_thousand_latencies() {
+    let _alone = alone();
+    let server = null_server(Settings {
+        stalls: Stalls::Every { period_s: 1.0, length_s: 0.02 },
+        partitions: 2,
+        ..Settings::default()
+    });
+    let rate = "load = { kind = \"rate\", records_per_s = 5000 }\nproducers.properties = { linger.ms = 0 }";
+    // A machine that is busy with other things has stalls of its own: one quiet run of three is enough.
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let place = Place::with(&workload(4.0, rate));
+        ran(place.run(&["--bootstrap", &server.address(), "--repetitions", "1"]));
+        let point = place.point();
+        let figures = &point.repetitions.first().unwrap_or_else(|| panic!("{:?}", point.failure)).figures;
+        let p999_us = figures.acknowledge_p999_us.expect("latencies");
+        assert!(p999_us >= 15_000.0, "{p999_us} us at p99.9 do not show the stalls");
+        if p999_us < 60_000.0 && figures.acknowledge_p50_us.expect("latencies") < 10_000.0 {
+            return;
+        }
+        seen.push(p999_us);
+    }
+    panic!("p99.9 was {seen:?} us");
+}
