@@ -4,6 +4,7 @@
 //! - [`perf`] holds the three tools that Kafka's users know.
 //! - [`workload`] says what is measured, [`target`] what it is measured on, [`worker`] who produces and consumes.
 //! - [`run`] joins them: interleaved repetitions, a search for saturation, a verdict.
+//! - [`tune`] tries settings step by step and keeps what helps.
 //! - [`result`] is what comes out; [`report`] shows it in a browser, [`terminal`] on a terminal.
 //! - [`sample`] watches processes and machine meanwhile, [`machine`] tells what it is, [`warm`] makes memory ready.
 //! - [`doctor`] says what in a host and its brokers would matter.
@@ -25,6 +26,7 @@ pub mod run;
 pub mod sample;
 pub mod target;
 pub mod terminal;
+pub mod tune;
 pub mod warm;
 pub mod worker;
 pub mod workload;

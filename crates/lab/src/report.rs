@@ -19,7 +19,8 @@ pub use throughput::cumulative_bars;
 use crate::quantity;
 use crate::result::{Comparison, RunResult, State, WorkloadResult};
 use palette::Palette;
-use text::{escape, folded};
+pub(crate) use text::escape;
+use text::folded;
 
 const STYLE: &str = include_str!("report/style.css");
 
@@ -55,7 +56,7 @@ pub fn html(run: &RunResult) -> String {
 }
 
 /// A whole page with the style of the reports around `body`, which is markup already.
-fn page(title: &str, body: &str) -> String {
+pub(crate) fn page(title: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\

@@ -13,6 +13,7 @@ mod clock;
 mod clusters;
 mod contender;
 mod course;
+mod duel;
 mod error;
 mod figures;
 mod fleet;
@@ -24,6 +25,8 @@ mod topics;
 pub mod verdict;
 
 pub use clock::rfc_3339;
+pub(crate) use clock::now_rfc_3339;
+pub(crate) use duel::Duel;
 pub use error::Failure;
 pub use interrupt::{Interrupt, Interrupter, interrupt};
 
@@ -72,35 +75,9 @@ pub fn repetitions(options: &Options) -> u64 {
 
 /// Does it.
 pub async fn run(options: &Options, interrupt: &Interrupt, progress: &Progress) -> RunResult {
-    let began_us = now_us();
-    let mut start = StartOptions::new(&options.work_dir);
-    start.binary = Some(options.binary.clone());
-    let mut run = Run {
-        options,
-        interrupt,
-        progress,
-        clusters: Clusters::new(options.targets.len(), start),
-        id: base_36(began_us),
-        serial: 0,
-        result: RunResult {
-            schema: SCHEMA.to_owned(),
-            began_at: rfc_3339(began_us),
-            ended_at: rfc_3339(began_us),
-            state: State::Partial { why: "the run was under way".to_owned() },
-            arguments: options.arguments.clone(),
-            seed: options.seed,
-            lab_version: options.lab_version.clone(),
-            machine: machine_of(&options.work_dir),
-            targets: BTreeMap::new(),
-            workloads: Vec::new(),
-        },
-    };
+    let mut run = Run::new(options, interrupt, progress);
     let interrupted = run.all().await;
-    match &interrupted {
-        // Who interrupts does not want to wait: brokers are killed rather than stopped.
-        Some(_) => drop(std::mem::replace(&mut run.clusters, Clusters::new(0, StartOptions::new("")))),
-        None => run.clusters.stop_all(&|line| progress.log(line)).await,
-    }
+    run.end(interrupted.is_some()).await;
     let mut result = run.result;
     result.ended_at = rfc_3339(now_us());
     result.state = state(&result, interrupted);
@@ -165,6 +142,43 @@ struct Run<'a> {
     /// Repetitions so far.
     serial: u32,
     result: RunResult,
+}
+
+impl<'a> Run<'a> {
+    fn new(options: &'a Options, interrupt: &'a Interrupt, progress: &'a Progress) -> Run<'a> {
+        let began_us = now_us();
+        let mut start = StartOptions::new(&options.work_dir);
+        start.binary = Some(options.binary.clone());
+        let result = RunResult {
+            schema: SCHEMA.to_owned(),
+            began_at: rfc_3339(began_us),
+            ended_at: rfc_3339(began_us),
+            state: State::Partial { why: "the run was under way".to_owned() },
+            arguments: options.arguments.clone(),
+            seed: options.seed,
+            lab_version: options.lab_version.clone(),
+            machine: machine_of(&options.work_dir),
+            targets: BTreeMap::new(),
+            workloads: Vec::new(),
+        };
+        Run {
+            options,
+            interrupt,
+            progress,
+            clusters: Clusters::new(options.targets.len(), start),
+            id: base_36(began_us),
+            serial: 0,
+            result,
+        }
+    }
+
+    /// Ends all clusters; at once when the run was interrupted, for who interrupts does not want to wait.
+    async fn end(&mut self, interrupted: bool) {
+        match interrupted {
+            true => drop(std::mem::replace(&mut self.clusters, Clusters::new(0, StartOptions::new("")))),
+            false => self.clusters.stop_all(&|line| self.progress.log(line)).await,
+        }
+    }
 }
 
 impl Run<'_> {
@@ -304,11 +318,35 @@ fn is_search(load: &Load) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn seeds_differ_in_every_part() {
+        let mut seeds: Vec<u64> = (0..4)
+            .flat_map(|a| (0..4).flat_map(move |b| (0..4).map(move |c| seed_of(7, [a, b, c]))))
+            .collect();
+        seeds.sort_unstable();
+        seeds.dedup();
+        assert_eq!(seeds.len(), 64);
+        assert_eq!(seed_of(7, [1, 2, 3]), seed_of(7, [1, 2, 3]));
+    }
+
+    #[test]
+    fn names_of_topics_hold_digits_and_letters() {
+        assert_eq!(base_36(36 * 36 + 35), "10z");
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::collections::BTreeMap;
+
     use crate::result::{Evidence, Figures, HostUse, Repetition};
-    use crate::workload::{Clients, ClusterSpec, Extent, Measure, Payload, RecordSpec, Topics, Unit};
+    use crate::workload::{
+        Clients, ClusterSpec, Extent, Load, Measure, Payload, Point, RecordSpec, Topics, Unit,
+    };
 
     /// A repetition of nothing.
-    pub(super) fn repetition() -> Repetition {
+    pub(crate) fn repetition() -> Repetition {
         Repetition {
             number: 0,
             began_at_us: 0,
@@ -328,7 +366,7 @@ mod tests {
     }
 
     /// A small point.
-    pub(super) fn point() -> Point {
+    pub(crate) fn point() -> Point {
         let clients = |count| Clients { count, processes: 1, threads: 1, properties: BTreeMap::new() };
         Point {
             label: "a point".to_owned(),
@@ -343,21 +381,5 @@ mod tests {
             repetitions: 3,
             verify: false,
         }
-    }
-
-    #[test]
-    fn seeds_differ_in_every_part() {
-        let mut seeds: Vec<u64> = (0..4)
-            .flat_map(|a| (0..4).flat_map(move |b| (0..4).map(move |c| seed_of(7, [a, b, c]))))
-            .collect();
-        seeds.sort_unstable();
-        seeds.dedup();
-        assert_eq!(seeds.len(), 64);
-        assert_eq!(seed_of(7, [1, 2, 3]), seed_of(7, [1, 2, 3]));
-    }
-
-    #[test]
-    fn names_of_topics_hold_digits_and_letters() {
-        assert_eq!(base_36(36 * 36 + 35), "10z");
     }
 }

@@ -3,7 +3,7 @@
 
 /// Text as markup shows it, in an element or in a quoted attribute. Control characters, which no page may hold, become
 /// spaces, and so do the marks that turn the direction of writing around for all that follows.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

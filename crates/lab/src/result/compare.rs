@@ -5,6 +5,8 @@ mod difference;
 mod ratio;
 mod student;
 
+pub(crate) use student::two_sided_95;
+
 pub use difference::{Difference, NotComparable};
 pub use ratio::{Judgement, METHOD, Ratio};
 

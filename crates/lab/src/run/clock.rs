@@ -7,6 +7,11 @@ pub(crate) fn now_us() -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// This moment as [`rfc_3339`] has it.
+pub(crate) fn now_rfc_3339() -> String {
+    rfc_3339(now_us())
+}
+
 /// A moment as RFC 3339 in UTC, to the second.
 pub fn rfc_3339(us: u64) -> String {
     let seconds = i64::try_from(us / 1_000_000).unwrap_or(i64::MAX);

@@ -391,7 +391,7 @@ fn outcome(repetition: &Repetition) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{point, repetition};
+    use crate::run::testing::{point, repetition};
     use super::*;
     use crate::result::Figures;
 

@@ -285,7 +285,7 @@ fn objections(
 #[cfg(test)]
 mod tests {
     use super::super::summary::summarize;
-    use super::super::tests::{point, repetition};
+    use crate::run::testing::{point, repetition};
     use super::*;
     use crate::result::{DiskUse, Evidence, Figures, HostUse, ProcessUse};
 

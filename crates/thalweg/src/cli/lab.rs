@@ -12,6 +12,7 @@ mod rerun;
 mod run;
 mod show;
 mod targets;
+mod tune;
 
 use clap::Subcommand;
 
@@ -40,6 +41,8 @@ pub enum Lab {
     Run(run::Run),
     /// Measure the lab itself, against a server with a known service time.
     Calibrate(calibrate::Calibrate),
+    /// Tune broker and client step by step, and keep what helps beyond the noise.
+    Tune(tune::Tune),
     /// Say what of this machine and of a cluster's brokers would matter for the figures, and why.
     Doctor(doctor::Doctor),
     /// Compare two results: ratios with their confidence.
@@ -72,6 +75,7 @@ impl Lab {
             Lab::Show(show) => show.run(),
             Lab::Run(run) => run.run().await,
             Lab::Calibrate(calibrate) => calibrate.run().await,
+            Lab::Tune(tune) => tune.run().await,
             Lab::Doctor(doctor) => doctor.run().await,
             Lab::Compare(compare) => compare.run(),
             Lab::Report(report) => report.run(),

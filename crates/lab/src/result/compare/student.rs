@@ -1,7 +1,7 @@
 //! Student's t distribution: how many standard errors hold 95 % of all means. Only what a confidence interval needs.
 
 /// The 97.5th percentile of Student's t with `freedom` degrees of freedom, which need not be whole. At least 1.
-pub(super) fn two_sided_95(freedom: f64) -> f64 {
+pub(crate) fn two_sided_95(freedom: f64) -> f64 {
     let freedom = freedom.max(1.0);
     let (mut low, mut high) = (1.0, 13.0);
     // The quantile lies between 1.96 (many degrees) and 12.71 (one); 60 halvings are beyond the precision of f64.

@@ -46,7 +46,12 @@ impl Output {
 
     /// Where the result is written.
     pub fn result(&self) -> PathBuf {
-        self.dir.join(RESULT)
+        self.file(RESULT)
+    }
+
+    /// A file of the folder.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
     }
 
     /// Where brokers have their directories, unless somebody says otherwise: on the disk of the result, for the usual place
@@ -65,7 +70,7 @@ impl Output {
     /// Writes result and report, says what came out, and whether it is a success.
     pub fn tell(&self, run: &RunResult, json: bool) -> anyhow::Result<()> {
         result::write(&self.result(), run)?;
-        let page = self.dir.join(REPORT);
+        let page = self.file(REPORT);
         result::write_whole(&page, report::html(run).as_bytes())?;
         let mut out = std::io::stdout().lock();
         if json {

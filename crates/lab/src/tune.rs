@@ -1,0 +1,209 @@
+//! Tuning step by step: from a base, each setting is tried alone on top of the best so far, in turns with it, and kept when
+//! it helps beyond the noise. What limited the best at each step stands beside it.
+//!
+//! [`decision`] says what helps, `steps` what is tried; `page` shows it.
+
+pub mod decision;
+mod page;
+mod steps;
+
+pub use page::{html, table};
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::result::{Machine, PointResult, State, TargetInfo};
+use crate::run::{Duel, Interrupt, Options, now_rfc_3339};
+use crate::terminal::Progress;
+use crate::workload::Point;
+use decision::{Gain, gain, half_interval};
+
+/// The version of the document.
+pub const SCHEMA: &str = "thalweg-lab-tune/1";
+
+/// What a study found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Study {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// When it began, RFC 3339.
+    pub began_at: String,
+    /// When it ended, RFC 3339.
+    pub ended_at: String,
+    /// Whether all steps were taken.
+    pub state: State,
+    /// The arguments of the lab.
+    pub arguments: Vec<String>,
+    /// The seed of payloads and keys.
+    pub seed: u64,
+    /// Version and commit of the lab.
+    pub lab_version: String,
+    /// The machine.
+    pub machine: Machine,
+    /// The system that was tuned, by name.
+    pub targets: BTreeMap<String, TargetInfo>,
+    /// Where it began.
+    pub base: Point,
+    /// What the base was measured as; none when that failed.
+    pub measured_base: Option<Best>,
+    /// The steps, in order.
+    pub steps: Vec<Step>,
+    /// Where it ended.
+    pub best: Point,
+}
+
+/// The best so far.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Best {
+    /// Records per second, the mean.
+    pub records_per_s: f64,
+    /// Half of the 95 % interval around it.
+    pub half_interval_records_per_s: f64,
+    /// What limited it.
+    pub limit: String,
+    /// What that was concluded from.
+    pub reasons: Vec<String>,
+}
+
+/// One setting.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// Its name.
+    pub setting: String,
+    /// What it may bring.
+    pub why: String,
+    /// What must be known beside the figures.
+    pub note: Option<String>,
+    /// Its values, in the order they were tried.
+    pub tried: Vec<Tried>,
+    /// The best after it.
+    pub best: Option<Best>,
+}
+
+/// One value of a setting.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tried {
+    /// The value.
+    pub label: String,
+    /// Records per second of the best so far, each repetition, taken in turns with the value.
+    pub before_records_per_s: Vec<f64>,
+    /// Records per second with the value.
+    pub records_per_s: Vec<f64>,
+    /// What it brought; none where that could not be told.
+    pub gain: Option<Gain>,
+    /// Whether it was kept.
+    pub kept: bool,
+    /// What limited it.
+    pub limit: String,
+    /// Why it was not measured.
+    pub failure: Option<String>,
+}
+
+/// How many repetitions a study has at the most, those that do not count among them.
+pub fn repetitions(base: &Point, cpus: u32, brokers_are_ours: bool) -> u64 {
+    let tried: usize =
+        steps::all(base, cpus, brokers_are_ours).iter().map(|setting| setting.changes.len()).sum();
+    (u64::from(base.repetitions.max(1)) + 1) * (1 + 2 * tried as u64)
+}
+
+/// Makes a study of the one target of the options, from a base point on.
+pub async fn study(options: &Options, base: &Point, interrupt: &Interrupt, progress: &Progress) -> Study {
+    let mut duel = Duel::new(options, interrupt, progress);
+    let mut study = Study {
+        schema: SCHEMA.to_owned(),
+        began_at: now_rfc_3339(),
+        ended_at: String::new(),
+        state: State::Complete,
+        arguments: options.arguments.clone(),
+        seed: options.seed,
+        lab_version: options.lab_version.clone(),
+        machine: duel.machine().clone(),
+        targets: BTreeMap::new(),
+        base: base.clone(),
+        measured_base: None,
+        steps: Vec::new(),
+        best: base.clone(),
+    };
+    if let Err(why) = take(&mut study, &mut duel).await {
+        study.state = State::Partial { why };
+    }
+    study.targets = duel.end().await;
+    study.ended_at = now_rfc_3339();
+    study
+}
+
+/// Goes through the steps. An error is why it could not.
+async fn take(study: &mut Study, duel: &mut Duel<'_>) -> Result<(), String> {
+    let base = duel.measure(&[&study.base]).await?.remove(0);
+    if let Some(failure) = &base.failure {
+        return Err(format!("the base was not measured: {failure}"));
+    }
+    study.measured_base = Some(best(&base));
+    let settings = steps::all(&study.base, study.machine.cpus, duel.brokers_are_ours());
+    let mut now = best(&base);
+    for setting in settings {
+        let mut step = Step {
+            setting: setting.name.to_owned(),
+            why: setting.why.to_owned(),
+            note: setting.note.map(str::to_owned),
+            tried: Vec::new(),
+            best: None,
+        };
+        let mut ended = Ok(());
+        for change in &setting.changes {
+            let Some(point) = change.of(&study.best) else { continue };
+            match duel.measure(&[&study.best, &point]).await {
+                Ok(results) => {
+                    let (before, with) = (&results[0], &results[1]);
+                    let tried = compare(&change.label, before, with);
+                    if tried.kept {
+                        study.best = point;
+                        now = best(with);
+                    } else if before.failure.is_none() {
+                        now = best(before);
+                    }
+                    step.tried.push(tried);
+                }
+                Err(why) => {
+                    ended = Err(why);
+                    break;
+                }
+            }
+        }
+        step.best = Some(now.clone());
+        study.steps.push(step);
+        ended?;
+    }
+    Ok(())
+}
+
+fn rates(of: &PointResult) -> Vec<f64> {
+    of.repetitions.iter().filter_map(|repetition| repetition.figures.produced_records_per_s).collect()
+}
+
+fn best(of: &PointResult) -> Best {
+    let rates = rates(of);
+    Best {
+        records_per_s: rates.iter().sum::<f64>() / rates.len().max(1) as f64,
+        half_interval_records_per_s: half_interval(&rates),
+        limit: of.verdict.limit.clone(),
+        reasons: of.verdict.reasons.clone(),
+    }
+}
+
+fn compare(label: &str, before: &PointResult, with: &PointResult) -> Tried {
+    let (before_rates, with_rates) = (rates(before), rates(with));
+    let failure = with.failure.clone().or_else(|| before.failure.clone());
+    let lost = |of: &PointResult| of.repetitions.iter().any(|taken| !taken.evidence.faults.is_empty());
+    let gain = gain(&before_rates, &with_rates).filter(|_| failure.is_none());
+    Tried {
+        label: label.to_owned(),
+        kept: gain.is_some_and(|gain| gain.helps) && !lost(with),
+        gain,
+        before_records_per_s: before_rates,
+        records_per_s: with_rates,
+        limit: with.verdict.limit.clone(),
+        failure,
+    }
+}

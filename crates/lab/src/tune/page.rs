@@ -1,0 +1,183 @@
+//! A study as a page and as a table. The page is like that of a result: self-contained, without script.
+
+use std::fmt::Write as _;
+
+use super::{Study, Tried};
+use crate::quantity;
+use crate::report::{cumulative_bars, escape, page};
+use crate::result::State;
+
+/// The page.
+pub fn html(study: &Study) -> String {
+    let target = study.targets.keys().cloned().collect::<Vec<_>>().join(", ");
+    let mut body = format!(
+        "<header><p class=\"brand\">Thalweg lab</p><h1>Tuning of {}</h1><p class=\"sub\">{} to {}<br>{} · {} logical \
+         processors</p></header><main>",
+        escape(&target),
+        escape(&study.began_at),
+        escape(&study.ended_at),
+        escape(&study.machine.cpu),
+        study.machine.cpus,
+    );
+    if let State::Partial { why } = &study.state {
+        let _ = write!(body, "<p class=\"banner\"><b>This study is not whole.</b> {}</p>", escape(why));
+    }
+    let _ = write!(
+        body,
+        "<section><h2>Records per second, step by step</h2>{}<p>Each bar is the best so far; the line on it is the 95 % \
+         interval of its mean. A setting was tried alone on top of the best, in turns with it, and kept when the interval \
+         of the gain lies above nothing and the gain above 2 %.</p></section>",
+        cumulative_bars(&bars(study))
+    );
+    body += "<section><h2>What was tried</h2><table><thead><tr><th>setting</th><th>value</th><th>records/s</th>\
+             <th>gain</th><th>95 % interval</th><th>kept</th><th>limited by</th></tr></thead><tbody>";
+    for step in &study.steps {
+        for tried in &step.tried {
+            let [rate, gain, interval, kept] = cells(tried);
+            let _ = write!(
+                body,
+                "<tr><td>{}</td><td>{}</td><td>{rate}</td><td>{gain}</td><td>{interval}</td><td>{kept}</td><td>{}</td></tr>",
+                escape(&step.setting),
+                escape(&tried.label),
+                escape(tried.failure.as_ref().unwrap_or(&tried.limit)),
+            );
+        }
+    }
+    body += "</tbody></table></section><section><h2>Why</h2><ul>";
+    for step in &study.steps {
+        let note = step.note.as_ref().map(|note| format!(" ({})", escape(note))).unwrap_or_default();
+        let _ = write!(body, "<li><b>{}</b>: {}{note}.", escape(&step.setting), escape(&step.why));
+        if let Some(best) = &step.best {
+            let _ = write!(
+                body,
+                " The best after it was limited by {}: {}.",
+                escape(&best.limit),
+                escape(&best.reasons.join("; "))
+            );
+        }
+        body += "</li>";
+    }
+    body += "</ul></section></main>";
+    page(&format!("Tuning of {target}"), &body)
+}
+
+/// The base, and each setting that was kept.
+fn bars(study: &Study) -> Vec<(String, f64, f64)> {
+    let mut bars = Vec::new();
+    if let Some(base) = &study.measured_base {
+        bars.push(("base".to_owned(), base.records_per_s, base.half_interval_records_per_s));
+    }
+    for step in &study.steps {
+        if let (Some(kept), Some(best)) = (step.tried.iter().rfind(|tried| tried.kept), &step.best) {
+            bars.push((kept.label.clone(), best.records_per_s, best.half_interval_records_per_s));
+        }
+    }
+    bars
+}
+
+fn cells(tried: &Tried) -> [String; 4] {
+    let mean = tried.records_per_s.iter().sum::<f64>() / tried.records_per_s.len().max(1) as f64;
+    let percent = |share: f64| format!("{:+.1} %", share * 100.0);
+    [
+        quantity::number(mean.round()),
+        tried.gain.map(|gain| percent(gain.gain)).unwrap_or_default(),
+        tried.gain.map(|gain| format!("{} to {}", percent(gain.low), percent(gain.high))).unwrap_or_default(),
+        if tried.kept { "kept" } else { "" }.to_owned(),
+    ]
+}
+
+/// The same as text: a line for each value that was tried, and where it ended.
+pub fn table(study: &Study) -> String {
+    let mut rows = vec![["setting", "value", "records/s", "gain", "95 % interval", "", "limited by"].map(str::to_owned)];
+    if let Some(base) = &study.measured_base {
+        let rate = quantity::number(base.records_per_s.round());
+        let empty = String::new;
+        rows.push(["base".to_owned(), empty(), rate, empty(), empty(), empty(), base.limit.clone()]);
+    }
+    for step in &study.steps {
+        for tried in &step.tried {
+            let [rate, gain, interval, kept] = cells(tried);
+            let limit = match &tried.failure {
+                Some(failure) => format!("failed: {}", failure.lines().next().unwrap_or_default()),
+                None => tried.limit.clone(),
+            };
+            rows.push([step.setting.clone(), tried.label.clone(), rate, gain, interval, kept, limit]);
+        }
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            line += cell;
+            line.extend(std::iter::repeat_n(' ', width - cell.chars().count() + 2));
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    if let State::Partial { why } = &study.state {
+        let _ = writeln!(text, "\nThis study is not whole: {why}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Best, SCHEMA, Step};
+    use super::*;
+    use crate::result::Machine;
+    use crate::run::testing::point;
+    use crate::tune::decision::gain;
+
+    fn study() -> Study {
+        let best = |records_per_s| Best {
+            records_per_s,
+            half_interval_records_per_s: 5.0,
+            limit: "one partition".to_owned(),
+            reasons: vec!["<reason>".to_owned()],
+        };
+        let (before, with) = (vec![100.0, 101.0, 99.0], vec![150.0, 151.0, 149.0]);
+        Study {
+            schema: SCHEMA.to_owned(),
+            began_at: "2026-11-22T04:00:00Z".to_owned(),
+            ended_at: "2026-11-22T04:10:00Z".to_owned(),
+            state: State::Complete,
+            arguments: Vec::new(),
+            seed: 1,
+            lab_version: "thalweg 0".to_owned(),
+            machine: Machine::default(),
+            targets: Default::default(),
+            base: point(),
+            measured_base: Some(best(100.0)),
+            steps: vec![Step {
+                setting: "partitions".to_owned(),
+                why: "locks".to_owned(),
+                note: None,
+                tried: vec![Tried {
+                    label: "2 partitions".to_owned(),
+                    gain: gain(&before, &with),
+                    before_records_per_s: before,
+                    records_per_s: with,
+                    kept: true,
+                    limit: "broker CPU".to_owned(),
+                    failure: None,
+                }],
+                best: Some(best(150.0)),
+            }],
+            best: point(),
+        }
+    }
+
+    #[test]
+    fn page_and_table_tell_each_step() {
+        let (page, table) = (html(&study()), table(&study()));
+        for word in ["2 partitions", "+50.0 %", "kept", "broker CPU"] {
+            assert!(page.contains(word), "{word}: {page}");
+            assert!(table.contains(word), "{word}: {table}");
+        }
+        assert!(page.contains("&lt;reason&gt;") && !page.contains("<reason>"));
+        let text = serde_json::to_string(&study()).expect("JSON");
+        assert_eq!(serde_json::from_str::<Study>(&text).expect("the same"), study());
+    }
+}

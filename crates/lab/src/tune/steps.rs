@@ -1,0 +1,194 @@
+//! The steps of the study: which settings are tried, in which order, and why. The order is that of the study of Kafka 3.0.0
+//! on IBM z16: where the data lies, then partitions, then the client, then the broker's threads. Pure.
+
+use crate::workload::Point;
+
+/// A setting, with the values that are tried of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Setting {
+    /// Its name, Kafka's where there is one.
+    pub(super) name: &'static str,
+    /// What it may bring.
+    pub(super) why: &'static str,
+    /// What must be known beside the figures.
+    pub(super) note: Option<&'static str>,
+    pub(super) changes: Vec<Change>,
+}
+
+/// One change to a point.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Change {
+    /// The new value, in words.
+    pub(super) label: String,
+    what: What,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum What {
+    Topics { count: u32, partitions: u32 },
+    Producers { count: u32 },
+    Producer { key: &'static str, value: String },
+    Broker { key: &'static str, value: String },
+}
+
+impl Change {
+    /// The point with the change; none where it is so already.
+    pub(super) fn of(&self, point: &Point) -> Option<Point> {
+        let mut changed = point.clone();
+        match &self.what {
+            What::Topics { count, partitions } => {
+                (changed.topics.count, changed.topics.partitions) = (*count, *partitions);
+            }
+            What::Producers { count } => {
+                changed.producers.count = *count;
+                // A thread for each: a client that shares one with others brings nothing of its own.
+                changed.producers.threads = count.div_ceil(changed.producers.processes.max(1));
+            }
+            What::Producer { key, value } => {
+                changed.producers.properties.insert((*key).to_owned(), value.clone());
+            }
+            What::Broker { key, value } => {
+                changed.cluster.properties.insert((*key).to_owned(), value.clone());
+            }
+        }
+        (changed != *point).then_some(changed)
+    }
+}
+
+fn topics(count: u32, partitions: u32) -> Change {
+    let label = match count {
+        1 => format!("{partitions} partitions"),
+        _ => format!("{count} topics of {partitions} partitions"),
+    };
+    Change { label, what: What::Topics { count, partitions } }
+}
+
+fn producer(key: &'static str, value: impl ToString) -> Change {
+    let value = value.to_string();
+    Change { label: format!("{key}={value}"), what: What::Producer { key, value } }
+}
+
+fn broker(key: &'static str, value: impl ToString) -> Change {
+    let value = value.to_string();
+    Change { label: format!("{key}={value}"), what: What::Broker { key, value } }
+}
+
+fn producers(count: u32) -> Change {
+    Change { label: format!("{count} producers, a thread each"), what: What::Producers { count } }
+}
+
+/// What is tried from a point on, on a machine with so many processors; settings of brokers only where they can be set.
+pub(super) fn all(base: &Point, cpus: u32, brokers_are_ours: bool) -> Vec<Setting> {
+    let own = base.producers.count;
+    let mut all = Vec::new();
+    if brokers_are_ours {
+        all.push(Setting {
+            name: "log.dirs",
+            why: "several directories spread the writes over several disks",
+            note: Some("all directories lie on the same disk here: only a second disk would show the gain of one"),
+            changes: vec![broker("log.dirs", "data-1,data-2")],
+        });
+    }
+    all.extend([
+        Setting {
+            name: "partitions",
+            why: "a partition has one lock and one log: several are appended to at the same time",
+            note: None,
+            changes: [2, 16].map(|partitions| topics(1, partitions)).to_vec(),
+        },
+        Setting {
+            name: "topics x partitions",
+            why: "the study found that topics make no difference, only partitions do",
+            note: None,
+            changes: vec![topics(2, 8)],
+        },
+        Setting {
+            name: "batch.size",
+            why: "a request costs what it costs, whatever it carries",
+            note: None,
+            changes: [65_536, 262_144].map(|bytes| producer("batch.size", bytes)).to_vec(),
+        },
+        Setting {
+            name: "linger.ms",
+            why: "batches that are sent before they are full waste what a larger batch.size gains",
+            note: None,
+            changes: [5, 20].map(|ms| producer("linger.ms", ms)).to_vec(),
+        },
+        Setting {
+            name: "producers",
+            why: "one producer may be the limit itself",
+            note: None,
+            changes: [own * 2, own.div_ceil(2)].map(producers).to_vec(),
+        },
+        Setting {
+            name: "compression.type",
+            why: "fewer bytes to send and store, for processor time of the producer",
+            note: Some("what it gains depends on the records: random bytes gain nothing"),
+            changes: ["lz4", "zstd"].map(|codec| producer("compression.type", codec)).to_vec(),
+        },
+    ]);
+    if brokers_are_ours {
+        all.extend([
+            Setting {
+                name: "num.io.threads",
+                why: "a little above the number of processors, and not above that of the partitions",
+                note: None,
+                changes: vec![broker("num.io.threads", cpus + 1)],
+            },
+            Setting {
+                name: "fsync policy",
+                why: "syncing early keeps the kernel from holding writers up later; it is tried, and mostly costs",
+                note: None,
+                changes: vec![broker("log.flush.interval.messages", 100_000)],
+            },
+        ]);
+    }
+    all.push(Setting {
+        name: "buffer.memory",
+        why: "a producer with a full buffer waits",
+        note: None,
+        changes: vec![producer("buffer.memory", 64 << 20)],
+    });
+    if brokers_are_ours {
+        all.push(Setting {
+            name: "num.network.threads",
+            why: "as many as there are processors, for many connections",
+            note: None,
+            changes: vec![broker("num.network.threads", cpus.max(2))],
+        });
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::testing::point;
+
+    #[test]
+    fn each_change_changes_the_point_once() {
+        let base = point();
+        for setting in all(&base, 4, true) {
+            for change in &setting.changes {
+                let Some(changed) = change.of(&base) else {
+                    assert_eq!(setting.name, "producers", "only half of one producer is one producer");
+                    continue;
+                };
+                assert_ne!(changed, base, "{}", change.label);
+                assert_eq!(change.of(&changed), None, "{}", change.label);
+            }
+        }
+    }
+
+    #[test]
+    fn brokers_of_others_are_left_alone() {
+        let base = point();
+        for setting in all(&base, 4, false) {
+            for change in &setting.changes {
+                if let Some(changed) = change.of(&base) {
+                    assert_eq!(changed.cluster, base.cluster, "{}", setting.name);
+                }
+            }
+        }
+    }
+}

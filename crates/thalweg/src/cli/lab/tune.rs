@@ -1,0 +1,112 @@
+//! `lab tune`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use thalweg_lab::result::{State, write_whole};
+use thalweg_lab::run::Options;
+use thalweg_lab::terminal::Progress;
+use thalweg_lab::worker::Driver;
+use thalweg_lab::{tune, workload};
+
+use super::output::Output;
+use super::run::{Place, binary, lab_version};
+use super::targets::Targets;
+use super::{arguments, interrupt};
+use crate::cli::failure::{Failed, Usage};
+
+/// Tune broker and client step by step, and keep what helps beyond the noise.
+///
+/// From the first point of a workload on, each setting is tried alone on top of the best so far, in turns with it: log.dirs,
+/// partitions, topics, batch.size, linger.ms, producers, compression.type, threads, fsync policy, buffer.memory. A value is
+/// kept when it gains at least 2 % and the 95 % interval of the gain lies above nothing. What limited the best stands beside
+/// each step.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  thalweg lab tune                                         a broker of this binary, from the defaults on
+  thalweg lab tune --target apache-kafka --repetitions 5
+  thalweg lab tune my-workload.toml --scale 0.5
+  thalweg lab tune --bootstrap broker-1:9092               the clients only: brokers of others are left alone")]
+pub struct Tune {
+    /// A workload that is built in, or a file: its first point is where tuning begins.
+    #[arg(value_name = "NAME|FILE", default_value = "z-tuning")]
+    workload: String,
+    #[command(flatten)]
+    targets: Targets,
+    /// Who produces.
+    #[arg(long, value_name = "DRIVER", default_value = "thalweg")]
+    driver: Driver,
+    /// Multiplies seconds and records.
+    #[arg(long, value_name = "FACTOR")]
+    scale: Option<f64>,
+    /// Repetitions of each value: fewer than three tell little of the noise.
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=100))]
+    repetitions: u32,
+    /// The seed of payloads and keys.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Tune {
+    /// Does it.
+    pub async fn run(&self) -> anyhow::Result<()> {
+        let loaded = workload::load(&self.workload, self.scale)?;
+        let Some(mut base) = loaded.points.first().cloned() else {
+            return Err(Usage(format!("{} has no point to begin with", self.workload)).into());
+        };
+        base.repetitions = self.repetitions;
+        let targets = self.targets.specs()?;
+        let [target] = &targets[..] else {
+            return Err(Usage("one target is tuned at a time: one --target, or --bootstrap".to_owned()).into());
+        };
+        let output = Output::make(self.place.out.as_deref(), &["tune", &loaded.name])?;
+        let work_dir = output.work_dir(self.place.work_dir.as_deref())?;
+        let heard = interrupt::listen()?;
+        let options = Options {
+            workloads: Vec::new(),
+            // A change of the brokers' settings has a cluster of its own beside that of the best.
+            targets: vec![target.clone(), target.clone()],
+            drivers: vec![self.driver],
+            seed: self.seed,
+            work_dir: work_dir.path().to_owned(),
+            binary: binary()?,
+            partial: None,
+            arguments: arguments::of_process(),
+            lab_version: lab_version(),
+        };
+        let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
+        let brokers_are_ours = !matches!(target, thalweg_lab::target::TargetSpec::Bootstrap { .. });
+        let progress = Progress::new(tune::repetitions(&base, cpus, brokers_are_ours));
+        let study = tune::study(&options, &base, &heard, &progress).await;
+        progress.finish();
+        drop(work_dir);
+        self.tell(&study, &output)
+    }
+
+    fn tell(&self, study: &tune::Study, output: &Output) -> anyhow::Result<()> {
+        let result: PathBuf = output.file("tune.json");
+        let page = output.file("tune.html");
+        let json = serde_json::to_string_pretty(study)?;
+        write(&result, &json)?;
+        write(&page, &tune::html(study))?;
+        let mut out = std::io::stdout().lock();
+        if self.place.json {
+            writeln!(out, "{json}")?;
+        } else {
+            write!(out, "\n{}", tune::table(study))?;
+            writeln!(out, "\nReport: {}\nResult: {}", page.display(), result.display())?;
+        }
+        match &study.state {
+            State::Complete => Ok(()),
+            State::Partial { why } => Err(Failed(format!("the study is not whole: {why}")).into()),
+        }
+    }
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    Ok(write_whole(path, text.as_bytes())?)
+}
