@@ -99,7 +99,8 @@ impl Tally {
     async fn follow(&mut self, clock: &Clock, link: &mut Link, tools: &mut Tools) -> Result<(), WorkerError> {
         let mut tick = tokio::time::interval_at(Instant::now() + INTERVAL, INTERVAL);
         // The tools tell of the last second a little later.
-        let until = clock.instant(self.window.to_us.saturating_add(200_000).min(clock.now_us() + 86_400_000_000 * 365));
+        let until = clock
+            .instant(self.window.to_us.saturating_add(200_000).min(clock.now_us() + 86_400_000_000 * 365));
         loop {
             tokio::select! {
                 line = tools.next() => match line.map_err(WorkerError::driver)? {
@@ -172,7 +173,9 @@ impl Tally {
         notes.extend(self.finals.iter().map(|line| format!("The tool's last line: {line}")));
         // The tools do not tell which record failed; each is an order of which the end is known.
         let unacknowledged = match assignment.role {
-            Role::Producer => vec![Order { producer: assignment.first_client, sent: self.total, ranges: Vec::new() }],
+            Role::Producer => {
+                vec![Order { producer: assignment.first_client, sent: self.total, ranges: Vec::new() }]
+            }
             Role::Consumer => Vec::new(),
         };
         Report {

@@ -85,7 +85,9 @@ impl Plan {
         let bootstrap = assignment.bootstrap.join(",");
         let class = format!("org.apache.kafka.tools.{}", super::tool(self.role));
         let mut arguments: Vec<String> =
-            [class.as_str(), "--bootstrap-server", &bootstrap, "--reporting-interval", "1000"].map(str::to_owned).into();
+            [class.as_str(), "--bootstrap-server", &bootstrap, "--reporting-interval", "1000"]
+                .map(str::to_owned)
+                .into();
         let mut add = |words: &[&str]| arguments.extend(words.iter().map(|&word| word.to_owned()));
         match self.role {
             Role::Producer => {
@@ -103,13 +105,16 @@ impl Plan {
                 }
             }
             Role::Consumer => {
-                let topics: Vec<String> = assignment.topics.iter().map(|topic| regex::escape(topic)).collect();
+                let topics: Vec<String> =
+                    assignment.topics.iter().map(|topic| regex::escape(topic)).collect();
                 add(&["--include", &topics.join("|"), "--hide-header"]);
                 // It gives up after so long without records. Intervals or the last line, it prints one of them: the last
                 // where it has an end of its own, the others where the lab ends it.
                 match assignment.stop {
                     StopWhen::Records(_) => add(&["--timeout", "10000"]),
-                    StopWhen::Seconds(_) | StopWhen::Told => add(&["--show-detailed-stats", "--timeout", "86400000"]),
+                    StopWhen::Seconds(_) | StopWhen::Told => {
+                        add(&["--show-detailed-stats", "--timeout", "86400000"])
+                    }
                 }
                 if let Some(group) = &assignment.group {
                     add(&["--group", group]);
@@ -244,7 +249,12 @@ mod tests {
         );
         let mut keyed = assignment(Role::Producer);
         keyed.records.keys = Some(Keys { distinct: 7 });
-        assert!(Plan::new(&keyed, &jars()).expect_err("refused").to_string().starts_with("records.keys.distinct = 7"));
+        assert!(
+            Plan::new(&keyed, &jars())
+                .expect_err("refused")
+                .to_string()
+                .starts_with("records.keys.distinct = 7")
+        );
     }
 
     #[test]

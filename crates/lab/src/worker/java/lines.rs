@@ -56,7 +56,8 @@ mod tests {
 
     #[test]
     fn intervals_and_last_lines_are_told_apart() {
-        let interval = "59286 records sent, 11856.1 records/sec (1.45 MB/sec), 0.5 ms avg latency, 18.0 ms max latency.";
+        let interval =
+            "59286 records sent, 11856.1 records/sec (1.45 MB/sec), 0.5 ms avg latency, 18.0 ms max latency.";
         let expected = Produced { records: 59_286, latency_max_us: 18_000, elapsed_us: None };
         assert_eq!(produced(interval), Some(expected));
         let last = "60000 records sent, 11861.366579 records/sec (1.45 MB/sec), 0.45 ms avg latency, 18.00 ms max latency, \

@@ -165,8 +165,7 @@ impl Tools {
             }
         };
         let before = std::mem::replace(told, until_now);
-        let (records, bytes) =
-            (until_now.0.saturating_sub(before.0), until_now.1.saturating_sub(before.1));
+        let (records, bytes) = (until_now.0.saturating_sub(before.0), until_now.1.saturating_sub(before.1));
         Some(match elapsed_us {
             None => Line::Interval { records, bytes, latency_max_us },
             Some(elapsed_us) => Line::Final { text, rest: (records, bytes), elapsed_us },
@@ -181,7 +180,8 @@ impl Tools {
             if let Ok(Some(status)) = tool.child.try_wait()
                 && !status.success()
             {
-                let last = tool.stderr.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect();
+                let last =
+                    tool.stderr.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect();
                 return Err(ToolFailed { status: status.to_string(), last });
             }
         }
