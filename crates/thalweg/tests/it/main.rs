@@ -3,4 +3,5 @@
 mod embedded_target;
 mod failures;
 mod lab;
+mod lab_drivers;
 mod lab_worker;
