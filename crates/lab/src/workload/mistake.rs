@@ -55,7 +55,7 @@ impl InvalidFile {
         mistakes.sort_by(|a, b| a.position.cmp(&b.position).then_with(|| a.problem.cmp(&b.problem)));
         mistakes.dedup();
         let line = |mistake: &Mistake| {
-            let line = text.lines().nth(mistake.position.line as usize - 1);
+            let line = text.lines().nth((mistake.position.line as usize).saturating_sub(1));
             line.unwrap_or_default().to_owned()
         };
         let lines = mistakes.iter().map(line).collect();
@@ -72,7 +72,7 @@ impl fmt::Display for InvalidFile {
             write!(f, "{}:{mistake}", self.file)?;
             if !line.trim().is_empty() {
                 let number = mistake.position.line.to_string();
-                let before = line.chars().take(mistake.position.column as usize - 1);
+                let before = line.chars().take((mistake.position.column as usize).saturating_sub(1));
                 // Tabs stay tabs, so that the mark stands under its character.
                 let indent: String = before.map(|c| if c == '\t' { c } else { ' ' }).collect();
                 write!(f, "\n  {number} | {line}\n  {:width$} | {indent}^", "", width = number.len())?;

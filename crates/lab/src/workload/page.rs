@@ -43,9 +43,8 @@ pub fn describe(workload: &Workload) -> String {
         );
     }
     for warning in warnings(workload) {
-        let _ = writeln!(out, "Note: {warning}.");
+        let _ = writeln!(out, "Note: {warning}.\n");
     }
-    out.push('\n');
     out.push_str(&tables(workload));
     out
 }

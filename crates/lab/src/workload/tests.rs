@@ -1,5 +1,8 @@
 use std::collections::BTreeSet;
 
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
 use super::*;
 
 const HEAD: &str = "title = \"T\"\ndescription = \"D\"\n";
@@ -430,4 +433,40 @@ fn built_in_workloads_have_the_published_shapes() {
     assert_eq!(shape("xd-kafka")[3], (3, 1, 1, (6, 3), 100_000));
     assert_eq!(shape("aiven-saturation")[..2], [(3, 1, 0, (3, 1), 512), (5, 1, 0, (5, 1), 512)]);
     assert_eq!(shape("queue-kafka")[0], (3, 1, 0, (1, 1), 1000));
+}
+
+/// Damages a text: replaces, removes or doubles a piece of it, a few times.
+fn damaged(text: &str, random: &mut SmallRng) -> String {
+    let mut chars: Vec<char> = text.chars().collect();
+    for _ in 0..random.random_range(1..4) {
+        let at = random.random_range(0..chars.len());
+        let end = (at + random.random_range(1..12)).min(chars.len());
+        let piece: Vec<char> = match random.random_range(0..3) {
+            0 => Vec::new(),
+            1 => chars[at..end].repeat(2),
+            _ => (at..end).map(|_| char::from(random.random_range(b' '..b'~'))).collect(),
+        };
+        chars.splice(at..end, piece);
+    }
+    chars.into_iter().collect()
+}
+
+#[test]
+fn damaged_files_are_mistakes_with_a_place_and_never_a_panic() {
+    let seed = 20_191_101;
+    let mut random = SmallRng::seed_from_u64(seed);
+    let mut refused = 0;
+    for round in 0..3000 {
+        let name = names()[round % names().len()];
+        let text = damaged(source(name).expect("it is built in"), &mut random);
+        if let Err(invalid) = file::parse(name, "x.toml", &text, Path::new("")) {
+            refused += 1;
+            let lines = text.lines().count() as u32 + 1;
+            let placed = |mistake: &Mistake| mistake.position.line >= 1 && mistake.position.line <= lines;
+            assert!(!invalid.mistakes.is_empty(), "seed {seed}, round {round}");
+            assert!(invalid.mistakes.iter().all(placed), "seed {seed}, round {round}: {invalid}");
+            assert!(invalid.to_string().starts_with("x.toml:"), "seed {seed}, round {round}");
+        }
+    }
+    assert!(refused > 1000, "only {refused} were refused");
 }

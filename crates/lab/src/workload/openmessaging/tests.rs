@@ -1,3 +1,6 @@
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
 use super::*;
 
 const WORKLOAD: &str = "name: Two topics\n\ntopics: 2\npartitionsPerTopic: 8\nkeyDistributor: \"KEY_ROUND_ROBIN\"\n\
@@ -165,4 +168,24 @@ fn files_are_read_by_their_ending() {
     assert_eq!(workload.points[0].extent.unit, Unit::Seconds(30.0));
     let missing = load(&path, Some(&folder.path().join("driver.yaml"))).expect_err("no driver").to_string();
     assert!(missing.contains("driver.yaml cannot be read"), "{missing}");
+}
+
+#[test]
+fn damaged_files_never_panic() {
+    let mut random = SmallRng::seed_from_u64(7);
+    for round in 0..3000 {
+        let whole = if round % 2 == 0 { WORKLOAD } else { DRIVER };
+        let mut bytes = whole.as_bytes().to_vec();
+        for _ in 0..random.random_range(1..4) {
+            let at = random.random_range(0..bytes.len());
+            bytes[at] = random.random_range(b'\n'..b'~');
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let told = |invalid: InvalidFile| assert!(!invalid.mistakes.is_empty(), "seed 7, round {round}");
+        if round % 2 == 0 {
+            let _ = read(&text).map_err(told);
+        } else {
+            let _ = Driver::parse("d.yaml", &text).map_err(told);
+        }
+    }
 }
