@@ -1,6 +1,7 @@
 //! Workers of the lab as child processes against a broker of this binary, and the evidence that is gathered afterwards.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,16 +23,27 @@ const SILENCE: Duration = Duration::from_secs(60);
 struct Lab {
     running: RunningCluster,
     admin: Cluster,
+    brokers: u32,
     _dir: tempfile::TempDir,
 }
 
 impl Lab {
     async fn start(partitions: i32, settings: &[(&str, &str)]) -> Lab {
+        Lab::start_with(&TargetSpec::Embedded, 1, partitions, settings).await
+    }
+
+    /// As many replicas as brokers.
+    async fn start_with(
+        target: &TargetSpec,
+        brokers: u32,
+        partitions: i32,
+        settings: &[(&str, &str)],
+    ) -> Lab {
         let dir = tempfile::tempdir().expect("a directory");
         let binary = Some(env!("CARGO_BIN_EXE_thalweg").into());
-        let options = StartOptions { binary, ..StartOptions::new(dir.path()) };
-        let spec = ClusterSpec { brokers: 1, properties: BTreeMap::new() };
-        let running = target::start(&TargetSpec::Embedded, &spec, &options).await.expect("a broker");
+        let options = StartOptions { binary, heap_mb: 256, ..StartOptions::new(dir.path()) };
+        let spec = ClusterSpec { brokers, properties: BTreeMap::new() };
+        let running = target::start(target, &spec, &options).await.expect("brokers");
         let admin = Cluster::connect(&running.cluster().bootstrap, &ConnectionOptions::default())
             .await
             .expect("it serves");
@@ -43,7 +55,7 @@ impl Lab {
             topics: vec![CreatableTopic {
                 name: "events".to_owned(),
                 num_partitions: partitions,
-                replication_factor: 1,
+                replication_factor: i16::try_from(brokers).expect("few"),
                 configs: configs.collect(),
                 ..CreatableTopic::default()
             }],
@@ -52,7 +64,7 @@ impl Lab {
         };
         let answer = admin.send_controller(&request).await.expect("an answer");
         assert_eq!(answer.topics[0].error_code, 0, "{:?}", answer.topics[0].error_message);
-        Lab { running, admin, _dir: dir }
+        Lab { running, admin, brokers, _dir: dir }
     }
 
     fn assignment(&self, role: Role, stop: StopWhen) -> Assignment {
@@ -75,11 +87,11 @@ impl Lab {
     }
 
     async fn evidence(&self, records: &RecordSpec, producers: &[Report], verify: bool) -> Evidence {
-        let watched = Watched { in_sync_replicas_min: Some(1), looks: 1, failures: 0 };
+        let watched = Watched { in_sync_replicas_min: Some(self.brokers), looks: 1, failures: 0 };
         let claim = Claim {
             cluster: &self.admin,
             topics: &["events".to_owned()],
-            replication_factor: 1,
+            replication_factor: u16::try_from(self.brokers).expect("few"),
             producers,
             consumers: &[],
             records,
@@ -107,6 +119,11 @@ impl Lab {
 fn now_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     u64::try_from(since.as_micros()).expect("before the year 500000")
+}
+
+fn kill(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).expect("a pid")).expect("not zero");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
 }
 
 fn spawn(name: &str, assignment: &Assignment) -> Handle {
@@ -330,6 +347,47 @@ async fn what_cannot_be_done_is_said_before_anything_begins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn replicas_of_apache_kafka_agree_and_one_that_is_down_is_told() {
+    if std::env::var_os("KAFKA_CLASSPATH").is_none() {
+        let how = "export KAFKA_CLASSPATH=\"$(compat/kafka-jars/fetch)\", with Java 17 or later";
+        writeln!(std::io::stderr(), "SKIPPED: evidence of three brokers of Apache Kafka: {how}")
+            .expect("stderr takes a line");
+        return;
+    }
+    let lab = Lab::start_with(&TargetSpec::ApacheKafka, 3, 3, &[("min.insync.replicas", "1")]).await;
+    let mut assignment = lab.assignment(Role::Producer, StopWhen::Records(30_000));
+    assignment.properties.insert("acks".to_owned(), "1".to_owned());
+    let watch = Watch::start(lab.admin.clone(), assignment.topics.clone());
+    let (report, _) = run(&assignment, Duration::ZERO).await;
+    let watched = watch.finish().await;
+    assert_eq!(watched.in_sync_replicas_min, Some(3), "{watched:?}");
+    let evidence = lab.evidence(&assignment.records, std::slice::from_ref(&report), true).await;
+    assert_eq!(evidence.faults, [""; 0]);
+    assert_eq!((evidence.in_log, evidence.check.as_ref().map(|check| check.read)), (30_000, Some(30_000)));
+    for partition in &evidence.partitions {
+        assert_eq!(partition.replicas.len(), 3);
+        assert!(partition.replicas.iter().all(|replica| replica.end_offset == partition.end_offset));
+    }
+
+    let watch = Watch::start(lab.admin.clone(), assignment.topics.clone());
+    let (_, pid) = lab.running.cluster().processes[2];
+    kill(pid);
+    let fewer = async {
+        while watch.latest() != Some(2) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), fewer).await.expect("the controller notices");
+    assert_eq!(watch.finish().await.in_sync_replicas_min, Some(2));
+    let evidence = lab.evidence(&assignment.records, &[report], true).await;
+    assert_eq!(evidence.check.as_ref().map(|check| (check.read, check.lost)), Some((30_000, 0)));
+    assert!(
+        evidence.faults.iter().any(|fault| fault.contains("an end that it does not tell")),
+        "{evidence:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_worker_ends_with_the_lab() {
     let lab = Lab::start(1, &[]).await;
     let mut worker = spawn("producer-0", &lab.assignment(Role::Producer, StopWhen::Told));
@@ -359,12 +417,7 @@ async fn a_worker_that_is_killed_is_told_with_its_name() {
     let lab = Lab::start(1, &[]).await;
     let mut worker = spawn("producer-9", &lab.assignment(Role::Producer, StopWhen::Told));
     worker.ready().await.expect("ready");
-    let pid = i32::try_from(worker.pid()).expect("a pid");
-    rustix::process::kill_process(
-        rustix::process::Pid::from_raw(pid).expect("not zero"),
-        rustix::process::Signal::KILL,
-    )
-    .expect("killed");
+    kill(worker.pid());
     let error = next(&mut worker).await.expect_err("it is gone");
     assert_eq!(error.to_string(), "The worker producer-9 ended in the middle, by signal 9");
 }
