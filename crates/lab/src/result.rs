@@ -44,7 +44,7 @@ pub struct RunResult {
     pub ended_at: String,
     /// Whether all points were measured; if not, why.
     pub state: State,
-    /// The arguments of the lab, for another run.
+    /// The arguments behind the name of the program, for another run: `lab`, `run` and so on.
     pub arguments: Vec<String>,
     /// The seed of payloads, keys and order.
     pub seed: u64,

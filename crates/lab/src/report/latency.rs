@@ -6,6 +6,7 @@ use super::palette::Palette;
 use super::text::escape;
 use crate::quantity;
 use crate::result::{Histogram, HistogramUnreadable, PointResult, WorkloadResult};
+use crate::workload::Load;
 
 /// From 50 % on: -log10(1 - 0.5).
 const NINES_FROM: f64 = std::f64::consts::LOG10_2;
@@ -96,9 +97,23 @@ fn panel(way: &str, drawn: &[(&PointResult, Curve)], palette: &Palette) -> Strin
             lines: lines.collect(),
             marks: Vec::new(),
         };
-        charts += &format!("<figure><figcaption>{}</figcaption>{}</figure>", escape(label), chart.svg());
+        charts += &format!(
+            "<figure><figcaption>{}{}</figcaption>{}</figure>",
+            escape(label),
+            load(point),
+            chart.svg()
+        );
     }
     format!("<h4>Time {way}</h4><div class=\"figures\">{charts}</div>")
+}
+
+/// What a reader must know of the load: at the maximum rate there is always a queue.
+fn load(point: &PointResult) -> &'static str {
+    match point.point.load {
+        Load::Rate { .. } => "",
+        Load::Maximum => " <small>at the maximum rate</small>",
+        Load::AddProducers { .. } | Load::RaiseRate { .. } => " <small>at the knee</small>",
+    }
 }
 
 fn curve(histogram: &Histogram) -> Result<Curve, HistogramUnreadable> {

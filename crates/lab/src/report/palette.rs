@@ -123,3 +123,6 @@ fn line(driver: Driver) -> u32 {
         Driver::Java => 2,
     }
 }
+
+#[cfg(test)]
+mod tests;

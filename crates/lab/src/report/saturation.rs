@@ -39,7 +39,7 @@ fn figure(caption: &str, chart: &Chart) -> String {
 }
 
 fn knees(points: &[&PointResult], palette: &Palette) -> String {
-    let mut markup = "<ul class=\"plain\">".to_owned();
+    let mut markup = "<ul class=\"listed\">".to_owned();
     for point in points {
         let text = match &point.knee {
             Some(knee) => format!(

@@ -94,7 +94,7 @@ fn flatten(path: &str, value: &Value, pairs: &mut Vec<(String, String)>) {
 
 /// The command that takes all of it again.
 pub(super) fn command(run: &RunResult) -> String {
-    let mut arguments = vec!["thalweg".to_owned(), "lab".to_owned()];
+    let mut arguments = vec!["thalweg".to_owned()];
     arguments.extend(run.arguments.iter().cloned());
     format!(
         "<p>All of this again, on a machine of yours:</p><pre class=\"command\"><code>{}</code></pre>\

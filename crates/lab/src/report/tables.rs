@@ -7,28 +7,38 @@ use crate::quantity;
 use crate::result::{Evidence, Figure, PointResult, Spread, WorkloadResult};
 use crate::worker::Driver;
 
-/// Every figure that some point has, as means with their variation.
+/// Every figure that some point has, as means with their variation: what was done and what it cost, then the waiting.
 pub(super) fn figures(workload: &WorkloadResult, palette: &Palette) -> String {
-    const SHOWN: [(&str, &str); 16] = [
+    const DONE: [(&str, &str); 9] = [
         ("produced_records_per_s", "records/s produced"),
         ("produced_mb_per_s", "MB/s produced"),
         ("consumed_records_per_s", "records/s consumed"),
         ("consumed_mb_per_s", "MB/s consumed"),
         ("drain_s", "drained in"),
-        ("acknowledge_p50_us", "p50 to ack"),
-        ("acknowledge_p99_us", "p99 to ack"),
-        ("acknowledge_p999_us", "p99.9 to ack"),
-        ("acknowledge_max_us", "max to ack"),
-        ("end_to_end_p50_us", "p50 end to end"),
-        ("end_to_end_p99_us", "p99 end to end"),
-        ("end_to_end_p999_us", "p99.9 end to end"),
         ("broker_cpu_us_per_record", "broker CPU per record"),
         ("producer_cpu_us_per_record", "producer CPU per record"),
         ("consumer_cpu_us_per_record", "consumer CPU per record"),
         ("broker_memory_bytes_max", "broker memory, most"),
     ];
+    const WAITED: [(&str, &str); 8] = [
+        ("acknowledge_p50_us", "acknowledged, p50"),
+        ("acknowledge_p99_us", "p99"),
+        ("acknowledge_p999_us", "p99.9"),
+        ("acknowledge_max_us", "max"),
+        ("end_to_end_p50_us", "end to end, p50"),
+        ("end_to_end_p99_us", "p99"),
+        ("end_to_end_p999_us", "p99.9"),
+        ("end_to_end_max_us", "max"),
+    ];
+    [&DONE[..], &WAITED].map(|shown| some_figures(workload, palette, shown)).concat()
+}
+
+fn some_figures(workload: &WorkloadResult, palette: &Palette, of: &[(&str, &str)]) -> String {
     let has = |name: &str| workload.points.iter().any(|point| point.summary.figures.contains_key(name));
-    let shown: Vec<(&str, &str)> = SHOWN.into_iter().filter(|(name, _)| has(name)).collect();
+    let shown: Vec<&(&str, &str)> = of.iter().filter(|(name, _)| has(name)).collect();
+    if shown.is_empty() {
+        return String::new();
+    }
     let mut heads = vec!["point", "measured"];
     heads.extend(shown.iter().map(|(_, head)| *head));
     let rows = rows(workload, palette, |point| {
@@ -138,7 +148,7 @@ pub(super) fn evidence(workload: &WorkloadResult, palette: &Palette) -> String {
 
 /// When records are synced to disk, by series: mostly one sentence for all points.
 fn synced(workload: &WorkloadResult, palette: &Palette) -> String {
-    let mut markup = "<ul class=\"plain\">".to_owned();
+    let mut markup = "<ul class=\"listed\">".to_owned();
     for series in palette.series() {
         let mut policies: Vec<&str> = Vec::new();
         for point in workload.points.iter().filter(|point| palette.of_point(point) == series) {

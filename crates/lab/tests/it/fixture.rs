@@ -38,9 +38,18 @@ pub fn run(seed: u64) -> RunResult {
         began_at: "2026-11-22T04:00:00.000Z".to_owned(),
         ended_at: "2026-11-22T04:14:31.250Z".to_owned(),
         state: State::Complete,
-        arguments: ["run", "ibm-fast", "ibm-payload", "queue-kafka", "aiven-saturation", "--scale", "0.1"]
-            .map(str::to_owned)
-            .to_vec(),
+        arguments: [
+            "lab",
+            "run",
+            "ibm-fast",
+            "ibm-payload",
+            "queue-kafka",
+            "aiven-saturation",
+            "--scale",
+            "0.1",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
         seed: 42,
         lab_version: "thalweg 0.1.0 (dfc02f0)".to_owned(),
         machine: machine(),

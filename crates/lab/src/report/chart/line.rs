@@ -103,7 +103,7 @@ impl Chart {
     /// The drawing.
     pub fn svg(&self) -> String {
         let longest = self.lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0);
-        let right = WIDTH - (longest as f64 * 6.1 + 12.0).clamp(16.0, 170.0);
+        let right = WIDTH - (longest as f64 * 6.8 + 12.0).clamp(16.0, 190.0);
         let frame = Frame { x: self.x.scale((LEFT, right)), y: self.y.scale((HEIGHT - BOTTOM, TOP)), right };
         let mut svg = format!(
             "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
