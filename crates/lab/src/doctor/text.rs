@@ -29,12 +29,10 @@ pub fn text(advice: &[Advice], width: usize) -> String {
         }
     }
     let count = |severity| advice.iter().filter(|one| one.severity == severity).count();
-    out.push_str(&format!(
-        "{} warnings, {} notes, {} fine\n",
-        count(Severity::Warning),
-        count(Severity::Note),
-        count(Severity::Fine)
-    ));
+    let several = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let warnings = several(count(Severity::Warning), "warning");
+    let notes = several(count(Severity::Note), "note");
+    out.push_str(&format!("{warnings}, {notes}, {} fine\n", count(Severity::Fine)));
     out
 }
 
@@ -78,7 +76,7 @@ WARNING  host: vm.swappiness: 60, with 2 GB of swap
          Right: vm.swappiness=1
 
 fine     host: clock source: tsc
-1 warnings, 0 notes, 1 fine
+1 warning, 0 notes, 1 fine
 ";
         assert_eq!(text, expected);
     }

@@ -105,9 +105,12 @@ impl Series {
         &mut self.processes[index]
     }
 
-    /// What was used between two moments.
+    /// What was used between two moments, as far as anybody looked then.
     pub(super) fn usage(&self, from_us: u64, to_us: u64) -> Usage {
-        let to_us = to_us.max(from_us);
+        let seen_us =
+            self.host.first().zip(self.host.last()).map_or((0, 0), |(first, last)| (first.0, last.0));
+        let from_us = from_us.clamp(seen_us.0, seen_us.1);
+        let to_us = to_us.clamp(from_us, seen_us.1);
         Usage {
             processes: self
                 .by_name()
@@ -355,11 +358,14 @@ mod tests {
         let busiest = |from, to| series.usage(from * S, to * S).processes[0].busiest_thread;
         assert!((busiest(1, 5) - 0.2).abs() < 1e-9);
         assert!((busiest(8, 10) - 0.9).abs() < 1e-9);
+        assert!((busiest(8, 1000) - 0.9).abs() < 1e-9, "nobody looked after the tenth second");
     }
 
     #[test]
     fn a_thread_that_began_meanwhile_counts_from_nothing() {
         let mut series = series();
+        series.push_host(S, host(0, 0));
+        series.push_host(2 * S, host(0, 0));
         series.push_threads("p", 7, S, vec![(70, 1000)]);
         series.push_threads("p", 7, 2 * S, vec![(70, 1000), (71, 60)]);
         assert!((series.usage(S, 2 * S).processes[0].busiest_thread - 0.6).abs() < 1e-9);

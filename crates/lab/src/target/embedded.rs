@@ -43,8 +43,7 @@ pub(super) async fn start(
 
 /// Whether a log says that somebody else listens on the port.
 pub(super) fn is_port_taken(log: &str) -> bool {
-    let log = log.to_ascii_lowercase();
-    log.contains("address already in use") || log.contains("in use already")
+    log.to_ascii_lowercase().contains("address already in use")
 }
 
 async fn launch(

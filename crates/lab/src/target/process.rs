@@ -17,7 +17,7 @@ use super::guard::Guard;
 const TAIL_LINES: usize = 20;
 
 /// Bytes of a broker's log that are looked at for its tail.
-const TAIL_BYTES: usize = 16 << 10;
+const TAIL_BYTES: usize = 256 << 10;
 
 /// How often a process that is to stop is looked at.
 const POLL: Duration = Duration::from_millis(20);
@@ -279,13 +279,22 @@ pub(super) fn tail(log: &Path) -> String {
     last_lines(&String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]))
 }
 
-/// The last lines of a text.
+/// The last lines of a text, without the places of stack traces. When the first error stands further up, it comes first:
+/// what follows it is mostly the way down.
 pub(super) fn last_lines(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let is_place = |line: &str| line.starts_with(char::is_whitespace) && line.trim_start().starts_with("at ");
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty() && !is_place(line)).collect();
     if lines.is_empty() {
         return "(it said nothing)".to_owned();
     }
-    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+    let tail = lines.len().saturating_sub(TAIL_LINES);
+    let is_error = |line: &&str| ["ERROR", "FATAL"].iter().any(|level| line.contains(level));
+    let head = match lines[..tail].iter().position(is_error) {
+        // The exception stands on the line below.
+        Some(first) => format!("{}\n[...]\n", lines[first..tail.min(first + 2)].join("\n")),
+        None => String::new(),
+    };
+    head + &lines[tail..].join("\n")
 }
 
 fn describe(status: ExitStatus) -> String {
@@ -334,6 +343,24 @@ mod tests {
             died.ends_with("ended by itself with exit code 7; the end of its log:\nout of patience"),
             "{died}"
         );
+    }
+
+    /// The end of a broker of Apache Kafka whose port was taken, shortened.
+    #[test]
+    fn the_first_error_stands_above_the_last_lines() {
+        let mut log =
+            "INFO begins\nERROR Unable to start acceptor\nKafkaException: Address already in use.\n\tat \
+                       kafka.network.Acceptor.start(SocketServer.scala:516)\n"
+                .to_owned();
+        let start = "ERROR Unable to start acceptor\nKafkaException: Address already in use.";
+        assert_eq!(last_lines(&log), format!("INFO begins\n{start}"));
+        for step in 0..100 {
+            log.push_str(&format!("INFO closes {step}\n\n"));
+        }
+        let lines = last_lines(&log);
+        assert!(lines.starts_with(&format!("{start}\n[...]\nINFO closes 80\n")), "{lines}");
+        assert!(super::super::embedded::is_port_taken(&lines));
+        assert_eq!(last_lines("\n"), "(it said nothing)");
     }
 
     #[tokio::test]

@@ -152,8 +152,8 @@ async fn a_lab_that_waits_to_be_killed() {
     tokio::time::sleep(Duration::from_secs(60)).await;
 }
 
-#[test]
-fn a_lab_that_is_killed_leaves_no_broker_and_no_data() {
+#[tokio::test]
+async fn a_lab_that_is_killed_leaves_no_broker_and_no_data() {
     let work = tempfile::tempdir().expect("a directory");
     let mut lab = Command::new(std::env::current_exe().expect("this test"))
         .args(["--exact", "embedded_target::a_lab_that_waits_to_be_killed"])
@@ -163,20 +163,21 @@ fn a_lab_that_is_killed_leaves_no_broker_and_no_data() {
         .spawn()
         .expect("this test starts again");
     let told = work.path().join("pid");
-    let until = |what: &str, is_so: &dyn Fn() -> bool| {
-        for _ in 0..600 {
-            if is_so() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        panic!("{what}: not within half a minute");
-    };
-    until("the broker starts", &|| told.exists() && std::fs::read(&told).is_ok_and(|text| !text.is_empty()));
+    until("the broker starts", || std::fs::read(&told).is_ok_and(|text| !text.is_empty())).await;
     let broker: u32 = std::fs::read_to_string(&told).expect("it is there").parse().expect("a number");
     assert!(is_alive(broker));
     lab.kill().and_then(|()| lab.wait()).expect("ours to kill");
-    until("the broker ends", &|| !is_alive(broker));
+    until("the broker ends", || !is_alive(broker)).await;
     std::fs::remove_file(&told).expect("ours");
-    until("the data goes", &|| is_empty(work.path()));
+    until("the data goes", || is_empty(work.path())).await;
+}
+
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..600 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{what}: not within half a minute");
 }
