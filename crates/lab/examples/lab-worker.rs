@@ -1,1 +1,6 @@
-fn main() { if let Err(e) = thalweg_lab::worker::serve() { eprintln!("{e}"); std::process::exit(1) } }
+fn main() {
+    if let Err(e) = thalweg_lab::worker::serve() {
+        eprintln!("{e}");
+        std::process::exit(1)
+    }
+}

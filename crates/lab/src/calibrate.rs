@@ -35,7 +35,7 @@ pub const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
 pub enum Extent {
     /// So many records that 99.9 % is more than a handful: some minutes.
     Full,
-    /// For tests on small machines: longer times of service, fewer records, about a minute.
+    /// For tests: fewer records, about a minute and a half.
     Reduced,
 }
 
@@ -163,9 +163,11 @@ impl Calibration {
             let trues = self.scenarios.iter().filter_map(|measured| measured.percentiles.get(at));
             trues.map(|percentile| percentile.true_us).fold(f64::INFINITY, f64::min)
         };
-        let (at, floor_us) = self.floor_us.iter().enumerate().find(|&(at, &floor_us)| {
-            floor_us > least(at) * self.limits.percentile
-        })?;
+        let (at, floor_us) = self
+            .floor_us
+            .iter()
+            .enumerate()
+            .find(|&(at, &floor_us)| floor_us > least(at) * self.limits.percentile)?;
         Some(format!(
             "this machine alone takes {floor_us:.0} us at p{}, which is more than the limit allows: it is too busy or too \
              slow to tell",

@@ -153,9 +153,8 @@ impl Drop for NullServer {
 
 impl Settings {
     fn check(&self) -> Result<(), NullServerError> {
-        let wrong = |setting, value: String, expected| {
-            Err(NullServerError::Setting { setting, value, expected })
-        };
+        let wrong =
+            |setting, value: String, expected| Err(NullServerError::Setting { setting, value, expected });
         if let Some(rate) = self.records_per_s_max
             && !(rate.is_finite() && rate > 0.0)
         {

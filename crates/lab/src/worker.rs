@@ -11,6 +11,7 @@ pub(crate) mod clock;
 pub(crate) mod counts;
 mod error;
 mod handle;
+mod java;
 mod librdkafka;
 pub mod link;
 mod protocol;
@@ -19,7 +20,7 @@ pub(crate) mod stamp;
 mod thalweg;
 mod threads;
 
-pub use error::{DriverMissing, WorkerError};
+pub use error::WorkerError;
 pub use handle::{EventUnreadable, Handle, HandleError, NotSpawned, WorkerEnded, WorkerFailed};
 pub use link::Link;
 pub use protocol::{Assignment, Command, Driver, Event, Interval, Order, Report, Role, Seen, Span, StopWhen};
@@ -32,7 +33,7 @@ pub fn serve() -> Result<(), WorkerError> {
     let outcome = match assignment.driver {
         Driver::Thalweg => thalweg::run(&assignment, &mut link),
         Driver::Librdkafka => librdkafka::run(&assignment, &mut link),
-        Driver::Java => Err(DriverMissing { driver: assignment.driver }.into()),
+        Driver::Java => java::run(&assignment, &mut link),
     };
     match outcome {
         Ok(report) => Ok(link.send(&Event::Done(Box::new(report)))?),

@@ -5,13 +5,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hdrhistogram::Histogram as Recorded;
 
-use super::{Measured, Percentile, Plan, QUANTILES, Scenario};
+use super::{Extent, Measured, Percentile, Plan, QUANTILES, Scenario};
 use crate::null_server::{NullServer, NullServerError, Settings};
 use crate::result::HistogramUnreadable;
 use crate::run::saturation::{self, Outcome};
-use crate::worker::{
-    Assignment, Event, Handle, HandleError, Interval, Report, Role, StopWhen,
-};
+use crate::worker::{Assignment, Event, Handle, HandleError, Interval, Report, Role, StopWhen};
 use crate::workload::{Payload, RecordSpec};
 
 /// From the word to begin to the beginning.
@@ -102,8 +100,15 @@ pub(super) async fn latencies(plan: &Plan, scenario: &Scenario) -> Result<Latenc
 }
 
 /// Whether a server carries a rate.
-pub(super) async fn carried(plan: &Plan, server: &Settings, records_per_s: f64) -> Result<Outcome, CalibrateError> {
-    let (warm_up_s, measured_s) = (1.0, 4.0);
+pub(super) async fn carried(
+    plan: &Plan,
+    server: &Settings,
+    records_per_s: f64,
+) -> Result<Outcome, CalibrateError> {
+    let (warm_up_s, measured_s) = match plan.extent {
+        Extent::Full => (1.0, 5.0),
+        Extent::Reduced => (0.5, 3.0),
+    };
     let server = NullServer::start(server)?;
     let assignment = Assignment {
         properties: properties(&[("linger.ms", "5"), ("batch.size", "65536")]),

@@ -29,7 +29,7 @@ impl Scenario {
     fn new(name: &str, about: &str, extent: Extent, server: Settings) -> Scenario {
         let measured_s = match extent {
             Extent::Full => 30.0,
-            Extent::Reduced => 10.0,
+            Extent::Reduced => 8.0,
         };
         let (name, about) = (name.to_owned(), about.to_owned());
         Scenario { name, about, server, records_per_s: 640.0, clients: 160, warm_up_s: 2.0, measured_s }
@@ -50,14 +50,20 @@ impl Scenario {
             seed: 42,
             ..Settings::default()
         };
-        let points = [(0.0, 40_000.0), (0.5, 50_000.0), (0.9, 80_000.0), (0.99, 120_000.0), (0.999, 180_000.0)];
+        let points =
+            [(0.0, 40_000.0), (0.5, 50_000.0), (0.9, 80_000.0), (0.99, 120_000.0), (0.999, 180_000.0)];
         let points = points.into_iter().chain([(1.0, 200_000.0)]).collect();
         let quantiles = ServiceTime::Quantiles { points };
         // A period that is no multiple of the time between records, so that stalls begin anywhere between two.
         let stalls = |length_s| Stalls::Every { period_s: 1.0137, length_s };
         let overload = Scenario {
             server: Settings { records_per_s_max: Some(512.0), ..server(&fixed) },
-            ..Scenario::new("overload", "640 records/s for a server of 512: the queue grows", extent, server(&fixed))
+            ..Scenario::new(
+                "overload",
+                "640 records/s for a server of 512: the queue grows",
+                extent,
+                server(&fixed),
+            )
         };
         let mut all = vec![
             Scenario::new("fixed", "50 ms for every request", extent, server(&fixed)),
@@ -130,7 +136,8 @@ mod tests {
             let (mut free_s, mut latencies) = (0.0f64, Vec::new());
             for n in 0..((scenario.warm_up_s + scenario.measured_s) * scenario.records_per_s) as u64 {
                 let at_s = n as f64 / scenario.records_per_s;
-                let served_s = scenario.server.records_per_s_max.map_or(at_s, |most| free_s.max(at_s) + 1.0 / most);
+                let served_s =
+                    scenario.server.records_per_s_max.map_or(at_s, |most| free_s.max(at_s) + 1.0 / most);
                 free_s = served_s;
                 let mut due_s = served_s + 0.05;
                 if let Stalls::Every { period_s, length_s } = scenario.server.stalls {
@@ -154,7 +161,11 @@ mod tests {
     fn no_answer_waits_behind_another_on_its_connection() {
         for scenario in Scenario::all(Extent::Full).iter().filter(|scenario| scenario.name != "overload") {
             let between_us = 1e6 * f64::from(scenario.clients) / scenario.records_per_s;
-            assert!(scenario.server.service_time.quantile_us(1.0) + 20_000.0 < between_us, "{}", scenario.name);
+            assert!(
+                scenario.server.service_time.quantile_us(1.0) + 20_000.0 < between_us,
+                "{}",
+                scenario.name
+            );
         }
     }
 }

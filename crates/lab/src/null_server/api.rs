@@ -349,7 +349,12 @@ fn find_coordinator(
 ) -> FindCoordinatorResponse {
     let (host, port) = (shared.address.ip().to_string(), i32::from(shared.address.port()));
     if version < 4 {
-        return FindCoordinatorResponse { node_id: NODE_ID, host, port, ..FindCoordinatorResponse::default() };
+        return FindCoordinatorResponse {
+            node_id: NODE_ID,
+            host,
+            port,
+            ..FindCoordinatorResponse::default()
+        };
     }
     let keys = request.coordinator_keys.into_iter();
     let coordinators = keys.map(|key| find_coordinator_response::Coordinator {
@@ -364,13 +369,12 @@ fn find_coordinator(
 
 /// No property is set anywhere: nothing is stored that one could govern.
 fn describe_configs(request: DescribeConfigsRequest) -> DescribeConfigsResponse {
-    let results = request.resources.into_iter().map(|resource| {
-        describe_configs_response::DescribeConfigsResult {
+    let results =
+        request.resources.into_iter().map(|resource| describe_configs_response::DescribeConfigsResult {
             resource_type: resource.resource_type,
             resource_name: resource.resource_name,
             ..Default::default()
-        }
-    });
+        });
     DescribeConfigsResponse { results: results.collect(), ..DescribeConfigsResponse::default() }
 }
 
@@ -378,9 +382,7 @@ fn describe_configs(request: DescribeConfigsRequest) -> DescribeConfigsResponse 
 fn describe_log_dirs(shared: &Shared, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse {
     let asked: Vec<(String, Vec<i32>)> = match request.topics {
         Some(topics) => topics.into_iter().map(|topic| (topic.topic, topic.partitions)).collect(),
-        None => {
-            shared.topics.list().into_iter().map(|(name, count)| (name, (0..count).collect())).collect()
-        }
+        None => shared.topics.list().into_iter().map(|(name, count)| (name, (0..count).collect())).collect(),
     };
     let topics = asked.into_iter().filter_map(|(name, partitions)| {
         let topic = shared.topics.get(&name)?;

@@ -62,7 +62,10 @@ fn read(stream: &TcpStream, shared: &Shared, answers: &SyncSender<Due>) {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "an answer goes at its moment, more exactly than timers of a millisecond tell")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an answer goes at its moment, more exactly than timers of a millisecond tell"
+)]
 fn write(mut stream: TcpStream, due: &Receiver<Due>) {
     while let Ok(Due { at, frame }) = due.recv() {
         loop {
@@ -111,7 +114,8 @@ impl Home {
     fn read_frame(&self, reader: &mut impl Read) -> Option<Bytes> {
         let mut length = [0; 4];
         reader.read_exact(&mut length).ok()?;
-        let length = usize::try_from(i32::from_be_bytes(length)).ok().filter(|&len| len <= FRAME_BYTES_MAX)?;
+        let length =
+            usize::try_from(i32::from_be_bytes(length)).ok().filter(|&len| len <= FRAME_BYTES_MAX)?;
         let mut buffer = std::mem::take(&mut *lock(&self.0));
         let mut filled = 0;
         while filled < length {

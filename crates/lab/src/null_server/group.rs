@@ -54,11 +54,7 @@ pub(super) fn answer(request: &Request<'_>, key: ApiKey, d: &mut Decoder) -> Res
     }
 }
 
-fn join(
-    groups: &mut BTreeMap<String, Group>,
-    request: JoinGroupRequest,
-    version: i16,
-) -> JoinGroupResponse {
+fn join(groups: &mut BTreeMap<String, Group>, request: JoinGroupRequest, version: i16) -> JoinGroupResponse {
     let refuse = |error: ErrorCode| JoinGroupResponse {
         error_code: error.code(),
         generation_id: -1,

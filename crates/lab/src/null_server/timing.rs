@@ -97,7 +97,10 @@ impl Stalls {
                 period_s.is_finite() && *length_s > 0.0 && length_s < period_s
             }
             Stalls::At { stalls } => stalls.iter().all(|stall| {
-                stall.at_s.is_finite() && stall.length_s.is_finite() && stall.at_s >= 0.0 && stall.length_s > 0.0
+                stall.at_s.is_finite()
+                    && stall.length_s.is_finite()
+                    && stall.at_s >= 0.0
+                    && stall.length_s > 0.0
             }),
         }
     }
@@ -187,7 +190,10 @@ impl Queue {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "only the distance between moments matters here, and no clock is waited for")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "only the distance between moments matters here, and no clock is waited for"
+)]
 mod tests {
     use super::*;
 

@@ -166,6 +166,8 @@ mod tests {
             number: 0,
             began_at_us: 0,
             measured_s: 2.0,
+            given_up: 0,
+            notes: Vec::new(),
             figures: Figures::default(),
             acknowledge_latency: None,
             end_to_end_latency: None,

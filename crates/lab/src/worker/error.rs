@@ -1,6 +1,5 @@
 //! Why a worker cannot go on.
 
-use super::Driver;
 use super::link::LinkError;
 
 /// Why a worker cannot go on. What the lab is told is its text.
@@ -12,9 +11,6 @@ pub enum WorkerError {
     /// A thread could not be started.
     #[error("A thread of the worker could not be started: {0}")]
     Thread(#[from] std::io::Error),
-    /// The driver is not part of this build.
-    #[error(transparent)]
-    DriverMissing(#[from] DriverMissing),
     /// What the driver says.
     #[error(transparent)]
     Driver(Box<dyn std::error::Error + Send + Sync>),
@@ -25,12 +21,4 @@ impl WorkerError {
     pub(crate) fn driver(error: impl std::error::Error + Send + Sync + 'static) -> WorkerError {
         WorkerError::Driver(Box::new(error))
     }
-}
-
-/// A driver is not part of this build.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("The driver {driver:?} is not part of this build")]
-pub struct DriverMissing {
-    /// The driver.
-    pub driver: Driver,
 }

@@ -2,4 +2,5 @@
 
 mod embedded_target;
 mod lab;
+mod lab_drivers;
 mod lab_worker;

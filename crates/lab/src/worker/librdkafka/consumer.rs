@@ -32,7 +32,9 @@ const RECORDS_PER_LOOK: u32 = 1024;
 /// Consumes what is assigned.
 pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
     let stamped = match assignment.verify {
-        true => Some(Arc::new(Stamped::new(&assignment.records, assignment.seed).map_err(WorkerError::driver)?)),
+        true => {
+            Some(Arc::new(Stamped::new(&assignment.records, assignment.seed).map_err(WorkerError::driver)?))
+        }
         false => None,
     };
     let left = match assignment.stop {

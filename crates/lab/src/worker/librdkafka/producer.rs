@@ -178,7 +178,10 @@ impl Turn<'_> {
     }
 
     /// Waits until a record is due; false when the lab wants no more.
-    #[expect(clippy::disallowed_methods, reason = "the thread belongs to its clients, and a sleep is exact to some 50 µs")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the thread belongs to its clients, and a sleep is exact to some 50 µs"
+    )]
     fn wait(&self, n: u64, due_us: u64) -> bool {
         loop {
             let left_us = due_us.saturating_sub(self.clock.now_us());
@@ -193,7 +196,13 @@ impl Turn<'_> {
     }
 
     /// Hands a record over, waiting while the client's queue is full; false when the lab wants no more.
-    fn send(&self, client: &mut Client, pool: &mut Pool, n: u64, intended_us: u64) -> Result<bool, WorkerError> {
+    fn send(
+        &self,
+        client: &mut Client,
+        pool: &mut Pool,
+        n: u64,
+        intended_us: u64,
+    ) -> Result<bool, WorkerError> {
         let sequence = client.sent;
         let topics = &self.assignment.topics;
         let topic = &topics[(n % topics.len() as u64) as usize];
@@ -205,8 +214,11 @@ impl Turn<'_> {
         } else {
             pool.value(n)
         };
-        let key: Option<[u8; KEY_BYTES]> =
-            self.assignment.records.keys.map(|keys| client.random.random_range(0..keys.distinct.max(1)).to_be_bytes());
+        let key: Option<[u8; KEY_BYTES]> = self
+            .assignment
+            .records
+            .keys
+            .map(|keys| client.random.random_range(0..keys.distinct.max(1)).to_be_bytes());
         let word = pack(intended_us.saturating_sub(self.window.start_us), sequence);
         let mut record: BaseRecord<'_, [u8], [u8], usize> =
             BaseRecord::with_opaque_to(topic, word).payload(value).timestamp((intended_us / 1000) as i64);

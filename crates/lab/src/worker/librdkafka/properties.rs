@@ -104,9 +104,8 @@ fn settle_idempotence(set: &mut BTreeMap<String, String>) {
         return;
     }
     let is = |key: &str, wanted: &[&str]| set.get(key).is_none_or(|value| wanted.contains(&value.as_str()));
-    let in_flight: u32 = set
-        .get("max.in.flight.requests.per.connection")
-        .map_or(5, |value| value.parse().unwrap_or(5));
+    let in_flight: u32 =
+        set.get("max.in.flight.requests.per.connection").map_or(5, |value| value.parse().unwrap_or(5));
     let idempotent =
         is("acks", &["all", "-1"]) && set.get("retries").is_none_or(|value| value != "0") && in_flight <= 5;
     set.entry("max.in.flight.requests.per.connection".to_owned()).or_insert_with(|| "5".to_owned());
@@ -116,7 +115,8 @@ fn settle_idempotence(set: &mut BTreeMap<String, String>) {
 /// Bytes become librdkafka's KiB, at least one.
 fn limit_buffer(set: &mut BTreeMap<String, String>) {
     if let Some(bytes) = set.remove("buffer.memory") {
-        let kbytes = bytes.parse::<u64>().map_or(bytes, |bytes| (bytes / 1024).clamp(1, 2_147_483_647).to_string());
+        let kbytes =
+            bytes.parse::<u64>().map_or(bytes, |bytes| (bytes / 1024).clamp(1, 2_147_483_647).to_string());
         set.insert("queue.buffering.max.kbytes".to_owned(), kbytes);
     }
 }
@@ -154,7 +154,10 @@ mod tests {
             role,
             driver: Driver::Librdkafka,
             bootstrap: vec!["a:1".to_owned(), "b:2".to_owned()],
-            properties: properties.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            properties: properties
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                .collect(),
             topics: vec!["t".to_owned()],
             clients: 1,
             first_client: 0,
@@ -171,7 +174,8 @@ mod tests {
 
     #[test]
     fn the_same_properties_mean_the_same_work() {
-        let properties = [("buffer.memory", "67108864"), ("batch.size", "100000"), ("max.request.size", "2000000")];
+        let properties =
+            [("buffer.memory", "67108864"), ("batch.size", "100000"), ("max.request.size", "2000000")];
         let config = translated(Role::Producer, &properties).config;
         for (key, value) in [
             ("queue.buffering.max.kbytes", "65536"),
@@ -199,7 +203,10 @@ mod tests {
         assert!(idempotent(&[("acks", "-1")]));
         assert!(!idempotent(&[("acks", "1")]));
         assert!(!idempotent(&[("max.in.flight.requests.per.connection", "6")]));
-        assert!(idempotent(&[("acks", "1"), ("enable.idempotence", "true")]), "librdkafka says what is wrong");
+        assert!(
+            idempotent(&[("acks", "1"), ("enable.idempotence", "true")]),
+            "librdkafka says what is wrong"
+        );
     }
 
     #[test]

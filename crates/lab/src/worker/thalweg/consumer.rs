@@ -16,9 +16,9 @@ use super::{NoGroup, settings};
 use crate::worker::clock::Clock;
 use crate::worker::counts::{self, SharedCounts, Window, lock};
 use crate::worker::link::Link;
-use crate::worker::threads::{self, Crew, Word, stopped};
 use crate::worker::seen::Checker;
 use crate::worker::stamp::Stamped;
+use crate::worker::threads::{self, Crew, Word, stopped};
 use crate::worker::{Assignment, Report, Seen, StopWhen, WorkerError};
 
 const POLL: Duration = Duration::from_millis(100);

@@ -20,8 +20,8 @@ use crate::worker::budget::Budget;
 use crate::worker::clock::{Clock, micros};
 use crate::worker::counts::{self, Counts, SharedCounts, Window, lock};
 use crate::worker::link::Link;
-use crate::worker::threads::{self, Crew, Word, stopped};
 use crate::worker::stamp::{Stamp, magic};
+use crate::worker::threads::{self, Crew, Word, stopped};
 use crate::worker::{Assignment, Order, Report, WorkerError};
 
 /// Bytes of a key.
@@ -378,8 +378,8 @@ impl Keys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::{Driver, Role};
     use crate::worker::StopWhen;
+    use crate::worker::{Driver, Role};
     use crate::workload::{Payload, RecordSpec};
 
     fn assignment(stop: StopWhen, clients: u32) -> Assignment {

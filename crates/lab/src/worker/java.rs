@@ -1,0 +1,190 @@
+//! The driver java: Kafka's own `ProducerPerformance` and `ConsumerPerformance`, each client a virtual machine of its own.
+//!
+//! The tools decide what can be known. Latencies are theirs: from the moment of handing a record over, not from when it was
+//! meant to be sent, so that what is sent late counts as quick (coordinated omission); they are printed as percentiles in
+//! whole milliseconds, and no histogram is made up of them. Records carry no stamps, so nothing can be verified. The warm-up
+//! is whatever the tool does until the measurement begins, its start among it; what is measured is the sum of the intervals
+//! that it prints within.
+//!
+//! A tool's process waits, as a shell, until the work begins, and becomes Java then: so its id is known beforehand. It dies
+//! with the worker.
+
+mod command;
+mod lines;
+mod process;
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::clock::Clock;
+use super::counts::Window;
+use super::link::Link;
+use super::{Assignment, Command, Event, Interval, Order, Report, Role, Span, StopWhen, WorkerError};
+use crate::target::kafka_jars;
+use command::Plan;
+use process::{Line, Tools};
+
+/// How often it is told how it goes.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Does what is assigned.
+pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
+    let jars = kafka_jars().map_err(WorkerError::driver)?;
+    let client = format!("Apache Kafka {} {}", jars.kafka_version, tool(assignment.role));
+    let plan = Plan::new(assignment, &jars).map_err(WorkerError::driver)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(WorkerError::driver)?;
+    runtime.block_on(async {
+        let mut tools = Tools::prepare(&plan).map_err(WorkerError::driver)?;
+        link.send(&Event::Ready { client, children: tools.pids() })?;
+        let Some(window) = begin(assignment, link).await? else { return Ok(Report::default()) };
+        let clock = Clock::now();
+        tokio::time::sleep_until(clock.instant(window.start_us)).await;
+        tools.begin(assignment, window).await.map_err(WorkerError::driver)?;
+        let mut tally = Tally::new(assignment, window);
+        let outcome = tally.follow(&clock, link, &mut tools).await;
+        tools.end().await;
+        outcome.map(|()| tally.report(assignment))
+    })
+}
+
+/// The tool's name.
+fn tool(role: Role) -> &'static str {
+    match role {
+        Role::Producer => "ProducerPerformance",
+        Role::Consumer => "ConsumerPerformance",
+    }
+}
+
+/// Waits for the word to begin; none when the lab wants no work any more.
+async fn begin(assignment: &Assignment, link: &mut Link) -> Result<Option<Window>, WorkerError> {
+    match link.command().await {
+        Some(Command::Start { at_us, measure_from_us }) => {
+            Ok(Some(Window::new(at_us, measure_from_us, assignment.stop)))
+        }
+        Some(Command::Stop) | None => Ok(None),
+    }
+}
+
+/// What the tools have said.
+#[derive(Debug)]
+struct Tally {
+    window: Window,
+    /// Records of the measurement after which it ends.
+    records_max: u64,
+    /// The tools end by themselves: what is measured is what they did from their own beginning on.
+    whole: bool,
+    total: u64,
+    measured: Span,
+    interval: Interval,
+    since_us: u64,
+    /// The last lines of tools that came to their end.
+    finals: Vec<String>,
+}
+
+impl Tally {
+    fn new(assignment: &Assignment, window: Window) -> Tally {
+        let records_max = match assignment.stop {
+            StopWhen::Records(records) => records,
+            StopWhen::Seconds(_) | StopWhen::Told => u64::MAX,
+        };
+        let measured = Span { from_us: window.from_us, to_us: window.from_us, ..Span::default() };
+        let (interval, since_us) = (Interval::default(), window.start_us);
+        let whole = command::ends_by_itself(assignment, window);
+        Tally { window, records_max, whole, total: 0, measured, interval, since_us, finals: Vec::new() }
+    }
+
+    /// Listens to tools and lab until the measurement has what it wants.
+    async fn follow(&mut self, clock: &Clock, link: &mut Link, tools: &mut Tools) -> Result<(), WorkerError> {
+        let mut tick = tokio::time::interval_at(Instant::now() + INTERVAL, INTERVAL);
+        // The tools tell of the last second a little later.
+        let until = clock
+            .instant(self.window.to_us.saturating_add(200_000).min(clock.now_us() + 86_400_000_000 * 365));
+        loop {
+            tokio::select! {
+                line = tools.next() => match line.map_err(WorkerError::driver)? {
+                    Some(line) => self.take(line, clock.now_us()),
+                    None => break,
+                },
+                command = link.command() => match command {
+                    Some(Command::Start { .. }) => {}
+                    Some(Command::Stop) | None => break,
+                },
+                () = tokio::time::sleep_until(until), if self.window.to_us < u64::MAX => break,
+                _ = tick.tick() => self.tell(clock.now_us(), link)?,
+            }
+            if !self.whole && self.measured.records >= self.records_max {
+                break;
+            }
+        }
+        self.tell(clock.now_us(), link)
+    }
+
+    fn take(&mut self, line: Line, at_us: u64) {
+        match line {
+            Line::Interval { records, bytes, latency_max_us } => {
+                self.total += records;
+                self.interval.records += records;
+                self.interval.bytes += bytes;
+                self.interval.max_us = self.interval.max_us.max(latency_max_us);
+                // A line tells of about the second before it.
+                let middle_us = at_us.saturating_sub(500_000);
+                if self.whole || (middle_us >= self.window.from_us && middle_us < self.window.to_us) {
+                    self.measured.records += records;
+                    self.measured.bytes += bytes;
+                    self.measured.to_us = at_us;
+                }
+            }
+            Line::Final { text, rest: (records, bytes), elapsed_us } => {
+                if self.whole {
+                    // From the beginning of the first; the virtual machine's own is not the client's time.
+                    let from_us = at_us.saturating_sub(elapsed_us);
+                    let first = self.finals.is_empty() || from_us < self.measured.from_us;
+                    self.measured.from_us = if first { from_us } else { self.measured.from_us };
+                }
+                self.finals.push(text);
+                self.take(Line::Interval { records, bytes, latency_max_us: None }, at_us);
+            }
+        }
+    }
+
+    fn tell(&mut self, at_us: u64, link: &mut Link) -> Result<(), WorkerError> {
+        let mut interval = std::mem::take(&mut self.interval);
+        (interval.at_us, interval.length_us) = (at_us, at_us.saturating_sub(self.since_us));
+        self.since_us = at_us;
+        Ok(link.send(&Event::Interval(interval))?)
+    }
+
+    fn report(self, assignment: &Assignment) -> Report {
+        let mut notes = match assignment.role {
+            Role::Producer => vec![
+                "Latencies are the tool's own: from the call of send(), not from the intended time, so that what is sent late \
+                 counts as quick (coordinated omission); there is no histogram"
+                    .to_owned(),
+                "The tool's values are random capital letters, or drawn at random from a file".to_owned(),
+            ],
+            Role::Consumer => vec!["The tool measures no latency from end to end".to_owned()],
+        };
+        if !self.whole {
+            let counted = "Counted by the lines that the tool prints each second: up to a second may be missing at each end";
+            notes.push(counted.to_owned());
+        }
+        notes.extend(self.finals.iter().map(|line| format!("The tool's last line: {line}")));
+        // The tools do not tell which record failed; each is an order of which the end is known.
+        let unacknowledged = match assignment.role {
+            Role::Producer => {
+                vec![Order { producer: assignment.first_client, sent: self.total, ranges: Vec::new() }]
+            }
+            Role::Consumer => Vec::new(),
+        };
+        Report {
+            measured: self.measured,
+            sent: self.total,
+            acknowledged: self.total,
+            notes,
+            unacknowledged,
+            ..Report::default()
+        }
+    }
+}

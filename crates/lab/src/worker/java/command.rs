@@ -1,0 +1,271 @@
+//! The command lines of the tools, and what they cannot do.
+
+use std::io;
+
+use crate::payload::{PayloadError, Pool};
+use crate::target::KafkaJars;
+use crate::worker::counts::Window;
+use crate::worker::{Assignment, Role, StopWhen};
+use crate::workload::Payload;
+
+/// As many records as a tool can be told: it is ended, not awaited.
+const RECORDS_ENDLESS: u64 = i64::MAX.unsigned_abs();
+/// Values of a pool that are written for the tool to draw from.
+const PAYLOADS: u64 = 4096;
+
+/// Kafka's tool cannot do what the assignment asks for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{setting} = {value}: Kafka's {tool} cannot do that; {expected} would be right, or another driver")]
+pub(super) struct NotByJava {
+    setting: &'static str,
+    value: String,
+    tool: &'static str,
+    expected: &'static str,
+}
+
+/// Values could not be written for the tool.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PayloadNotWritten {
+    /// They cannot be made.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    /// They cannot be written.
+    #[error("The values for Kafka's ProducerPerformance cannot be written: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Why there is no command line.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PlanError {
+    #[error(transparent)]
+    NotByJava(#[from] NotByJava),
+    #[error(transparent)]
+    Payload(#[from] PayloadNotWritten),
+}
+
+/// How the tools are run.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// What each client's process becomes, but for the number of records.
+    pub(super) words: Vec<Vec<String>>,
+    pub(super) classpath: String,
+    pub(super) role: Role,
+    /// Of one value; consumers tell bytes themselves.
+    pub(super) value_bytes: u64,
+    /// Values to draw from; removed with the plan.
+    payloads: Option<tempfile::NamedTempFile>,
+}
+
+impl Plan {
+    /// For an assignment that the tools can do.
+    pub(super) fn new(assignment: &Assignment, jars: &KafkaJars) -> Result<Plan, PlanError> {
+        check(assignment)?;
+        let payloads = match (&assignment.role, &assignment.records.payload) {
+            (Role::Producer, Payload::Zeros | Payload::Compressible | Payload::Json | Payload::File(_)) => {
+                Some(write_payloads(assignment)?)
+            }
+            _ => None,
+        };
+        let mut plan = Plan {
+            words: Vec::new(),
+            classpath: jars.classpath.clone(),
+            role: assignment.role,
+            value_bytes: u64::from(assignment.records.size_bytes),
+            payloads,
+        };
+        let java = jars.java.to_string_lossy().into_owned();
+        let words = |at| std::iter::once(java.clone()).chain(plan.arguments(assignment, at)).collect();
+        plan.words = (0..assignment.clients.max(1)).map(words).collect();
+        Ok(plan)
+    }
+
+    /// The arguments of the tool of client `at`, from the class on.
+    fn arguments(&self, assignment: &Assignment, at: u32) -> Vec<String> {
+        let topic = &assignment.topics[at as usize % assignment.topics.len()];
+        let bootstrap = assignment.bootstrap.join(",");
+        let class = format!("org.apache.kafka.tools.{}", super::tool(self.role));
+        let mut arguments: Vec<String> =
+            [class.as_str(), "--bootstrap-server", &bootstrap, "--reporting-interval", "1000"]
+                .map(str::to_owned)
+                .into();
+        let mut add = |words: &[&str]| arguments.extend(words.iter().map(|&word| word.to_owned()));
+        match self.role {
+            Role::Producer => {
+                // How much is decided when the work begins: see `records`.
+                add(&["--topic", topic, "--throughput", &throughput(assignment)]);
+                match &self.payloads {
+                    Some(file) => add(&["--payload-file", &file.path().to_string_lossy()]),
+                    None => add(&["--record-size", &self.value_bytes.to_string()]),
+                }
+                let properties: Vec<String> =
+                    assignment.properties.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                if !properties.is_empty() {
+                    add(&["--command-property"]);
+                    add(&properties.iter().map(String::as_str).collect::<Vec<_>>());
+                }
+            }
+            Role::Consumer => {
+                let topics: Vec<String> =
+                    assignment.topics.iter().map(|topic| regex::escape(topic)).collect();
+                add(&["--include", &topics.join("|"), "--hide-header"]);
+                // It gives up after so long without records. Intervals or the last line, it prints one of them: the last
+                // where it has an end of its own, the others where the lab ends it.
+                match assignment.stop {
+                    StopWhen::Records(_) => add(&["--timeout", "10000"]),
+                    StopWhen::Seconds(_) | StopWhen::Told => {
+                        add(&["--show-detailed-stats", "--timeout", "86400000"])
+                    }
+                }
+                if let Some(group) = &assignment.group {
+                    add(&["--group", group]);
+                }
+                for (key, value) in &assignment.properties {
+                    add(&["--command-property", &format!("{key}={value}")]);
+                }
+            }
+        }
+        arguments
+    }
+}
+
+/// Whether the tools end by themselves, after so many records: a producer whose warm-up is to be told apart does not.
+pub(super) fn ends_by_itself(assignment: &Assignment, window: Window) -> bool {
+    let told_apart = assignment.role == Role::Producer && window.from_us > window.start_us;
+    matches!(assignment.stop, StopWhen::Records(_)) && !told_apart
+}
+
+/// Records of each client.
+pub(super) fn records(assignment: &Assignment, window: Window) -> u64 {
+    match assignment.stop {
+        StopWhen::Records(records) if ends_by_itself(assignment, window) => {
+            records.div_ceil(u64::from(assignment.clients.max(1)))
+        }
+        _ => RECORDS_ENDLESS,
+    }
+}
+
+fn throughput(assignment: &Assignment) -> String {
+    let clients = f64::from(assignment.clients.max(1));
+    assignment.records_per_s.map_or("-1".to_owned(), |rate| (rate / clients).to_string())
+}
+
+fn check(assignment: &Assignment) -> Result<(), NotByJava> {
+    let tool = super::tool(assignment.role);
+    let refuse = |setting, value: String, expected| Err(NotByJava { setting, value, tool, expected });
+    if assignment.verify {
+        return refuse("verify", "true".to_owned(), "verify = false");
+    }
+    if assignment.topics.is_empty() {
+        return refuse("topics", "[]".to_owned(), "the name of a topic that exists");
+    }
+    if assignment.role == Role::Producer
+        && let Some(keys) = assignment.records.keys
+    {
+        return refuse("records.keys.distinct", keys.distinct.to_string(), "no keys");
+    }
+    Ok(())
+}
+
+/// Values as lines; those of a pool that hold a line's end are left out.
+fn write_payloads(assignment: &Assignment) -> Result<tempfile::NamedTempFile, PayloadNotWritten> {
+    use std::io::Write;
+    let pool = Pool::new(&assignment.records, assignment.seed)?;
+    let mut file = tempfile::NamedTempFile::new()?;
+    let mut out = io::BufWriter::new(file.as_file_mut());
+    for n in 0..PAYLOADS {
+        let value = pool.value(n);
+        if !value.contains(&b'\n') {
+            out.write_all(value)?;
+            out.write_all(b"\n")?;
+        }
+    }
+    out.flush()?;
+    drop(out);
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::Driver;
+    use crate::workload::{Keys, RecordSpec};
+    use std::collections::BTreeMap;
+
+    fn assignment(role: Role) -> Assignment {
+        Assignment {
+            role,
+            driver: Driver::Java,
+            bootstrap: vec!["a:1".to_owned(), "b:2".to_owned()],
+            properties: BTreeMap::from([("acks".to_owned(), "1".to_owned())]),
+            topics: vec!["t.1".to_owned(), "u".to_owned()],
+            clients: 2,
+            first_client: 0,
+            threads: 1,
+            records: RecordSpec { size_bytes: 100, payload: Payload::Random, keys: None },
+            verify: false,
+            records_per_s: Some(1000.0),
+            stop: StopWhen::Records(1001),
+            group: Some("g".to_owned()),
+            seed: 1,
+        }
+    }
+
+    fn jars() -> KafkaJars {
+        KafkaJars {
+            java: "java".into(),
+            java_version: "17".to_owned(),
+            classpath: "x.jar".to_owned(),
+            kafka_version: "4.3.1".to_owned(),
+            origin: "a test".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_tools_are_told_what_is_assigned() {
+        let produce = assignment(Role::Producer);
+        let plan = Plan::new(&produce, &jars()).expect("possible");
+        assert_eq!(
+            plan.arguments(&produce, 1).join(" "),
+            "org.apache.kafka.tools.ProducerPerformance --bootstrap-server a:1,b:2 --reporting-interval 1000 --topic u \
+             --throughput 500 --record-size 100 --command-property acks=1"
+        );
+        let consume = assignment(Role::Consumer);
+        let plan = Plan::new(&consume, &jars()).expect("possible");
+        let line = plan.arguments(&consume, 0).join(" ");
+        assert!(line.contains("--include t\\.1|u --hide-header --timeout 10000"), "{line}");
+        let window = |from_us| Window { start_us: 10, from_us, to_us: u64::MAX };
+        assert_eq!(records(&produce, window(10)), 501);
+        assert_eq!(records(&produce, window(20)), RECORDS_ENDLESS, "a warm-up comes first");
+    }
+
+    #[test]
+    fn what_the_tools_cannot_do_is_refused_by_name() {
+        let mut verified = assignment(Role::Producer);
+        verified.verify = true;
+        let error = Plan::new(&verified, &jars()).expect_err("refused");
+        assert_eq!(
+            error.to_string(),
+            "verify = true: Kafka's ProducerPerformance cannot do that; verify = false would be right, or another driver"
+        );
+        let mut keyed = assignment(Role::Producer);
+        keyed.records.keys = Some(Keys { distinct: 7 });
+        assert!(
+            Plan::new(&keyed, &jars())
+                .expect_err("refused")
+                .to_string()
+                .starts_with("records.keys.distinct = 7")
+        );
+    }
+
+    #[test]
+    fn values_of_other_kinds_come_from_a_file_of_lines() {
+        let mut json = assignment(Role::Producer);
+        json.records.payload = Payload::Json;
+        let plan = Plan::new(&json, &jars()).expect("possible");
+        let file = plan.payloads.as_ref().expect("written").path().to_owned();
+        let text = std::fs::read_to_string(&file).expect("readable");
+        assert!(text.lines().count() > 100 && text.lines().all(|line| line.len() == 100));
+        drop(plan);
+        assert!(!file.exists());
+    }
+}

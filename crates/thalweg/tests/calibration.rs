@@ -1,0 +1,27 @@
+//! The lab is calibrated, in a reduced form: percentiles and knee of real workers against what is true. A test binary of its
+//! own, so that no other test takes the processors meanwhile.
+
+use thalweg_lab::calibrate::{Extent, Limits, Plan, run};
+use thalweg_lab::worker::Driver;
+
+/// A debug build on a busy machine of two processors is no laboratory. A coordinated omission would still show: it takes
+/// four fifths from the overload's median, and the stall from the stalls' p99.
+const LIMITS: Limits = Limits { percentile: 0.1, knee: 0.1 };
+/// Whole measurements, at the most: another program may have had the machine during one.
+const ATTEMPTS: u32 = 3;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn percentiles_and_knee_are_what_is_true() {
+    let binary = env!("CARGO_BIN_EXE_thalweg").into();
+    let plan = Plan { binary, driver: Driver::Thalweg, extent: Extent::Reduced, limits: LIMITS };
+    let mut faults = Vec::new();
+    for attempt in 1..=ATTEMPTS {
+        let calibration = run(&plan, |_| {}).await.expect("a calibration");
+        faults = calibration.faults();
+        if faults.is_empty() {
+            return;
+        }
+        eprintln!("attempt {attempt} of {ATTEMPTS} is beyond the limits:\n{calibration}");
+    }
+    panic!("{ATTEMPTS} calibrations were beyond the limits: {}", faults.join("; "));
+}

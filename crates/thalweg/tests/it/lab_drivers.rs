@@ -1,0 +1,187 @@
+//! All drivers of the lab as real workers against the null server, and the evidence that finds what it loses.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use thalweg_client::{Cluster, ConnectionOptions};
+use thalweg_lab::evidence::{self, Claim, Watched};
+use thalweg_lab::null_server::{Loss, NullServer, ServiceTime, Settings};
+use thalweg_lab::result::Evidence;
+use thalweg_lab::target::kafka_jars;
+use thalweg_lab::worker::{Assignment, Driver, Event, Handle, Report, Role, StopWhen};
+use thalweg_lab::workload::{Payload, RecordSpec};
+
+const SEED: u64 = 42;
+/// A worker that says nothing for so long has failed.
+const SILENCE: Duration = Duration::from_secs(60);
+const RECORDS: RecordSpec = RecordSpec { size_bytes: 128, payload: Payload::Random, keys: None };
+
+fn serve(settings: Settings) -> NullServer {
+    NullServer::start(&Settings { partitions: 3, ..settings }).expect("a null server")
+}
+
+/// One that keeps what it is sent.
+fn keeping(loss: Option<Loss>) -> NullServer {
+    serve(Settings { keep_bytes_max: 1 << 30, loss, ..Settings::default() })
+}
+
+fn assignment(driver: Driver, role: Role, server: &NullServer, stop: StopWhen) -> Assignment {
+    Assignment {
+        role,
+        driver,
+        bootstrap: vec![server.address()],
+        properties: BTreeMap::new(),
+        topics: vec!["events".to_owned()],
+        clients: 1,
+        first_client: 0,
+        threads: 1,
+        records: RECORDS,
+        verify: driver != Driver::Java,
+        records_per_s: None,
+        stop,
+        group: (role == Role::Consumer).then(|| "readers".to_owned()),
+        seed: SEED,
+    }
+}
+
+async fn run(assignment: &Assignment) -> (String, Report) {
+    let binary = Path::new(env!("CARGO_BIN_EXE_thalweg"));
+    let mut worker = Handle::spawn("worker", binary, assignment).expect("started");
+    let (client, _) = tokio::time::timeout(SILENCE, worker.ready()).await.expect("in time").expect("ready");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_micros();
+    let at_us = u64::try_from(now).expect("fits") + 50_000;
+    worker.start(at_us, at_us).await;
+    loop {
+        match tokio::time::timeout(SILENCE, worker.next_event()).await.expect("in time").expect("a word") {
+            Event::Done(report) => return (client, *report),
+            Event::Interval(_) | Event::Ready { .. } | Event::Failed { .. } => {}
+        }
+    }
+}
+
+async fn evidence(server: &NullServer, producer: Report) -> Evidence {
+    let cluster =
+        Cluster::connect(&[server.address()], &ConnectionOptions::default()).await.expect("it serves");
+    let watched = Watched { in_sync_replicas_min: Some(1), looks: 1, failures: 0 };
+    let claim = Claim {
+        cluster: &cluster,
+        topics: &["events".to_owned()],
+        replication_factor: 1,
+        producers: &[producer],
+        consumers: &[],
+        records: &RECORDS,
+        seed: SEED,
+        verify: true,
+        watched: &watched,
+    };
+    evidence::collect(claim).await.expect("evidence")
+}
+
+/// Whether Java can be had; says so where it cannot.
+fn has_java() -> bool {
+    let found = kafka_jars();
+    if let Err(error) = &found {
+        eprintln!("SKIPPED: the driver java: {error}");
+    }
+    found.is_ok()
+}
+
+#[tokio::test]
+async fn every_driver_produces_to_the_null_server() {
+    for driver in [Driver::Thalweg, Driver::Librdkafka, Driver::Java] {
+        if driver == Driver::Java && !has_java() {
+            continue;
+        }
+        let server = serve(Settings::default());
+        let (client, report) =
+            run(&assignment(driver, Role::Producer, &server, StopWhen::Records(20_000))).await;
+        assert_eq!((report.acknowledged, report.failed), (20_000, 0), "{client}: {report:?}");
+        assert_eq!(server.counts().records, 20_000, "{client}");
+        assert_eq!(report.measured.bytes, 20_000 * 128, "{client}");
+        assert!(report.measured.to_us > report.measured.from_us, "{client}: {report:?}");
+        // The tool tells no latencies that count from the intended time, and its notes say so.
+        assert_eq!(report.acknowledge_latency.is_some(), driver != Driver::Java, "{client}");
+        let own = report.notes.iter().any(|note| note.contains("coordinated omission"));
+        assert_eq!(own, driver == Driver::Java, "{client}: {:?}", report.notes);
+    }
+}
+
+#[tokio::test]
+async fn every_driver_consumes_what_the_null_server_keeps() {
+    let server = keeping(None);
+    let produced =
+        run(&assignment(Driver::Librdkafka, Role::Producer, &server, StopWhen::Records(20_000))).await.1;
+    assert_eq!(produced.acknowledged, 20_000, "{produced:?}");
+    for driver in [Driver::Thalweg, Driver::Librdkafka, Driver::Java] {
+        if driver == Driver::Java && !has_java() {
+            continue;
+        }
+        let mut consume = assignment(driver, Role::Consumer, &server, StopWhen::Records(20_000));
+        consume.group = Some(format!("readers-{driver:?}"));
+        let (client, report) = run(&consume).await;
+        assert!(report.acknowledged >= 20_000, "{client}: {report:?}");
+        if consume.verify {
+            let seen = &report.seen[..];
+            assert_eq!(seen.len(), 1, "{client}: {seen:?}");
+            assert_eq!(seen[0].ranges, [(0, 20_000)], "{client}");
+            assert_eq!((seen[0].duplicates, seen[0].reordered, seen[0].damaged), (0, 0, 0), "{client}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_librdkafka_stamps_the_evidence_finds_whole() {
+    let server = keeping(None);
+    let produced =
+        run(&assignment(Driver::Librdkafka, Role::Producer, &server, StopWhen::Records(20_000))).await.1;
+    let found = evidence(&server, produced).await;
+    assert_eq!((found.acknowledged, found.in_log), (20_000, 20_000));
+    assert_eq!(found.check.map(|check| (check.read, check.lost, check.damaged)), Some((20_000, 0, 0)));
+}
+
+#[tokio::test]
+async fn acknowledged_records_that_are_lost_are_found_out() {
+    for hidden in [false, true] {
+        let server = keeping(Some(Loss { every_nth_batch: 10, hidden }));
+        let produced =
+            run(&assignment(Driver::Thalweg, Role::Producer, &server, StopWhen::Records(20_000))).await.1;
+        let lost = server.counts().lost_records;
+        assert!(lost > 0 && produced.acknowledged == 20_000, "{lost} {produced:?}");
+        let found = evidence(&server, produced).await;
+        // Where the end offsets tell, they tell; where they lie, only reading back does.
+        assert_eq!(found.in_log, 20_000 - if hidden { 0 } else { lost }, "hidden={hidden}");
+        assert_eq!(found.check.map(|check| check.lost), Some(lost), "hidden={hidden}");
+        assert!(!found.faults.is_empty(), "hidden={hidden}");
+    }
+}
+
+#[tokio::test]
+async fn a_known_service_time_is_what_librdkafka_measures() {
+    let server =
+        serve(Settings { service_time: ServiceTime::Fixed { us: 100_000.0 }, ..Settings::default() });
+    let mut produce = assignment(Driver::Librdkafka, Role::Producer, &server, StopWhen::Seconds(2.0));
+    produce.records_per_s = Some(50.0);
+    produce.clients = 10;
+    produce.threads = 2;
+    produce.properties =
+        [("linger.ms", "0"), ("acks", "1")].map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    let report = run(&produce).await.1;
+    let latency = report.acknowledge_latency.expect("latencies");
+    assert_eq!(latency.count, 100);
+    assert!((100_000..150_000).contains(&latency.p50_us), "{} us", latency.p50_us);
+}
+
+#[tokio::test]
+async fn what_a_tool_of_kafka_cannot_do_is_refused_by_name() {
+    if !has_java() {
+        return;
+    }
+    let server = serve(Settings::default());
+    let mut produce = assignment(Driver::Java, Role::Producer, &server, StopWhen::Records(10));
+    produce.verify = true;
+    let binary = Path::new(env!("CARGO_BIN_EXE_thalweg"));
+    let mut worker = Handle::spawn("worker", binary, &produce).expect("started");
+    let error = worker.ready().await.expect_err("refused").to_string();
+    assert!(error.contains("verify = true: Kafka's ProducerPerformance cannot do that"), "{error}");
+}
