@@ -73,7 +73,7 @@ fn header(run: &RunResult, names: &[&str]) -> String {
         format!("{} logical processors", machine.cpus),
         format!("{} of memory", quantity::bytes(machine.memory_bytes as f64)),
         machine.os.clone(),
-        format!("kernel {}", machine.kernel),
+        machine.kernel.clone(),
     ];
     let on: Vec<String> = on.into_iter().filter(|text| !text.is_empty()).collect();
     let mut markup = format!(
@@ -120,7 +120,7 @@ fn reading() -> String {
         <li>Times count from the moment at which a record was meant to be sent, so that a stall of the cluster counts for \
         every record that it held up. At the maximum rate they are mostly time in the producer's own queue.</li>\
         <li>Percentiles come from all repetitions' histograms merged, never from averages. MB are 2<sup>20</sup> bytes.</li>\
-        <li>Targets were measured in turns on one machine, which clients and brokers shared.</li></ul>";
+        <li>Targets that the lab starts share the machine with its clients, and are measured in turns.</li></ul>";
     folded("How to read this page", text, false)
 }
 
@@ -132,11 +132,14 @@ fn section(number: usize, workload: &WorkloadResult, palette: &Palette) -> Strin
             quantity::round(scale)
         ),
     };
+    let description = match workload.workload.description.as_str() {
+        same if same == workload.workload.title => String::new(),
+        description => format!("<p>{}</p>", escape(description)),
+    };
     let mut markup = format!(
-        "<section class=\"workload\" id=\"w{number}\"><h2>{}</h2><p class=\"lead\">{}</p><p>{}</p>{scale}",
+        "<section class=\"workload\" id=\"w{number}\"><h2>{}</h2><p class=\"lead\">{}</p>{description}{scale}",
         escape(&workload.workload.name),
         escape(&workload.workload.title),
-        escape(&workload.workload.description),
     );
     for (title, part) in [
         ("How much", throughput::markup(workload, palette)),
