@@ -96,6 +96,14 @@ fn header(run: &RunResult, names: &[&str]) -> String {
             escape(why)
         );
     }
+    let points = run.workloads.iter().flat_map(|workload| &workload.points);
+    let contradicted = points.filter(|point| headline::contradicted(point)).count();
+    if contradicted > 0 {
+        markup += &format!(
+            "<p class=\"banner\"><b class=\"bad\">✗ The evidence contradicts that nothing was lost.</b> Results that this \
+             holds for: {contradicted}. The tables of evidence name them.</p>"
+        );
+    }
     markup += "<nav><ul>";
     for (number, name) in names.iter().enumerate() {
         markup += &format!("<li><a href=\"#w{number}\">{}</a></li>", escape(name));
