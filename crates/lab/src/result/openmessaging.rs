@@ -177,8 +177,6 @@ mod tests {
             host: Default::default(),
             samples: Vec::new(),
             evidence: Default::default(),
-            given_up: 0,
-            notes: Vec::new(),
         };
         PointResult {
             point,

@@ -1,7 +1,8 @@
-//! The workloads that every binary carries: those of the published reports that this project answers to.
+//! The workloads that every binary carries: a first look, and those of the published reports that this project answers to.
 
 /// Name and text of each, in the order in which they are listed.
-const WORKLOADS: [(&str, &str); 7] = [
+const WORKLOADS: [(&str, &str); 8] = [
+    ("quick", include_str!("../../../../workloads/quick.toml")),
     ("ibm-resilient", include_str!("../../../../workloads/ibm-resilient.toml")),
     ("ibm-fast", include_str!("../../../../workloads/ibm-fast.toml")),
     ("ibm-payload", include_str!("../../../../workloads/ibm-payload.toml")),

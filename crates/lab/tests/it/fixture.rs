@@ -447,6 +447,8 @@ impl Made {
             },
             samples: self.samples(shape, began_at_us, rate, behaviour),
             evidence: evidence(shape, records),
+            given_up: 0,
+            notes: Vec::new(),
         }
     }
 
