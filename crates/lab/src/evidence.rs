@@ -63,15 +63,12 @@ pub enum EvidenceError {
     /// The records cannot be compared with what was sent.
     #[error("The records cannot be checked: {0}")]
     Verify(#[from] VerifyError),
-    /// Nothing came for a long time.
-    #[error(transparent)]
-    Stalled(#[from] ReadStalled),
     /// The thread that reads has ended.
     #[error("The thread that reads the records back could not be run: {0}")]
     Thread(#[source] std::io::Error),
 }
 
-/// Reading back came to no end.
+/// Reading back came to no end: the words of a fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "Reading back stands still: no record came for {waited_s} s, with {left} partitions not at their ends, {first} first"

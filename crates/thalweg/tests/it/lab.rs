@@ -1,4 +1,8 @@
 //! `thalweg lab` from its arguments to its report: runs that go well, and all that may go wrong with one.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "processes run in the world's time, and their tests wait in it"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
