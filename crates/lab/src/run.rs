@@ -24,8 +24,8 @@ pub mod summary;
 mod topics;
 pub mod verdict;
 
-pub use clock::rfc_3339;
 pub(crate) use clock::now_rfc_3339;
+pub use clock::rfc_3339;
 pub(crate) use duel::Duel;
 pub use error::Failure;
 pub use interrupt::{Interrupt, Interrupter, interrupt};

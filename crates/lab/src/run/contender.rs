@@ -391,9 +391,9 @@ fn outcome(repetition: &Repetition) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::run::testing::{point, repetition};
     use super::*;
     use crate::result::Figures;
+    use crate::run::testing::{point, repetition};
 
     #[test]
     fn trials_keep_each_producer_its_process_or_thread() {

@@ -285,9 +285,9 @@ fn objections(
 #[cfg(test)]
 mod tests {
     use super::super::summary::summarize;
-    use crate::run::testing::{point, repetition};
     use super::*;
     use crate::result::{DiskUse, Evidence, Figures, HostUse, ProcessUse};
+    use crate::run::testing::{point, repetition};
 
     fn used(name: &str, cpu_s: f64, busiest_thread: f64) -> ProcessUse {
         ProcessUse { name: name.to_owned(), user_s: cpu_s, busiest_thread, ..ProcessUse::default() }

@@ -42,8 +42,7 @@ pub fn gain(before: &[f64], with: &[f64]) -> Option<Gain> {
 
 /// Half of the 95 % interval around a mean; 0 where one value tells nothing of it.
 pub fn half_interval(values: &[f64]) -> f64 {
-    Moments::of(values)
-        .map_or(0.0, |of| two_sided_95(of.count - 1.0) * (of.variance / of.count).sqrt())
+    Moments::of(values).map_or(0.0, |of| two_sided_95(of.count - 1.0) * (of.variance / of.count).sqrt())
 }
 
 struct Moments {

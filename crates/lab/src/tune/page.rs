@@ -88,7 +88,8 @@ fn cells(tried: &Tried) -> [String; 4] {
 
 /// The same as text: a line for each value that was tried, and where it ended.
 pub fn table(study: &Study) -> String {
-    let mut rows = vec![["setting", "value", "records/s", "gain", "95 % interval", "", "limited by"].map(str::to_owned)];
+    let mut rows =
+        vec![["setting", "value", "records/s", "gain", "95 % interval", "", "limited by"].map(str::to_owned)];
     if let Some(base) = &study.measured_base {
         let rate = quantity::number(base.records_per_s.round());
         let empty = String::new;

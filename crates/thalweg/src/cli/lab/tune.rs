@@ -61,7 +61,9 @@ impl Tune {
         base.repetitions = self.repetitions;
         let targets = self.targets.specs()?;
         let [target] = &targets[..] else {
-            return Err(Usage("one target is tuned at a time: one --target, or --bootstrap".to_owned()).into());
+            return Err(
+                Usage("one target is tuned at a time: one --target, or --bootstrap".to_owned()).into()
+            );
         };
         let output = Output::make(self.place.out.as_deref(), &["tune", &loaded.name])?;
         let work_dir = output.work_dir(self.place.work_dir.as_deref())?;
