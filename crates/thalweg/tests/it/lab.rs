@@ -4,6 +4,7 @@
     reason = "processes run in the world's time, and their tests wait in it"
 )]
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -330,7 +331,9 @@ fn stalls_of_20_ms_show_in_the_999th_of_a_thousand_latencies() {
     }
     // What others do with a busy machine is no fault of the lab.
     if seen.iter().all(|(_, busy)| *busy > 0.8) {
-        println!("SKIPPED: that stalls show as no more than they are: run it while the machine has nothing else to do");
+        let skipped =
+            "SKIPPED: that stalls show as no more than they are: run it on a machine with nothing else to do";
+        writeln!(std::io::stderr(), "{skipped}").expect("standard error is open");
         return;
     }
     panic!("p99.9 was, by the share of the processors that were busy, {seen:?} us");
