@@ -82,14 +82,6 @@ pub(super) fn all(base: &Point, cpus: u32, brokers_are_ours: bool) -> Vec<Settin
     let mut all = Vec::new();
     if brokers_are_ours {
         all.push(log_dirs());
-        all.push(Setting {
-            name: "log.dirs",
-            why: "several directories spread the writes over several disks",
-            note: Some(
-                "all directories lie on the same disk here: only a second disk would show the gain of one",
-            ),
-            changes: vec![broker("log.dirs", "data-1,data-2")],
-        });
     }
     all.extend(partitions());
     all.extend(batches());
