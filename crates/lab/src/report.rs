@@ -74,7 +74,7 @@ fn header(run: &RunResult, names: &[&str]) -> String {
         format!("{} logical processors", machine.cpus),
         format!("{} of memory", quantity::bytes(machine.memory_bytes as f64)),
         machine.os.clone(),
-        format!("kernel {}", machine.kernel),
+        machine.kernel.clone(),
     ];
     let on: Vec<String> = on.into_iter().filter(|text| !text.is_empty()).collect();
     let mut markup = format!(
@@ -95,6 +95,14 @@ fn header(run: &RunResult, names: &[&str]) -> String {
         markup += &format!(
             "<p class=\"banner\"><b>This run is not whole.</b> {} What was measured before stands below.</p>",
             escape(why)
+        );
+    }
+    let points = run.workloads.iter().flat_map(|workload| &workload.points);
+    let contradicted = points.filter(|point| headline::contradicted(point)).count();
+    if contradicted > 0 {
+        markup += &format!(
+            "<p class=\"banner\"><b class=\"bad\">✗ The evidence contradicts that nothing was lost.</b> Results that this \
+             holds for: {contradicted}. The tables of evidence name them.</p>"
         );
     }
     markup += "<nav><ul>";
@@ -121,7 +129,7 @@ fn reading() -> String {
         <li>Times count from the moment at which a record was meant to be sent, so that a stall of the cluster counts for \
         every record that it held up. At the maximum rate they are mostly time in the producer's own queue.</li>\
         <li>Percentiles come from all repetitions' histograms merged, never from averages. MB are 2<sup>20</sup> bytes.</li>\
-        <li>Targets were measured in turns on one machine, which clients and brokers shared.</li></ul>";
+        <li>Targets that the lab starts share the machine with its clients, and are measured in turns.</li></ul>";
     folded("How to read this page", text, false)
 }
 
@@ -133,11 +141,14 @@ fn section(number: usize, workload: &WorkloadResult, palette: &Palette) -> Strin
             quantity::round(scale)
         ),
     };
+    let description = match workload.workload.description.as_str() {
+        same if same == workload.workload.title => String::new(),
+        description => format!("<p>{}</p>", escape(description)),
+    };
     let mut markup = format!(
-        "<section class=\"workload\" id=\"w{number}\"><h2>{}</h2><p class=\"lead\">{}</p><p>{}</p>{scale}",
+        "<section class=\"workload\" id=\"w{number}\"><h2>{}</h2><p class=\"lead\">{}</p>{description}{scale}",
         escape(&workload.workload.name),
         escape(&workload.workload.title),
-        escape(&workload.workload.description),
     );
     for (title, part) in [
         ("How much", throughput::markup(workload, palette)),

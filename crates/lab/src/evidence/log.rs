@@ -77,7 +77,11 @@ async fn look(cluster: &Cluster, topics: &[String]) -> Result<Vec<PartitionEvide
     let mut ends = cluster.list_offsets(&wanted(OffsetSpec::Latest), false).await;
     let mut replicas = BTreeMap::new();
     for broker in hosts(&metadata, topics) {
-        replicas.insert(broker, of_broker(cluster, &metadata, topics, broker).await?);
+        // A broker that does not answer leaves its replicas unknown, which is told; the others are evidence all the same.
+        match of_broker(cluster, &metadata, topics, broker).await {
+            Ok(found) => drop(replicas.insert(broker, found)),
+            Err(error) => tracing::debug!(broker, %error, "A broker does not tell of its replicas"),
+        }
     }
     let mut found = Vec::with_capacity(known.len());
     for at in known {
@@ -133,7 +137,7 @@ async fn of_broker(
     metadata: &Metadata,
     topics: &[String],
     broker: i32,
-) -> Result<OfBroker, EvidenceError> {
+) -> Result<OfBroker, thalweg_client::ClientError> {
     let connection = cluster.broker(broker).await?;
     let mut here: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
     for topic in topics.iter().filter_map(|name| metadata.topics.get(name)) {

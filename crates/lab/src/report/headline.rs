@@ -89,10 +89,18 @@ pub(super) fn obstacles(point: &PointResult) -> Vec<String> {
         found.push(failure.clone());
     }
     found.extend(point.verdict.no_headline.iter().cloned());
-    if found.is_empty() && point.repetitions.iter().any(|repetition| !repetition.evidence.faults.is_empty()) {
+    if contradicted(point) {
         found.push("the evidence contradicts that nothing was lost".to_owned());
     }
     found
+}
+
+/// Whether what was found in the logs contradicts the claim that nothing was lost.
+pub(super) fn contradicted(point: &PointResult) -> bool {
+    point.repetitions.iter().map(|repetition| &repetition.evidence).any(|evidence| {
+        let lost = evidence.check.as_ref().is_some_and(|check| check.lost > 0 || check.damaged > 0);
+        lost || !evidence.faults.is_empty()
+    })
 }
 
 /// Every two targets of a run, compared: the first named by the second named.

@@ -1,7 +1,9 @@
 //! The target `apache-kafka`: 1 to 9 brokers of Apache Kafka as child JVMs, with KRaft. The first of them (one, or three
 //! from three brokers on) are controllers too; the others are brokers only.
 //!
-//! The JVM's options are those of Kafka's own start script, but for the size of the heap, which is the lab's to choose.
+//! The JVM's options are those of Kafka's own start script, but for the size of the heap, which is the lab's to choose,
+//! and the place of temporary files: native libraries that a JVM unpacks stay behind when it is killed, so they lie in
+//! the cluster's directory.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -110,7 +112,7 @@ async fn launch(
     let mut command = vec![jars.java.display().to_string()];
     command.extend(heap);
     command.extend(JVM_OPTIONS.map(str::to_owned));
-    command.extend([logging, "kafka.Kafka".to_owned()]);
+    command.extend([temporary(&dirs[0]), logging, "kafka.Kafka".to_owned()]);
     command.push(dirs[0].join("server.properties").display().to_string());
     let cluster = Cluster {
         name: "apache-kafka".to_owned(),
@@ -126,6 +128,11 @@ async fn launch(
         bootstrap: plan.brokers,
     };
     Ok((cluster, brokers))
+}
+
+/// Where a broker's JVM has its temporary files.
+fn temporary(broker_dir: &Path) -> String {
+    format!("-Djava.io.tmpdir={}", broker_dir.display())
 }
 
 /// Formats all directories, at the same time.
@@ -145,7 +152,7 @@ async fn format(
     let cluster_id = URL_SAFE_NO_PAD.encode(id);
     for (number, dir) in (1..).zip(dirs) {
         let mut command = Command::new(&jars.java);
-        command.env("CLASSPATH", &jars.classpath).current_dir(dir).args(TOOL_OPTIONS);
+        command.env("CLASSPATH", &jars.classpath).current_dir(dir).args(TOOL_OPTIONS).arg(temporary(dir));
         command.args(["kafka.tools.StorageTool", "format", "--cluster-id", &cluster_id, "--config"]);
         command.arg(dir.join("server.properties"));
         brokers.spawn(&format!("broker-{number}"), command, &dir.join("format.log"))?;

@@ -1,11 +1,11 @@
 //! Progress of a run on standard error: how far it is, what is measured right now, and how it goes second by second.
 
-use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 
 use crate::quantity;
 use crate::worker::{Driver, Interval, Role};
@@ -56,7 +56,13 @@ struct State {
 }
 
 enum Drawn {
-    Bars { bars: MultiProgress, all: ProgressBar, now: ProgressBar, live: ProgressBar },
+    Bars {
+        bars: MultiProgress,
+        all: ProgressBar,
+        now: ProgressBar,
+        live: ProgressBar,
+        each_ms: Arc<AtomicU64>,
+    },
     Lines(Mutex<Box<dyn Write + Send>>),
 }
 
@@ -133,9 +139,11 @@ impl Progress {
             state.ended
         };
         match &self.drawn {
-            Drawn::Bars { bars, all, now, live } => {
+            Drawn::Bars { bars, all, now, live, each_ms } => {
                 // When the lines cannot be drawn there is nobody to tell.
                 let _ = bars.println(format!("  {at}: {outcome}"));
+                let gone_ms = u64::try_from(all.elapsed().as_millis()).unwrap_or(u64::MAX);
+                each_ms.store(gone_ms / ended.max(1), Ordering::Relaxed);
                 all.set_length(self.total.max(ended));
                 all.set_position(ended);
                 now.set_message("");
@@ -157,7 +165,7 @@ impl Progress {
 
     /// All is done: the moving lines go away.
     pub fn finish(&self) {
-        if let Drawn::Bars { bars, all, now, live } = &self.drawn {
+        if let Drawn::Bars { bars, all, now, live, .. } = &self.drawn {
             [all, now, live].into_iter().for_each(ProgressBar::finish_and_clear);
             let _ = bars.clear();
         }
@@ -185,39 +193,63 @@ impl Drop for Progress {
 
 fn bars(total: u64) -> Drawn {
     let bars = MultiProgress::new();
+    let each_ms = Arc::new(AtomicU64::new(0));
+    let each = Arc::clone(&each_ms);
     let style = |template: &str| {
         ProgressStyle::with_template(template).expect("the template is fixed and valid").progress_chars("━╸─")
     };
-    let bar = |length: u64, template: &str| bars.add(ProgressBar::new(length).with_style(style(template)));
-    let all = bar(total, "{bar:32.cyan/dim} {pos}/{len} repetitions · {elapsed} gone, about {eta} to go");
-    let now = bar(0, "{spinner:.cyan} {wide_msg}");
-    let live = bar(0, "  {wide_msg}");
+    let overall = style("{bar:32.cyan/dim} {pos}/{len} repetitions · {times}").with_key(
+        "times",
+        move |state: &ProgressState, to: &mut dyn std::fmt::Write| {
+            let elapsed_s = state.elapsed().as_secs_f64();
+            let _ = write!(to, "{} gone", quantity::clock(elapsed_s));
+            let each_s = each.load(Ordering::Relaxed) as f64 / 1e3;
+            if let Some(left) = left_s(each_s, elapsed_s, state.len().unwrap_or(0)) {
+                let _ = write!(to, ", about {} to go", quantity::clock(left));
+            }
+        },
+    );
+    let all = bars.add(ProgressBar::new(total).with_style(overall));
+    let now = bars.add(ProgressBar::new(0).with_style(style("{spinner:.cyan} {wide_msg}")));
+    let live = bars.add(ProgressBar::new(0).with_style(style("  {wide_msg}")));
     for (bar, every_ms) in [(&all, 1000), (&now, 120)] {
         bar.enable_steady_tick(Duration::from_millis(every_ms));
     }
-    Drawn::Bars { bars, all, now, live }
+    Drawn::Bars { bars, all, now, live, each_ms }
+}
+
+/// Seconds to go, when each repetition has taken `each_s` so far; none before the first has ended.
+fn left_s(each_s: f64, elapsed_s: f64, total: u64) -> Option<f64> {
+    (each_s > 0.0).then(|| (each_s * total as f64 - elapsed_s).max(0.0))
 }
 
 fn live_text(state: &State) -> String {
-    let mut parts: Vec<Cow<'_, str>> = Vec::new();
+    let both = state.produced.is_some() && state.consumed.is_some();
+    let mut parts: Vec<String> = Vec::new();
     for (what, interval) in [("produced", &state.produced), ("consumed", &state.consumed)] {
         let Some(interval) = interval else { continue };
         let seconds = interval.length_us.max(1) as f64 / 1e6;
-        let mb = interval.bytes as f64 / seconds / 1_048_576.0;
         let rate = quantity::number((interval.records as f64 / seconds).round());
-        parts.push(format!("{what} {rate} records/s, {} MB/s", quantity::number(mb)).into());
-        if let (Some(p50), Some(p99), Some(max)) = (interval.p50_us, interval.p99_us, interval.max_us) {
-            let [p50, p99, max] = [p50, p99, max].map(|us| quantity::time_us(us as f64));
-            parts.push(format!("p50 {p50}, p99 {p99}, max {max}").into());
-        }
+        let mb = quantity::number(interval.bytes as f64 / seconds / 1_048_576.0);
+        let times = match (interval.p50_us, interval.p99_us, interval.max_us) {
+            (Some(p50), Some(p99), Some(max)) => [p50, p99, max].map(|us| quantity::time_us(us as f64)),
+            _ => {
+                parts.push(format!("{what} {rate} records/s, {mb} MB/s"));
+                continue;
+            }
+        };
+        let [p50, p99, max] = times;
+        // Both have to fit one line of a terminal.
+        parts.push(match both {
+            true => format!("{what} {rate} records/s, p50 {p50}, p99 {p99}"),
+            false => format!("{what} {rate} records/s, {mb} MB/s · p50 {p50}, p99 {p99}, max {max}"),
+        });
     }
     parts.join(" · ")
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     #[derive(Clone, Default)]
@@ -242,6 +274,14 @@ mod tests {
             repetition,
             repetitions: 2,
         }
+    }
+
+    #[test]
+    fn the_time_to_go_is_that_of_the_repetitions_before() {
+        assert_eq!(left_s(0.0, 12.0, 9), None);
+        assert_eq!(left_s(30.0, 30.0, 3), Some(60.0));
+        assert_eq!(left_s(30.0, 45.0, 3), Some(45.0));
+        assert_eq!(left_s(30.0, 200.0, 3), Some(0.0));
     }
 
     #[test]

@@ -32,7 +32,7 @@ enum What {
 }
 
 impl Change {
-    /// The point with the change; none where it is so already.
+    /// The point with the change, and its label; none where it is so already.
     pub(super) fn of(&self, point: &Point) -> Option<Point> {
         let mut changed = point.clone();
         match &self.what {
@@ -51,7 +51,7 @@ impl Change {
                 changed.cluster.properties.insert((*key).to_owned(), value.clone());
             }
         }
-        (changed != *point).then_some(changed)
+        (changed != *point).then(|| Point { label: self.label.clone(), ..changed })
     }
 }
 
@@ -79,19 +79,38 @@ fn producers(count: u32) -> Change {
 
 /// What is tried from a point on, on a machine with so many processors; settings of brokers only where they can be set.
 pub(super) fn all(base: &Point, cpus: u32, brokers_are_ours: bool) -> Vec<Setting> {
-    let own = base.producers.count;
     let mut all = Vec::new();
     if brokers_are_ours {
-        all.push(Setting {
-            name: "log.dirs",
-            why: "several directories spread the writes over several disks",
-            note: Some(
-                "all directories lie on the same disk here: only a second disk would show the gain of one",
-            ),
-            changes: vec![broker("log.dirs", "data-1,data-2")],
-        });
+        all.push(log_dirs());
     }
-    all.extend([
+    all.extend(partitions());
+    all.extend(batches());
+    all.extend(producing(base.producers.count));
+    if brokers_are_ours {
+        all.extend(broker_threads_and_flushes(cpus));
+    }
+    all.push(Setting {
+        name: "buffer.memory",
+        why: "a producer with a full buffer waits",
+        note: None,
+        changes: vec![producer("buffer.memory", 64 << 20)],
+    });
+    all
+}
+
+fn log_dirs() -> Setting {
+    Setting {
+        name: "log.dirs",
+        why: "several directories spread the writes over several disks",
+        note: Some(
+            "all directories lie on the same disk here: only a second disk would show the gain of one",
+        ),
+        changes: vec![broker("log.dirs", "data-1,data-2")],
+    }
+}
+
+fn partitions() -> [Setting; 2] {
+    [
         Setting {
             name: "partitions",
             why: "a partition has one lock and one log: several are appended to at the same time",
@@ -104,6 +123,11 @@ pub(super) fn all(base: &Point, cpus: u32, brokers_are_ours: bool) -> Vec<Settin
             note: None,
             changes: vec![topics(2, 8)],
         },
+    ]
+}
+
+fn batches() -> [Setting; 2] {
+    [
         Setting {
             name: "batch.size",
             why: "a request costs what it costs, whatever it carries",
@@ -116,11 +140,16 @@ pub(super) fn all(base: &Point, cpus: u32, brokers_are_ours: bool) -> Vec<Settin
             note: None,
             changes: [5, 20].map(|ms| producer("linger.ms", ms)).to_vec(),
         },
+    ]
+}
+
+fn producing(count: u32) -> [Setting; 2] {
+    [
         Setting {
             name: "producers",
-            why: "one producer may be the limit itself",
+            why: "one producer may be the limit itself, and too many get in each other's way",
             note: None,
-            changes: [own * 2, own.div_ceil(2)].map(producers).to_vec(),
+            changes: [count * 2, count.div_ceil(2)].map(producers).to_vec(),
         },
         Setting {
             name: "compression.type",
@@ -128,38 +157,30 @@ pub(super) fn all(base: &Point, cpus: u32, brokers_are_ours: bool) -> Vec<Settin
             note: Some("what it gains depends on the records: random bytes gain nothing"),
             changes: ["lz4", "zstd"].map(|codec| producer("compression.type", codec)).to_vec(),
         },
-    ]);
-    if brokers_are_ours {
-        all.extend([
-            Setting {
-                name: "num.io.threads",
-                why: "a little above the number of processors, and not above that of the partitions",
-                note: None,
-                changes: vec![broker("num.io.threads", cpus + 1)],
-            },
-            Setting {
-                name: "fsync policy",
-                why: "syncing early keeps the kernel from holding writers up later; it is tried, and mostly costs",
-                note: None,
-                changes: vec![broker("log.flush.interval.messages", 100_000)],
-            },
-        ]);
-    }
-    all.push(Setting {
-        name: "buffer.memory",
-        why: "a producer with a full buffer waits",
-        note: None,
-        changes: vec![producer("buffer.memory", 64 << 20)],
-    });
-    if brokers_are_ours {
-        all.push(Setting {
+    ]
+}
+
+fn broker_threads_and_flushes(cpus: u32) -> [Setting; 3] {
+    [
+        Setting {
+            name: "num.io.threads",
+            why: "a little above the number of processors, and not above that of the partitions",
+            note: None,
+            changes: vec![broker("num.io.threads", cpus + 1)],
+        },
+        Setting {
             name: "num.network.threads",
             why: "as many as there are processors, for many connections",
             note: None,
             changes: vec![broker("num.network.threads", cpus.max(2))],
-        });
-    }
-    all
+        },
+        Setting {
+            name: "fsync policy",
+            why: "syncing early keeps the kernel from holding writers up later; it is tried, and mostly costs",
+            note: None,
+            changes: vec![broker("log.flush.interval.messages", 100_000)],
+        },
+    ]
 }
 
 #[cfg(test)]

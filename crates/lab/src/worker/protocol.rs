@@ -184,7 +184,7 @@ pub struct Span {
 /// What a checking consumer has seen of one producer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
-    /// The producer's number.
+    /// The producer's number; `u32::MAX` for records whose stamp is none of this run, which are damaged.
     pub producer: u32,
     /// Sequences seen at least once: ranges from the first to one behind the last, in order, apart from each other.
     pub ranges: Vec<(u64, u64)>,

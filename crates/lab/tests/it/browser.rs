@@ -24,7 +24,10 @@ impl Browser {
     fn start() -> Option<Browser> {
         static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
         let Some(program) = FOUND.get_or_init(find) else {
-            println!("SKIPPED: the report in a browser: scripts/apt-install chromium, then run this again");
+            // Past the capture of the test program, so that a summary of skipped tests sees it.
+            let how = "scripts/apt-install chromium, then run this again";
+            writeln!(std::io::stderr(), "SKIPPED: the report in a browser: {how}")
+                .expect("stderr takes a line");
             return None;
         };
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -45,6 +45,19 @@ fn records_that_were_lost_stand_out_and_forbid_the_headline() {
 }
 
 #[test]
+fn a_single_lost_record_forbids_the_headline() {
+    let mut run = fixture::run(7);
+    let point = &mut run.workloads[0].points[0];
+    let check = point.repetitions[2].evidence.check.as_mut().expect("was asked for");
+    check.lost = 1;
+    assert!(!report::html(&fixture::run(7)).contains("contradicts that nothing was lost"));
+    let page = report::html(&run);
+    assert!(page.contains("Results that this holds for: 1."));
+    assert!(page.contains("✗ not to be quoted</span><br>the evidence contradicts that nothing was lost"));
+    assert!(page.contains("<span class=\"bad\">✗ 1</span>"));
+}
+
+#[test]
 fn an_empty_run_and_a_run_of_failures_have_their_pages() {
     let mut run = fixture::run(7);
     for point in run.workloads.iter_mut().flat_map(|workload| &mut workload.points) {
