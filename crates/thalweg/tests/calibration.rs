@@ -1,5 +1,9 @@
 //! The lab is calibrated, in a reduced form: percentiles and knee of real workers against what is true. A test binary of its
 //! own, so that no other test takes the processors meanwhile.
+#![expect(
+    clippy::print_stderr,
+    reason = "an attempt that failed is shown, and a test that is skipped says so"
+)]
 
 use thalweg_lab::calibrate::{Extent, Limits, Plan, run};
 use thalweg_lab::worker::Driver;

@@ -32,7 +32,7 @@ enum What {
 }
 
 impl Change {
-    /// The point with the change; none where it is so already.
+    /// The point with the change, and its label; none where it is so already.
     pub(super) fn of(&self, point: &Point) -> Option<Point> {
         let mut changed = point.clone();
         match &self.what {
@@ -51,7 +51,7 @@ impl Change {
                 changed.cluster.properties.insert((*key).to_owned(), value.clone());
             }
         }
-        (changed != *point).then_some(changed)
+        (changed != *point).then(|| Point { label: self.label.clone(), ..changed })
     }
 }
 

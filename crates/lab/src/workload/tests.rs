@@ -339,7 +339,7 @@ fn two_lengths_at_once() {
 #[test]
 fn a_name_that_is_neither_built_in_nor_a_file() {
     let error = load("ibm-fat", None).expect_err("no such workload").to_string();
-    assert!(error.starts_with("ibm-fat is no workload: one of ibm-resilient, ibm-fast,"), "{error}");
+    assert!(error.starts_with("ibm-fat is no workload: one of quick, ibm-resilient, ibm-fast,"), "{error}");
     let error = load("no/such/file.toml", None).expect_err("no such file").to_string();
     assert!(error.starts_with("no/such/file.toml cannot be read: "), "{error}");
 }

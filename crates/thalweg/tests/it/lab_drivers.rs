@@ -79,6 +79,7 @@ async fn evidence(server: &NullServer, producer: Report) -> Evidence {
 }
 
 /// Whether Java can be had; says so where it cannot.
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn has_java() -> bool {
     let found = kafka_jars();
     if let Err(error) = &found {
