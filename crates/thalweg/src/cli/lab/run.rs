@@ -60,7 +60,7 @@ pub struct Run {
 /// Where results and brokers go.
 #[derive(Args, Debug, Clone)]
 pub struct Place {
-    /// Where result.json and report.html go [default: ./thalweg-results/<time>-<workloads>].
+    /// Where result.json and report.html go [default: ./thalweg-results/TIME-WORKLOADS].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Where brokers have their data: the disk that is measured [default: in the folder of the result].
