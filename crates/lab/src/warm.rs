@@ -29,9 +29,9 @@ const TIME_MAX: Duration = Duration::from_secs(30);
 /// What Linux calls a tmpfs.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
-/// Takes about `bytes` of memory as page cache of the file system of `dir`, and gives it back. Never more than is free.
-/// Returns how many bytes it were. Blocking, for seconds.
-pub fn memory(dir: &Path, bytes: u64) -> io::Result<u64> {
+/// Takes about `bytes` of memory as page cache of the file system of `dir`, and gives it back. Never more than is free, and
+/// no more once `is_wanted` says no. Returns how many bytes it were. Blocking, for seconds.
+pub fn memory(dir: &Path, bytes: u64, is_wanted: impl Fn() -> bool) -> io::Result<u64> {
     let file_system = rustix::fs::statfs(dir)?;
     let is_tmpfs = u64::try_from(file_system.f_type).is_ok_and(|magic| magic == TMPFS_MAGIC);
     let mut wanted = bytes.min(free_bytes(
@@ -53,7 +53,7 @@ pub fn memory(dir: &Path, bytes: u64) -> io::Result<u64> {
     let deadline = Instant::now() + TIME_MAX;
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut done = 0;
-    while done < wanted && Instant::now() < deadline {
+    while done < wanted && Instant::now() < deadline && is_wanted() {
         let length = usize::try_from(wanted - done).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
         let moved = match is_tmpfs {
             true => rustix::io::pwrite(&file, &chunk[..length], done),
@@ -84,13 +84,19 @@ mod tests {
     fn memory_is_taken_and_given_back_without_a_trace() {
         let dir = tempfile::tempdir().expect("a directory");
         let asked = 32 << 20;
-        let warmed = memory(dir.path(), asked).expect("a directory that can be written");
+        let warmed = memory(dir.path(), asked, || true).expect("a directory that can be written");
         assert!(warmed <= asked);
         let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
         if free_bytes(&meminfo, cgroup::memory_left_bytes()) > 1 << 30 {
             assert_eq!(warmed, asked);
         }
         assert_eq!(std::fs::read_dir(dir.path()).expect("it is there").count(), 0);
+    }
+
+    #[test]
+    fn it_ends_when_nobody_wants_it_any_more() {
+        let dir = tempfile::tempdir().expect("a directory");
+        assert_eq!(memory(dir.path(), 32 << 20, || false).expect("a directory that can be written"), 0);
     }
 
     #[test]
@@ -104,6 +110,6 @@ mod tests {
 
     #[test]
     fn a_directory_that_is_not_there_is_an_error() {
-        assert!(memory(Path::new("/nowhere/at/all"), 1).is_err());
+        assert!(memory(Path::new("/nowhere/at/all"), 1, || true).is_err());
     }
 }

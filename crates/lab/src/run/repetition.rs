@@ -2,6 +2,7 @@
 //! start at, the course, the evidence; then topics and files gone.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::clock::now_us;
@@ -345,11 +346,16 @@ async fn warm_memory(setting: &Setting<'_>) {
         return;
     }
     let bytes = setting.expected_bytes.saturating_mul(2).min(WARM_BYTES_MAX);
-    match tokio::task::spawn_blocking(move || warm::memory(&dir, bytes)).await {
+    // An interrupted run drops this future, and with it what the thread looks at: nobody waits for the rest.
+    let waiting = Arc::new(());
+    let waited_for = Arc::downgrade(&waiting);
+    let is_wanted = move || waited_for.strong_count() > 0;
+    match tokio::task::spawn_blocking(move || warm::memory(&dir, bytes, is_wanted)).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => tracing::warn!(%error, "Memory was not made ready before a repetition"),
         Err(error) => tracing::warn!(%error, "Memory was not made ready before a repetition"),
     }
+    drop(waiting);
 }
 
 /// About what a point writes to disks, as far as its settings tell; a maximum rate is guessed.

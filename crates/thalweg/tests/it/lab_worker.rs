@@ -359,6 +359,8 @@ async fn replicas_of_apache_kafka_agree_and_one_that_is_down_is_told() {
     assignment.properties.insert("acks".to_owned(), "1".to_owned());
     let watch = Watch::start(lab.admin.clone(), assignment.topics.clone());
     let (report, _) = run(&assignment, Duration::ZERO).await;
+    // It looks once a second, and the first look may come before all brokers know the topic.
+    tokio::time::sleep(Duration::from_secs(5)).await;
     let watched = watch.finish().await;
     assert_eq!(watched.in_sync_replicas_min, Some(3), "{watched:?}");
     let evidence = lab.evidence(&assignment.records, std::slice::from_ref(&report), true).await;
