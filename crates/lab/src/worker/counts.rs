@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hdrhistogram::Histogram as Recorded;
 
-use super::{Interval, Report, Span, StopWhen};
+use super::{Interval, Order, Report, Span, StopWhen};
 use crate::result::Histogram;
 
 /// The time that is measured, in microseconds since the Unix epoch.
@@ -154,6 +154,16 @@ pub(crate) fn report(all: &[SharedCounts]) -> (Report, Option<Histogram>) {
         latency.add(&counts.latency).expect("all recorders have the same bounds");
     }
     (report, Histogram::of(&latency))
+}
+
+/// The report of producers, but for its notes: what all threads counted, and what each client sent, thread by thread.
+pub(crate) fn produced(all: &[SharedCounts], orders: Vec<Vec<Order>>) -> Report {
+    let (mut report, latency) = report(all);
+    report.acknowledge_latency = latency;
+    report.unacknowledged = orders.into_iter().flatten().collect();
+    report.unacknowledged.sort_unstable_by_key(|order| order.producer);
+    report.sent = report.unacknowledged.iter().map(|order| order.sent).sum();
+    report
 }
 
 #[cfg(test)]

@@ -37,12 +37,7 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
     let job = Arc::new(Job { assignment: assignment.clone(), pool, budget: Budget::new(assignment) });
     let work = async |crew: Crew| produce(crew, &job).await;
     let (counts, orders) = threads::run(assignment, link, super::client(), work)?;
-    let (mut report, latency) = counts::report(&counts);
-    report.acknowledge_latency = latency;
-    let mut orders: Vec<Order> = orders.into_iter().flatten().collect();
-    orders.sort_unstable_by_key(|order| order.producer);
-    report.sent = orders.iter().map(|order| order.sent).sum();
-    report.unacknowledged = orders;
+    let mut report = counts::produced(&counts, orders);
     report.notes = notes(assignment, &config)?;
     Ok(report)
 }
