@@ -229,15 +229,19 @@ fn read_lines(prompt: bool, line_bytes_max: usize) -> tokio::sync::mpsc::Receive
                 // A prompt that cannot be written is no reason to stop reading.
                 let _ = write!(out, ">").and_then(|()| out.flush());
             }
+            let mut is_last = false;
             let read = match read_line(&mut input, line_bytes_max) {
                 Ok(None) => return,
-                Ok(Some(line)) if line.len() > line_bytes_max => {
+                Ok(Some(line)) if line.bytes.len() > line_bytes_max => {
                     Err(LineTooLong { number, limit_bytes: line_bytes_max }.into())
                 }
-                Ok(Some(line)) => Ok(line),
+                Ok(Some(line)) => {
+                    is_last = !line.is_ended;
+                    Ok(line.bytes)
+                }
                 Err(error) => Err(anyhow::Error::from(error).context("Standard input cannot be read")),
             };
-            let is_last = read.is_err();
+            is_last |= read.is_err();
             if to.blocking_send(read).is_err() || is_last {
                 return;
             }
@@ -246,19 +250,29 @@ fn read_lines(prompt: bool, line_bytes_max: usize) -> tokio::sync::mpsc::Receive
     lines
 }
 
-/// The next line without its end, which is LF or CR LF; nothing at the end of the input. A line that is too long comes
-/// with one byte more than it may have.
-fn read_line(input: &mut impl BufRead, bytes_max: usize) -> std::io::Result<Option<Vec<u8>>> {
-    let mut line = Vec::new();
+/// A line of the input.
+#[derive(Debug, PartialEq, Eq)]
+struct InputLine {
+    /// Without its end, which is LF or CR LF.
+    bytes: Vec<u8>,
+    /// Whether it has one. A line without is the last, and a terminal would be asked for more behind it.
+    is_ended: bool,
+}
+
+/// The next line; nothing at the end of the input. One that is too long comes with more bytes than it may have, and not
+/// with all of them.
+fn read_line(input: &mut impl BufRead, bytes_max: usize) -> std::io::Result<Option<InputLine>> {
+    let mut bytes = Vec::new();
     // The line's end is not counted.
     let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX).saturating_add(2);
-    if Read::by_ref(input).take(limit).read_until(b'\n', &mut line)? == 0 {
+    if Read::by_ref(input).take(limit).read_until(b'\n', &mut bytes)? == 0 {
         return Ok(None);
     }
-    if line.pop_if(|byte| *byte == b'\n').is_some() {
-        line.pop_if(|byte| *byte == b'\r');
+    let is_ended = bytes.pop_if(|byte| *byte == b'\n').is_some();
+    if is_ended {
+        bytes.pop_if(|byte| *byte == b'\r');
     }
-    Ok(Some(line))
+    Ok(Some(InputLine { bytes, is_ended }))
 }
 
 #[allow(clippy::disallowed_methods, reason = "a person's records have the time of the world")]
@@ -303,12 +317,15 @@ mod tests {
     #[test]
     fn a_line_ends_with_lf_or_cr_lf_and_is_not_read_for_ever() {
         let mut input = &b"unix\ndos\r\n\n\r\r\n\xff\xfe\nlast\r"[..];
-        let lines: Vec<Vec<u8>> =
-            std::iter::from_fn(|| read_line(&mut input, 100).expect("it is memory")).collect();
-        assert_eq!(lines, [&b"unix"[..], b"dos", b"", b"\r", b"\xff\xfe", b"last\r"]);
-        let long = |input: &str| read_line(&mut input.as_bytes(), 4).expect("it is memory").expect("a line");
-        assert_eq!(long("four\r\n"), b"four");
-        assert!(long("fives\n").len() > 4);
-        assert!(long("endless endless endless").len() > 4);
+        let read = |input: &mut &[u8], bytes_max| read_line(input, bytes_max).expect("it is memory");
+        let lines: Vec<InputLine> = std::iter::from_fn(|| read(&mut input, 100)).collect();
+        let (last, ended) = lines.split_last().expect("lines");
+        assert!(ended.iter().all(|line| line.is_ended) && !last.is_ended);
+        let bytes: Vec<&[u8]> = lines.iter().map(|line| &line.bytes[..]).collect();
+        assert_eq!(bytes, [&b"unix"[..], b"dos", b"", b"\r", b"\xff\xfe", b"last\r"]);
+        let long = |mut input: &[u8]| read(&mut input, 4).expect("a line").bytes;
+        assert_eq!(long(b"four\r\n"), b"four");
+        assert!(long(b"fives\n").len() > 4);
+        assert!(long(b"endless endless endless").len() > 4);
     }
 }
