@@ -256,8 +256,8 @@ impl Observer {
     fn publish(&mut self) {
         let caught_up = self.high_watermark >= 0 && self.loader.offset() + 1 >= self.high_watermark;
         let has_records = !self.loader.pending().is_empty() || !self.loader.image().is_empty();
-        let is_whole = caught_up && has_records;
-        if !self.has_published && !(is_whole && self.is_registered()) {
+        let is_whole = caught_up && has_records && self.is_registered();
+        if !self.has_published && !is_whole {
             return;
         }
         let based_on_published = Arc::ptr_eq(self.loader.image(), &self.published);

@@ -232,7 +232,6 @@ impl Consume {
     }
 
     /// Gives the first record that is not printed, when it is told to end before it.
-
     fn print_chunk(
         &self,
         out: &mut impl Write,

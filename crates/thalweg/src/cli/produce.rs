@@ -231,7 +231,13 @@ fn read_lines(prompt: bool, line_bytes_max: usize) -> tokio::sync::mpsc::Receive
             }
             let mut is_last = false;
             let read = match read_line(&mut input, line_bytes_max) {
-                Ok(None) => return,
+                Ok(None) => {
+                    if prompt {
+                        // What comes next on the terminal begins its own line.
+                        let _ = writeln!(std::io::stdout());
+                    }
+                    return;
+                }
                 Ok(Some(line)) if line.bytes.len() > line_bytes_max => {
                     Err(LineTooLong { number, limit_bytes: line_bytes_max }.into())
                 }
