@@ -7,11 +7,11 @@ use clap::Args;
 use thalweg_lab::result::{State, write_whole};
 use thalweg_lab::run::Options;
 use thalweg_lab::terminal::Progress;
+use thalweg_lab::tune;
 use thalweg_lab::worker::Driver;
-use thalweg_lab::{tune, workload};
 
 use super::output::Output;
-use super::run::{Place, binary, lab_version};
+use super::run::{OmbDriver, Place, binary, lab_version};
 use super::targets::Targets;
 use super::{arguments, interrupt};
 use crate::cli::failure::{Failed, Usage};
@@ -48,13 +48,16 @@ pub struct Tune {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
+    omb: OmbDriver,
+    #[command(flatten)]
     place: Place,
 }
 
 impl Tune {
     /// Does it.
     pub async fn run(&self) -> anyhow::Result<()> {
-        let loaded = workload::load(&self.workload, self.scale)?;
+        self.omb.check(&[&self.workload])?;
+        let loaded = self.omb.load(&self.workload, self.scale)?;
         let Some(mut base) = loaded.points.first().cloned() else {
             return Err(Usage(format!("{} has no point to begin with", self.workload)).into());
         };
