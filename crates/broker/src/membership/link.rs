@@ -145,6 +145,19 @@ impl ControllerLink {
         }
     }
 
+    /// Whether a controller elsewhere has told of no feature so far.
+    pub(super) fn tells_no_features(&self) -> bool {
+        matches!(self.0.way, Way::Network(_)) && self.features().is_empty()
+    }
+
+    /// Learns anew what [`ControllerLink::served`] and the features are. A controller tells no features while it starts.
+    pub(super) async fn ask_versions(&self) -> Result<(), LinkError> {
+        match &self.0.way {
+            Way::InProcess(_) => Ok(()),
+            Way::Network(quorum) => quorum.ask_versions().await,
+        }
+    }
+
     /// Tells the offset of each image after it was published. Offsets only rise.
     pub fn image_changes(&self) -> watch::Receiver<i64> {
         self.0.published.subscribe()

@@ -92,12 +92,9 @@ impl Member {
                         self.tell_unserved(&claims);
                         return Ok(());
                     }
-                    Some(ErrorCode::UnsupportedVersion) if !claims.beyond.is_empty() => {
-                        return Err(JoinError::Features { features: claims.beyond });
-                    }
+                    Some(ErrorCode::UnsupportedVersion) => self.unsupported(claims).await?,
                     Some(
                         code @ (ErrorCode::InconsistentClusterId
-                        | ErrorCode::UnsupportedVersion
                         | ErrorCode::InvalidRegistration
                         | ErrorCode::ClusterAuthorizationFailed
                         | ErrorCode::InvalidRequest),
@@ -115,6 +112,23 @@ impl Member {
                 return Err(JoinError::Timeout { after: started.elapsed(), last });
             }
             tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    /// The controller does not admit a broker of these claims. That is final, unless it was not known when they were made
+    /// what the cluster has on: it was starting, or features were turned on since.
+    async fn unsupported(&self, claims: Claims) -> Result<String, JoinError> {
+        let asked = self.link.ask_versions().await;
+        if !claims.beyond.is_empty() {
+            return Err(JoinError::Features { features: claims.beyond });
+        }
+        let code = ErrorCode::UnsupportedVersion;
+        match asked {
+            Ok(()) if self.claims() == claims && !self.link.tells_no_features() => {
+                Err(JoinError::Refused { code })
+            }
+            Ok(()) => Ok(format!("{code}: it was not known yet which features the cluster has on")),
+            Err(error) => Ok(error.to_string()),
         }
     }
 

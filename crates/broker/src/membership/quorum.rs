@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use thalweg_client::{ApiVersions, ClientError, Connection, ConnectionOptions, Connector, RequestOptions};
 use thalweg_wire::request::{
-    AllocateProducerIdsResponse, AlterPartitionResponse, AssignReplicasToDirsResponse,
+    AllocateProducerIdsResponse, AlterPartitionResponse, ApiVersionsRequest, AssignReplicasToDirsResponse,
     BrokerHeartbeatResponse, BrokerRegistrationResponse, CreateTopicsResponse, DescribeClusterRequest,
     EnvelopeResponse, FetchRequest, FetchResponse,
 };
@@ -61,7 +61,7 @@ impl Channel {
     fn of(api: ApiKey) -> Channel {
         match api {
             ApiKey::Fetch | ApiKey::FetchSnapshot => Channel::Log,
-            ApiKey::BrokerRegistration | ApiKey::BrokerHeartbeat => Channel::Life,
+            ApiKey::BrokerRegistration | ApiKey::BrokerHeartbeat | ApiKey::ApiVersions => Channel::Life,
             ApiKey::AlterPartition | ApiKey::AssignReplicasToDirs => Channel::Partitions,
             _ => Channel::Rest,
         }
@@ -99,6 +99,17 @@ impl Quorum {
         let versions = self.versions.lock();
         let features = versions.iter().flat_map(ApiVersions::features);
         features.map(|(name, level)| (name.to_owned(), level)).collect()
+    }
+
+    /// Asks the active controller anew what it serves, and which features are finalized.
+    pub async fn ask_versions(&self) -> Result<(), LinkError> {
+        let request = ApiVersionsRequest {
+            client_software_name: "thalweg".to_owned(),
+            client_software_version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let response = self.send(&request, ApiVersionsRequest::KEY.versions().1).await?;
+        *self.versions.lock() = Some(ApiVersions::from_response(&response));
+        Ok(())
     }
 
     /// Whether it is known what the active controller serves.
