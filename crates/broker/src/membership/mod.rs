@@ -8,6 +8,8 @@
 //!
 //! Refuses: acting on the image. Whoever implements [`ImageListener`] does.
 
+#[cfg(test)]
+mod failover;
 mod fetched;
 mod leader;
 mod link;

@@ -297,8 +297,9 @@ impl Observer {
         self.published = image.clone();
         self.listener.publish(delta, image.clone());
         let offset = image.offset();
-        self.progress.image.send_replace(image);
+        // Whoever is told of the image by it may say at once how far the broker is.
         self.progress.applied.send_replace(offset);
+        self.progress.image.send_replace(image);
         self.link.set_published(offset);
     }
 
