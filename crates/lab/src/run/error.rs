@@ -82,7 +82,9 @@ pub enum Failure {
         why: String,
     },
     /// Nothing was consumed or produced within the measurement.
-    #[error("Nothing was {what} within the measurement: make it longer, or the warm-up shorter")]
+    #[error(
+        "Nothing was {what} within the measurement: a longer one would be right; Kafka's Java tools take seconds to begin"
+    )]
     NothingMeasured {
         /// `produced` or `consumed`.
         what: &'static str,
