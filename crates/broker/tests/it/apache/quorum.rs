@@ -1,4 +1,4 @@
-//! Three controllers of Apache Kafka, of which some die.
+//! Three controllers of Apache Kafka, of which some die, and once most.
 
 use super::controllers::{Controllers, Quorum};
 use super::{jars, join, until};
@@ -78,6 +78,17 @@ async fn brokers_follow_a_static_quorum_of_3_9_through_the_death_of_its_leaders(
         use_all(&brokers, &before, b"more").await;
         controllers.revive(active);
     }
+
+    // Without a majority nothing can be decided, and what has a leader is served.
+    let active = controllers.active().await;
+    let another = (active + 1) % 3;
+    controllers.kill(active);
+    controllers.kill(another);
+    use_all(&brokers, &before, b"meanwhile").await;
+    controllers.revive(active);
+    controllers.revive(another);
+    let topic = create(&brokers, "decided-again").await;
+    use_all(&brokers, &topic, b"three").await;
 
     // One that begins with a snapshot sees what the others do.
     until("the active controller has a snapshot", async || {
