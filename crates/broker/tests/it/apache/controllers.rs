@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use tempfile::TempDir;
 use thalweg_client::{Connection, ConnectionOptions};
 use thalweg_wire::request::{DescribeClusterRequest, DescribeClusterResponse};
@@ -183,9 +184,17 @@ async fn describe(address: &str) -> Option<DescribeClusterResponse> {
     connection.send(&controllers).await.ok().filter(|answer| answer.error_code == 0)
 }
 
-/// Addresses that nobody listens on.
+/// Addresses that nobody listens on, below the ports that the system gives to connections, so that none takes one of
+/// them before the controller does.
 fn free_addresses(count: usize) -> Vec<String> {
-    let taken: Vec<TcpListener> =
-        (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
-    taken.iter().map(|socket| socket.local_addr().expect("an address").to_string()).collect()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let mut free = Vec::new();
+    while free.len() < count {
+        let tried = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(std::process::id().wrapping_mul(13));
+        let address = format!("127.0.0.1:{}", 20_000 + tried % 10_000);
+        if TcpListener::bind(&address).is_ok() {
+            free.push(address);
+        }
+    }
+    free
 }
