@@ -1,8 +1,10 @@
 //! The binary as a person meets it: started, spoken to, stopped; exit codes, and what it says.
 
+mod binary;
 mod embedded_target;
 mod failures;
 mod lab;
 mod lab_drivers;
 mod lab_worker;
 mod serve_cluster;
+mod tools;
