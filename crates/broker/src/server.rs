@@ -139,15 +139,25 @@ pub async fn start_watched(config: BrokerConfig, loading: &Loading) -> Result<Se
     });
     let publisher = Arc::new(Publisher::new(Arc::clone(&broker), found));
     let options = membership_options(&config, &log_dirs, &listening);
-    let membership = match Membership::start(link.clone(), options, publisher.clone()).await {
-        Ok(membership) => membership,
-        Err(error) => return Err(refusal(&broker, &link, error).await),
+    let joined = async {
+        let membership = Membership::start(link.clone(), options, publisher.clone()).await?;
+        broker.set_epoch(membership.broker_epoch());
+        // Connections wait in the kernel until the image shows the broker: a client that asked before would be told of
+        // a cluster without brokers, and some do not ask again for minutes.
+        membership.unfence().await?;
+        Ok::<_, JoinError>(membership)
     };
-    broker.set_epoch(membership.broker_epoch());
-
-    // Connections wait in the kernel until the image shows the broker: a client that asked before would be told of a
-    // cluster without brokers, and some do not ask again for minutes.
-    membership.unfence().await?;
+    let membership = match joined.await {
+        Ok(membership) => membership,
+        Err(error) => {
+            let error = refusal(&broker, &link, error).await;
+            close_unused(&broker, &publisher);
+            if let Some(controller) = controller {
+                controller.stop().await;
+            }
+            return Err(error);
+        }
+    };
     let mut addresses: Vec<_> = listening.iter().map(|l| (l.name.clone(), l.addresses())).collect();
     addresses.extend(controller.iter().flat_map(|node| node.addresses().to_vec()));
     let (stopping, listeners) = serve(&broker, listening);
@@ -259,6 +269,26 @@ async fn refusal(broker: &Broker, link: &ControllerLink, error: JoinError) -> St
         return StartError::OtherCluster { ours: broker.cluster_id.clone(), servers, theirs };
     }
     error.into()
+}
+
+/// Leaves the directories of a broker that was not taken in as they were found, so that its next start reads no more
+/// than this one.
+fn close_unused(broker: &Broker, publisher: &Publisher) {
+    let epoch = broker.log_dirs.previous_broker_epoch().unwrap_or(-1);
+    tokio::task::block_in_place(|| {
+        publisher.close_found();
+        close_logs(broker, epoch);
+    });
+}
+
+/// Closes the logs of all partitions, then the directories, which are marked as left by the broker of this epoch.
+fn close_logs(broker: &Broker, epoch: i64) {
+    for partition in broker.partitions.all() {
+        if let Err(error) = partition.with_log(|log| log.close()) {
+            tracing::error!(?partition, %error, "Closing a log failed");
+        }
+    }
+    broker.log_dirs.close(epoch);
 }
 
 fn quorum_options(config: &BrokerConfig) -> QuorumOptions {
@@ -445,14 +475,7 @@ impl Server {
         self.housekeeping.shutdown().await;
         let epoch = self.membership.broker_epoch();
         self.membership.stop().await;
-        tokio::task::block_in_place(|| {
-            for partition in self.broker.partitions.all() {
-                if let Err(error) = partition.with_log(|log| log.close()) {
-                    tracing::error!(?partition, %error, "Closing a log failed");
-                }
-            }
-            self.broker.log_dirs.close(epoch);
-        });
+        tokio::task::block_in_place(|| close_logs(&self.broker, epoch));
         if let Some(controller) = self.controller {
             controller.stop().await;
         }
