@@ -71,14 +71,9 @@ impl Controllers {
     fn format(&self, index: usize, quorum: Quorum, more: &str) -> Child {
         let home = self.home(index);
         std::fs::create_dir(&home).expect("a new directory");
-        let id = |index: usize| FIRST_ID + i32::try_from(index).expect("few controllers");
         let found_by = match quorum {
             Quorum::OfKafkasDefaults => format!("controller.quorum.bootstrap.servers={}", self.addresses[0]),
-            Quorum::StaticOf3_9 => {
-                let voters = self.addresses.iter().enumerate();
-                let voters: Vec<String> = voters.map(|(i, at)| format!("{}@{at}", id(i))).collect();
-                format!("controller.quorum.voters={}", voters.join(","))
-            }
+            Quorum::StaticOf3_9 => format!("controller.quorum.voters={}", self.voters()),
         };
         let text = format!(
             "process.roles=controller\nnode.id={}\n{found_by}\nlisteners=CONTROLLER://{}\n\
@@ -110,6 +105,13 @@ impl Controllers {
     /// Where all of them listen, as brokers are told.
     pub fn servers(&self) -> String {
         self.addresses.join(",")
+    }
+
+    /// The same with their ids: the voters of a static quorum.
+    pub fn voters(&self) -> String {
+        let voters = self.addresses.iter().enumerate();
+        let voters: Vec<String> = voters.map(|(index, at)| format!("{}@{at}", id(index))).collect();
+        voters.join(",")
     }
 
     /// Starts a controller that does not run.
@@ -166,6 +168,10 @@ impl Controllers {
     pub fn log(&self, index: usize) -> String {
         std::fs::read_to_string(self.home(index).join("log")).expect("a log")
     }
+}
+
+fn id(index: usize) -> i32 {
+    FIRST_ID + i32::try_from(index).expect("few controllers")
 }
 
 impl Drop for Controllers {

@@ -95,7 +95,12 @@ async fn brokers_follow_a_static_quorum_of_3_9_through_the_death_of_its_leaders(
         controllers.has_snapshot(controllers.active().await)
     })
     .await;
-    brokers.push(join(dirs[2].path(), "3", &servers, &listeners).await);
+    // It finds the quorum by its voters.
+    let voters = controllers.voters();
+    let mut by_voters =
+        vec![("process.roles", "broker"), ("node.id", "3"), ("controller.quorum.voters", voters.as_str())];
+    by_voters.extend(listeners);
+    brokers.push(Running::start(dirs[2].path(), &by_voters).await);
     until("all three are alive everywhere", async || {
         brokers.iter().all(|broker| broker.server().broker.image().alive_brokers().count() == 3)
     })
