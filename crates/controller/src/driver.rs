@@ -92,6 +92,8 @@ pub(crate) struct Driver {
     snapshot_at: Option<Instant>,
     rebalance_interval: Option<Duration>,
     rebalance_at: Option<Instant>,
+    unclean_election_interval: Duration,
+    unclean_election_at: Option<Instant>,
     started: Instant,
     clock: Clock,
     dead: bool,
@@ -310,7 +312,7 @@ impl Driver {
         if self.log.bytes_since_snapshot >= self.snapshot_bytes {
             self.begin_snapshot();
         } else if self.snapshot_at.is_none() && !self.snapshot_interval.is_zero() {
-            self.snapshot_at = Some(Instant::now() + self.snapshot_interval);
+            self.snapshot_at = Instant::now().checked_add(self.snapshot_interval);
         }
     }
 
@@ -359,9 +361,10 @@ impl Driver {
     }
 
     fn schedule(&mut self) {
-        self.rebalance_at = self.rebalance_interval.map(|interval| Instant::now() + interval);
+        self.rebalance_at = self.rebalance_interval.and_then(|interval| Instant::now().checked_add(interval));
+        self.unclean_election_at = Instant::now().checked_add(self.unclean_election_interval);
         if !self.snapshot_interval.is_zero() {
-            self.snapshot_at = Some(Instant::now() + self.snapshot_interval);
+            self.snapshot_at = Instant::now().checked_add(self.snapshot_interval);
         }
     }
 
@@ -372,7 +375,8 @@ impl Driver {
             due.max(Instant::now() + Duration::from_millis(1))
         });
         let fetch = self.parked.iter().map(|parked| parked.deadline).min();
-        [session, fetch, self.snapshot_at, self.rebalance_at].into_iter().flatten().min()
+        let periodic = [self.snapshot_at, self.rebalance_at, self.unclean_election_at];
+        [session, fetch].into_iter().chain(periodic).flatten().min()
     }
 
     fn on_time(&mut self) {
@@ -394,9 +398,16 @@ impl Driver {
             self.begin_snapshot();
         }
         if self.rebalance_at.is_some_and(|at| at <= instant) {
-            self.rebalance_at = self.rebalance_interval.map(|interval| instant + interval);
-            let records = self.state.balance_leaders();
-            self.write_of_itself(&records, now);
+            let pass = self.state.balance_leaders();
+            let more = self.write_of_itself(&pass.records, now) && pass.more;
+            let next = |interval| instant.checked_add(if more { Duration::ZERO } else { interval });
+            self.rebalance_at = self.rebalance_interval.and_then(next);
+        }
+        if self.unclean_election_at.is_some_and(|at| at <= instant) {
+            let pass = self.state.elect_unclean_leaders();
+            let more = self.write_of_itself(&pass.records, now) && pass.more;
+            let next = if more { Duration::ZERO } else { self.unclean_election_interval };
+            self.unclean_election_at = instant.checked_add(next);
         }
     }
 

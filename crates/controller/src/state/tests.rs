@@ -343,13 +343,13 @@ fn preferred_leaders_get_their_partitions_back() {
     bench.create("t", &[&[1, 2]], &[]);
     bench.beat(1, |request| request.want_fence = true);
     assert_eq!(bench.partition("t", 0).leader, 2);
-    assert!(bench.state.balance_leaders().is_empty(), "it is not in sync");
+    assert!(bench.state.balance_leaders().records.is_empty(), "it is not in sync");
     bench.beat(1, |_| {});
     assert_eq!(bench.propose("t", &[2, 1]), ErrorCode::None);
-    let records = bench.state.balance_leaders();
+    let records = bench.state.balance_leaders().records;
     bench.apply(records);
     assert_eq!(bench.partition("t", 0).leader, 1);
-    assert!(bench.state.balance_leaders().is_empty());
+    assert!(bench.state.balance_leaders().records.is_empty());
 }
 
 #[test]
