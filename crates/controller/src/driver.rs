@@ -23,12 +23,15 @@ use tokio::time::Instant;
 use crate::controller::HandleError;
 use crate::dispatch::{Ask, Decision, encode};
 use crate::quorum::{
-    AppendFailure, FetchAsk, Leader, MetadataLog, Observers, Ready, SnapshotContent, SnapshotError,
-    SnapshotId, describe_quorum, encode_batch, fetch_snapshot,
+    AppendFailure, FetchAsk, Leader, MetadataLog, Observers, Ready, describe_quorum, encode_batch,
+    fetch_snapshot,
 };
 use crate::state::{Now, State};
 
 mod opening;
+mod snapshots;
+
+use snapshots::{Snapshotting, snapshot_written};
 
 /// Fetches that may wait at once; the oldest is answered early when there are more.
 const PARKED_MAX: usize = 1024;
@@ -67,11 +70,6 @@ struct Flush {
     task: JoinHandle<Synced>,
     /// The image as it is once the sync has succeeded.
     image: Arc<Image>,
-}
-
-struct Snapshotting {
-    id: SnapshotId,
-    task: JoinHandle<Result<u64, SnapshotError>>,
 }
 
 /// The state, the log, and what waits for either.
@@ -316,55 +314,15 @@ impl Driver {
         }
     }
 
-    fn begin_snapshot(&mut self) {
-        self.snapshot_at = None;
-        let last = self.committed.provenance();
-        let id = SnapshotId { end_offset: last.offset + 1, epoch: last.epoch };
-        let is_new = self.log.latest_snapshot().is_none_or(|latest| id > latest);
-        if self.snapshotting.is_some() || !is_new || self.committed.is_empty() {
-            return;
-        }
-        let (disk, dir) = self.log.snapshot_place();
-        let quorum = self.quorum_records();
-        let (image, now_ms) = (self.committed.clone(), self.clock.now_ms());
-        self.log.bytes_since_snapshot = 0;
-        let task = tokio::task::spawn_blocking(move || {
-            let records = image.to_records();
-            let content =
-                SnapshotContent { id, last_timestamp_ms: last.timestamp_ms, now_ms, quorum, records };
-            content.write(&disk, &dir)
-        });
-        self.snapshotting = Some(Snapshotting { id, task });
-    }
-
-    fn on_snapshot(&mut self, written: (SnapshotId, Result<Result<u64, SnapshotError>, JoinError>)) {
-        let (id, outcome) = written;
-        let outcome = match outcome {
-            Ok(outcome) => outcome,
-            Err(error) => return self.die(&error),
-        };
-        match outcome {
-            Ok(size) => {
-                tracing::info!(
-                    end_offset = id.end_offset,
-                    epoch = id.epoch,
-                    size,
-                    "Snapshot of the metadata is written"
-                );
-                if let Err(error) = self.log.add_snapshot(id, size, self.clock.now_ms()) {
-                    self.die(&error);
-                }
-            }
-            // The log holds everything that the snapshot would have: nothing is lost but space.
-            Err(error) => tracing::error!(%error, "Snapshot of the metadata cannot be written"),
-        }
-    }
-
     fn schedule(&mut self) {
         self.rebalance_at = self.rebalance_interval.and_then(|interval| Instant::now().checked_add(interval));
         self.unclean_election_at = Instant::now().checked_add(self.unclean_election_interval);
         if !self.snapshot_interval.is_zero() {
             self.snapshot_at = Instant::now().checked_add(self.snapshot_interval);
+        }
+        if self.log.replay_is_long() {
+            // What this start had to go through, the next one need not.
+            self.begin_snapshot();
         }
     }
 
@@ -452,6 +410,9 @@ impl Driver {
             for waiting in self.waiting.drain(..).filter(|waiting| waiting.until <= high_watermark) {
                 send(waiting.reply, Ok(waiting.frame));
             }
+            if flushed.is_ok() {
+                self.snapshot_at_the_end();
+            }
             flushed.and_then(|()| self.log.close())
         });
         match closed.await {
@@ -486,19 +447,6 @@ async fn flushed(flush: &mut Option<Flush>) -> Flushed {
             let done = (&mut running.task).await;
             let image = flush.take().expect("it was there before the wait").image;
             done.map(|synced| (synced, image))
-        }
-    }
-}
-
-async fn snapshot_written(
-    snapshotting: &mut Option<Snapshotting>,
-) -> (SnapshotId, Result<Result<u64, SnapshotError>, JoinError>) {
-    match snapshotting {
-        None => std::future::pending().await,
-        Some(running) => {
-            let written = (&mut running.task).await;
-            let id = snapshotting.take().expect("it was there before the wait").id;
-            (id, written)
         }
     }
 }
