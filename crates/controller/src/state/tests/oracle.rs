@@ -209,10 +209,11 @@ fn compare(class_path: &str, seed: u64, elr: i16) {
     }
 }
 
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn with_kafka(seed: u64, elr: i16) {
     match std::env::var("KAFKA_CLASSPATH") {
         Ok(class_path) => compare(&class_path, seed, elr),
-        Err(_) => println!("Skipped: KAFKA_CLASSPATH is not set"),
+        Err(_) => eprintln!("skipped: KAFKA_CLASSPATH is not set"),
     }
 }
 

@@ -158,9 +158,10 @@ fn exception(step: &Step) -> Exception {
 struct History(Vec<String>);
 
 impl Drop for History {
+    #[expect(clippy::print_stderr, reason = "a test that fails says how it came to it")]
     fn drop(&mut self) {
         if std::thread::panicking() {
-            println!("The last steps: {:#?}", &self.0[self.0.len().saturating_sub(8)..]);
+            eprintln!("The last steps: {:#?}", &self.0[self.0.len().saturating_sub(8)..]);
         }
     }
 }

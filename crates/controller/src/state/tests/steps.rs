@@ -422,7 +422,6 @@ impl<C: Cluster> Performer<C> {
                     allow_replication_factor_change: !same_factor,
                     timeout_ms: TIMEOUT_MS,
                     topics: vec![topic],
-                    ..Default::default()
                 });
                 let parts = answer.responses.iter().flat_map(|topic| &topic.partitions);
                 parts.map(|partition| i32::from(partition.error_code)).collect()
