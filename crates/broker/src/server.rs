@@ -13,7 +13,7 @@ use crate::coordinator_log::{ImageTopics, OffsetsLog};
 use crate::group::{GroupConfig, GroupCoordinator};
 use crate::loading::Loading;
 use crate::membership::{ControllerLink, Membership, MembershipOptions};
-use crate::net::{self, BindError, ConnectionSettings, FrameMemory, Listening};
+use crate::net::{self, BindError, ConnectionSettings, FrameMemory, Listening, SocketOptions};
 use crate::partition::Partitions;
 use crate::publisher::Publisher;
 use crate::{features, housekeeping};
@@ -166,8 +166,10 @@ fn check_supported(config: &BrokerConfig) -> Result<(), StartError> {
 }
 
 fn bind_all(config: &BrokerConfig) -> Result<Vec<Listening>, StartError> {
-    let backlog = config.network.listen_backlog;
-    let bind = |l: &Listener| net::bind(&l.name, l.host.as_deref().unwrap_or_default(), l.port, backlog);
+    let network = &config.network;
+    let options =
+        SocketOptions { backlog: network.listen_backlog, receive_buffer_bytes: network.receive_buffer_bytes };
+    let bind = |l: &Listener| net::bind(&l.name, l.host.as_deref().unwrap_or_default(), l.port, options);
     Ok(config.listeners.broker.iter().map(bind).collect::<Result<_, _>>()?)
 }
 
@@ -295,6 +297,7 @@ fn serve(broker: &Arc<Broker>, listening: Vec<Listening>) -> (watch::Sender<bool
         frame_max: network.request_max_bytes,
         idle_max: network.connections_max_idle.unwrap_or(NEVER),
         memory: FrameMemory::new(memory, network.request_max_bytes),
+        send_buffer_bytes: network.send_buffer_bytes,
     };
     let mut listeners = JoinSet::new();
     for listening in listening {

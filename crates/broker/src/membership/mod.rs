@@ -130,6 +130,15 @@ struct Progress {
     pub offline: watch::Sender<Vec<Uuid>>,
 }
 
+fn progress() -> Arc<Progress> {
+    Arc::new(Progress {
+        applied: watch::Sender::new(-1),
+        image: watch::Sender::new(Arc::new(Image::empty())),
+        failed: watch::Sender::new(None),
+        offline: watch::Sender::new(Vec::new()),
+    })
+}
+
 /// A broker that has joined its cluster.
 pub struct Membership {
     node_id: i32,
@@ -148,12 +157,7 @@ impl Membership {
         options: MembershipOptions,
         listener: Arc<dyn ImageListener>,
     ) -> Result<Membership, JoinError> {
-        let progress = Arc::new(Progress {
-            applied: watch::Sender::new(-1),
-            image: watch::Sender::new(Arc::new(Image::empty())),
-            failed: watch::Sender::new(None),
-            offline: watch::Sender::new(Vec::new()),
-        });
+        let progress = progress();
         let node_id = options.node_id;
         let observer = Observer::new(link.clone(), &options, listener, progress.clone());
         let observer = AbortOnDrop(Some(tokio::spawn(observer.run())));

@@ -33,6 +33,8 @@ pub struct ConnectionSettings {
     pub idle_max: Duration,
     /// What large frames may take while they arrive.
     pub memory: FrameMemory,
+    /// SO_SNDBUF, `socket.send.buffer.bytes`; None leaves it to the system.
+    pub send_buffer_bytes: Option<usize>,
 }
 
 /// Who is at the other end, and by which listener they came.

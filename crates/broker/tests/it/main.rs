@@ -10,5 +10,6 @@ mod raw;
 mod records;
 mod restart;
 mod running;
+mod stopping;
 mod transport;
 mod versions;
