@@ -165,8 +165,9 @@ impl LocalCluster {
         self.processes.ended()
     }
 
-    /// Stops all in order: brokers before controllers. What did not go in order comes back, for people.
+    /// Stops all that still run in order: brokers before controllers. What did not go in order comes back, for people.
     pub async fn stop(mut self) -> Vec<String> {
+        self.processes.forget_ended();
         self.processes.stop(self.stop_timeout).await
     }
 }

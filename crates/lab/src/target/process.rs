@@ -177,6 +177,11 @@ impl Brokers {
         })
     }
 
+    /// Forgets those that have ended: who was told of them need not be told again.
+    pub(super) fn forget_ended(&mut self) {
+        self.processes.retain(|broker| broker.ended().is_none());
+    }
+
     /// The tail of a broker's log.
     pub(super) fn log_tail(&self, name: &str) -> String {
         self.processes.iter().find(|broker| broker.name == name).map_or_else(String::new, |b| tail(&b.log))

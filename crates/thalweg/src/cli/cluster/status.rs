@@ -220,10 +220,8 @@ async fn quorum(cluster: &Cluster) -> anyhow::Result<Quorum> {
         address: addresses.get(&replica.replica_id).cloned(),
         log_end_offset: replica.log_end_offset,
     });
-    Ok(Quorum {
-        leader,
-        epoch: partition.leader_epoch,
-        high_watermark: partition.high_watermark,
-        nodes: nodes.collect(),
-    })
+    let mut nodes: Vec<QuorumNode> = nodes.collect();
+    nodes.sort_by_key(|node| (node.role == Role::Observer, node.id));
+    let (epoch, high_watermark) = (partition.leader_epoch, partition.high_watermark);
+    Ok(Quorum { leader, epoch, high_watermark, nodes })
 }
