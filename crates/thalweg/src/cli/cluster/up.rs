@@ -24,7 +24,7 @@ const POLL: Duration = Duration::from_millis(500);
 #[command(after_help = "\
 Examples:
   thalweg cluster up --brokers 3
-  thalweg cluster up --brokers 3 --controllers apache --dir /tmp/try --racks a,b,c
+  thalweg cluster up --brokers 3 --controllers apache --dir ./try --racks a,b,c
   thalweg cluster status                     in another terminal")]
 pub struct Up {
     /// How many brokers.
