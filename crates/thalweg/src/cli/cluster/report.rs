@@ -52,6 +52,8 @@ pub struct PartitionStatus {
     pub leader: Option<i32>,
     /// The brokers that should hold it.
     pub replicas: Vec<i32>,
+    /// How many of them a reassignment adds: they are not missed before they have come.
+    pub adding: usize,
     /// Those that are in sync.
     pub isr: Vec<i32>,
     /// How many must be in sync for acks=all.
@@ -130,7 +132,7 @@ impl Quorum {
 
 impl PartitionStatus {
     fn is_under_replicated(&self) -> bool {
-        self.isr.len() < self.replicas.len()
+        self.isr.len() + self.adding < self.replicas.len()
     }
 
     fn is_under_min_isr(&self) -> bool {
@@ -372,7 +374,7 @@ mod tests {
 
     fn partition(index: i32, leader: Option<i32>, isr: &[i32], min_isr: usize) -> PartitionStatus {
         let (topic, replicas) = ("orders".to_owned(), vec![1, 2, 3]);
-        PartitionStatus { topic, partition: index, leader, replicas, isr: isr.to_vec(), min_isr }
+        PartitionStatus { topic, partition: index, leader, replicas, adding: 0, isr: isr.to_vec(), min_isr }
     }
 
     fn status(partitions: Vec<PartitionStatus>) -> Status {
@@ -442,6 +444,8 @@ mod tests {
         assert_eq!(found("under_min_isr"), [2]);
         assert_eq!(found("under_replicated"), [1, 2, 3]);
         assert_eq!(json["reassignments"]["error"], "nobody says");
+        let coming = PartitionStatus { adding: 1, ..partition(1, Some(1), &[1, 2], 2) };
+        assert!(!coming.is_under_replicated(), "the third is on its way");
         let text = status.to_text();
         assert!(text.contains("  orders-3   none    1,2,3     2        1\n"), "{text}");
         assert!(text.contains("Reassignments: not told (nobody says)\n"), "{text}");

@@ -62,11 +62,18 @@ pub async fn ask(cluster: &Cluster) -> anyhow::Result<Status> {
     let min_isr = min_isr(cluster, &metadata).await?;
     let reassignments = reassignments(cluster).await;
     let quorum = quorum(cluster).await;
+    let mut partitions = partitions(&metadata, &min_isr);
+    for going in reassignments.iter().flatten() {
+        let is_it = |p: &&mut PartitionStatus| p.topic == going.topic && p.partition == going.partition;
+        if let Some(partition) = partitions.iter_mut().find(is_it) {
+            partition.adding = going.adding.len();
+        }
+    }
     Ok(Status {
         cluster_id: described.cluster_id.clone(),
         brokers: brokers(&described, &metadata),
         topics: metadata.topics.len(),
-        partitions: partitions(&metadata, &min_isr),
+        partitions,
         // What a cluster does not tell is no reason to keep back the rest.
         reassignments: reassignments.map_err(|error| error.to_string()),
         quorum: quorum.map_err(|error| error.to_string()),
@@ -159,6 +166,7 @@ fn partitions(metadata: &Metadata, min_isr: &BTreeMap<String, usize>) -> Vec<Par
                 partition: partition.index,
                 leader: partition.leader,
                 replicas: partition.replicas.clone(),
+                adding: 0,
                 isr: partition.isr.clone(),
                 // More than there are replicas cannot be in sync.
                 min_isr: min_isr.get(name).copied().unwrap_or(1).min(partition.replicas.len()),
