@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 when it is done, 1 when it failed, 2 when it was asked for the wrong thing.
 
+mod cluster;
 mod connect;
 mod consume;
 pub mod failure;
@@ -28,9 +29,10 @@ Examples:
   thalweg topic create orders --partitions 6
   echo hello | thalweg produce orders
   thalweg consume orders --from-beginning --max-messages 1
+  thalweg cluster up --brokers 3             a cluster on this machine, until Ctrl-C
   thalweg lab run quick                      how many events per second this machine carries
 
-Every command but serve talks to any cluster that speaks Kafka's protocol: see --bootstrap-server."
+Every command but serve and cluster up talks to any cluster that speaks Kafka's protocol: see --bootstrap-server."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -41,6 +43,8 @@ pub struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     Serve(serve::Serve),
+    #[command(subcommand)]
+    Cluster(cluster::Cluster),
     #[command(subcommand)]
     Topic(topic::Topic),
     #[command(subcommand)]
@@ -77,6 +81,7 @@ impl Cli {
     async fn run_tool(&self, bars: &MultiProgress) -> anyhow::Result<()> {
         match &self.command {
             Command::Serve(serve) => serve.run(bars),
+            Command::Cluster(cluster) => cluster.run().await,
             Command::Topic(topic) => topic.run().await,
             Command::Group(group) => group.run().await,
             Command::Lab(lab) => lab.run().await,

@@ -1,6 +1,7 @@
 //! The binary as a person meets it: started, spoken to, stopped; exit codes, and what it says.
 
 mod binary;
+mod cluster;
 mod embedded_target;
 mod failures;
 mod lab;
