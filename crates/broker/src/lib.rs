@@ -2,7 +2,7 @@
 //!
 //! [`start`] turns a configuration into a [`Server`]. Inside, a request comes in through [`net`], is served by its file
 //! in [`api`], and works on a [`partition`], the [`group`] coordinator, or the cluster's image, which
-//! [`membership`] keeps by KRaft's requests and [`publisher`] acts on.
+//! [`membership`] keeps by KRaft's requests and [`publisher`] acts on. [`replication`] follows other brokers.
 
 pub mod api;
 pub mod auto_topics;
@@ -21,7 +21,8 @@ pub mod partition;
 mod producer_ids;
 pub mod publisher;
 mod reconfigure;
+pub mod replication;
 mod server;
 
 pub use loading::Loading;
-pub use server::{Server, StartError, start, start_watched};
+pub use server::{Server, StartError, start, start_beside, start_watched};

@@ -16,6 +16,7 @@ use crate::membership::{ControllerLink, Membership, MembershipOptions};
 use crate::net::{self, BindError, ConnectionSettings, FrameMemory, Listening};
 use crate::partition::Partitions;
 use crate::publisher::Publisher;
+use crate::replication::{self, Fetchers};
 use crate::{features, housekeeping};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -71,6 +72,7 @@ pub struct Server {
     directories: Vec<thalweg_log::Uuid>,
     membership: Membership,
     controller: Arc<Controller>,
+    fetchers: Arc<Fetchers>,
     stopping: watch::Sender<bool>,
     listeners: JoinSet<()>,
     housekeeping: JoinSet<()>,
@@ -84,11 +86,29 @@ pub async fn start(config: BrokerConfig) -> Result<Server, StartError> {
 /// Starts a broker as [`start`] does; meanwhile `loading` tells others how far it is.
 pub async fn start_watched(config: BrokerConfig, loading: &Loading) -> Result<Server, StartError> {
     check_supported(&config)?;
+    start_with(config, loading, None).await
+}
+
+/// Starts a broker beside another of the same process, whose controller it shares.
+pub async fn start_beside(config: BrokerConfig, other: &Server) -> Result<Server, StartError> {
+    let shared = (Arc::clone(&other.controller), other.broker.cluster_id.clone());
+    start_with(config, &Loading::default(), Some(shared)).await
+}
+
+async fn start_with(
+    config: BrokerConfig,
+    loading: &Loading,
+    shared: Option<(Arc<Controller>, String)>,
+) -> Result<Server, StartError> {
     let config = Arc::new(config);
     let listening = bind_all(&config)?;
     let clock = Clock::system();
-    let (log_dirs, found) = open_logs(&config, &clock, loading)?;
-    let controller = start_controller(&config, &log_dirs, &clock, found.is_empty()).await?;
+    let cluster_id = shared.as_ref().map(|(_, id)| id.clone());
+    let (log_dirs, found) = open_logs(&config, &clock, cluster_id, loading)?;
+    let controller = match shared {
+        Some((controller, _)) => controller,
+        None => start_controller(&config, &log_dirs, &clock, found.is_empty()).await?,
+    };
     let link = ControllerLink::in_process(Arc::clone(&controller));
 
     let (partitions, image) = (Arc::new(Partitions::default()), ImageCell::new());
@@ -110,7 +130,8 @@ pub async fn start_watched(config: BrokerConfig, loading: &Loading) -> Result<Se
         groups,
         image,
     });
-    let publisher = Arc::new(Publisher::new(Arc::clone(&broker), found));
+    let fetchers = Arc::new(Fetchers::new(Arc::clone(&broker)));
+    let publisher = Arc::new(Publisher::new(Arc::clone(&broker), Arc::clone(&fetchers), found));
     let options = membership_options(&config, &log_dirs, &listening);
     let membership = Membership::start(link, options, publisher.clone()).await?;
     broker.set_epoch(membership.broker_epoch());
@@ -121,6 +142,7 @@ pub async fn start_watched(config: BrokerConfig, loading: &Loading) -> Result<Se
     let addresses = listening.iter().map(|l| (l.name.clone(), l.addresses())).collect();
     let (stopping, listeners) = serve(&broker, listening);
     let mut housekeeping = housekeeping::start(&broker);
+    replication::lead(&broker, &mut housekeeping);
     let groups = Arc::clone(&broker.groups);
     housekeeping.spawn(async move { groups.run().await });
     housekeeping.spawn(open_the_unopened(publisher));
@@ -133,6 +155,7 @@ pub async fn start_watched(config: BrokerConfig, loading: &Loading) -> Result<Se
         data_dirs,
         membership,
         controller,
+        fetchers,
         stopping,
         listeners,
         housekeeping,
@@ -174,11 +197,13 @@ fn bind_all(config: &BrokerConfig) -> Result<Vec<Listening>, StartError> {
 fn open_logs(
     config: &BrokerConfig,
     clock: &Clock,
+    cluster_id: Option<String>,
     loading: &Loading,
 ) -> Result<(Arc<LogDirs>, Vec<thalweg_log::PartitionLog>), StartError> {
     let mut options = LogDirsOptions::new(config.log.dirs.clone(), config.node_id);
     options.threads = config.log.recovery_threads_per_dir * config.log.dirs.len();
     options.clock = clock.clone();
+    options.cluster_id = cluster_id;
     // The settings of topics become known with the first image; until then the broker's defaults apply.
     let defaults = Arc::new(config.log_config(&config.topic(&std::collections::BTreeMap::new())));
     let settings_of = |_: &TopicPartition| {
@@ -356,6 +381,7 @@ impl Server {
             self.listeners.abort_all();
         }
         self.housekeeping.shutdown().await;
+        self.fetchers.stop().await;
         let epoch = self.membership.broker_epoch();
         self.membership.stop().await;
         tokio::task::block_in_place(|| {
@@ -366,6 +392,8 @@ impl Server {
             }
             self.broker.log_dirs.close(epoch);
         });
-        self.controller.shutdown().await;
+        if self.broker.config().roles.controller {
+            self.controller.shutdown().await;
+        }
     }
 }

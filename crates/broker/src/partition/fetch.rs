@@ -11,6 +11,8 @@ use thalweg_wire::ErrorCode;
 pub enum Reader {
     /// A consumer, up to what is replicated.
     Client,
+    /// This broker's own coordinators and Kafka's debugging consumer, up to the log end.
+    Internal,
     /// A replica, up to the log end.
     Follower {
         /// The broker.
@@ -46,6 +48,8 @@ pub struct FetchFrom {
     pub reader: Reader,
     /// Which records.
     pub isolation: Isolation,
+    /// Whether the fetch has just come. One that is looked at again says nothing new of its follower.
+    pub has_come: bool,
 }
 
 /// What was read.
@@ -75,9 +79,23 @@ impl Partition {
     pub fn fetch(&self, from: &FetchFrom, waiter: Option<&Arc<Waiter>>) -> Result<FetchRead, FetchError> {
         let mut state = self.state.lock();
         state.check_leader(self.node_id, from.current_leader_epoch)?;
-        let read = state.read(from);
+        if let Reader::Follower { id, broker_epoch } = from.reader {
+            state.check_follower(id, broker_epoch)?;
+        }
+        let mut read = state.read(from);
+        if let (Ok(read), Reader::Follower { id, broker_epoch }) = (&mut read, from.reader)
+            && from.has_come
+            && read.diverging.is_none()
+        {
+            state.follower_has(self, id, broker_epoch, from.offset);
+            read.high_watermark = state.log.high_watermark();
+            read.last_stable_offset = state.log.last_stable_offset();
+        }
         if let (Ok(_), Some(waiter)) = (&read, waiter) {
-            state.waiters.add(waiter);
+            match from.reader {
+                Reader::Client => state.consumers.add(waiter),
+                Reader::Follower { .. } | Reader::Internal => state.followers.add(waiter),
+            }
         }
         read.inspect_err(|error| {
             if *error == ErrorCode::KafkaStorageError {
@@ -105,7 +123,7 @@ impl State {
             }
         }
         let bound = match (from.reader, from.isolation) {
-            (Reader::Follower { .. }, _) => self.log.log_end_offset(),
+            (Reader::Follower { .. } | Reader::Internal, _) => self.log.log_end_offset(),
             (Reader::Client, Isolation::ReadUncommitted) => read.high_watermark,
             (Reader::Client, Isolation::ReadCommitted) => read.last_stable_offset,
         };

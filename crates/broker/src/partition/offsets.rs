@@ -47,9 +47,14 @@ impl Partition {
     ) -> Result<TimestampLookup, OffsetsError> {
         let mut state = self.state.lock();
         state.check_leader(self.node_id, current_leader_epoch)?;
+        // A new leader may not know yet how far its predecessor had told consumers to read (KIP-207).
+        let is_behind = state.leadership.is_some() && state.high_watermark() < state.epoch_start;
+        if is_behind && reader == Reader::Client && (timestamp == LATEST || timestamp >= 0) {
+            return Err(ErrorCode::OffsetNotAvailable);
+        }
         let log = &mut state.log;
         let end = match (reader, isolation) {
-            (Reader::Follower { .. }, _) => log.log_end_offset(),
+            (Reader::Follower { .. } | Reader::Internal, _) => log.log_end_offset(),
             (Reader::Client, Isolation::ReadUncommitted) => log.high_watermark(),
             (Reader::Client, Isolation::ReadCommitted) => log.last_stable_offset(),
         };

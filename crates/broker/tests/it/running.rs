@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use thalweg_broker::config::{BrokerConfig, ServerProperties};
-use thalweg_broker::{Server, start};
+use thalweg_broker::{Server, start, start_beside};
 use thalweg_client::{Connection, ConnectionOptions};
 use thalweg_wire::Request;
 
@@ -13,21 +13,45 @@ pub struct Running {
     connection: Connection,
 }
 
+/// The configuration of a broker on a free port with its data in `dir` and these properties.
+pub fn configuration(dir: &Path, properties: &[(&str, &str)]) -> BrokerConfig {
+    let mut all = ServerProperties::default();
+    all.set("listeners", "PLAINTEXT://127.0.0.1:0");
+    all.set("log.dirs", dir.to_str().expect("a path in UTF-8"));
+    all.set("offsets.topic.num.partitions", "1");
+    for (name, value) in properties {
+        all.set(name, value);
+    }
+    BrokerConfig::new(&all).expect("a valid configuration")
+}
+
 impl Running {
     /// Starts a broker with its data in `dir` and these properties.
     pub async fn start(dir: &Path, properties: &[(&str, &str)]) -> Running {
-        let mut all = ServerProperties::default();
-        all.set("listeners", "PLAINTEXT://127.0.0.1:0");
-        all.set("log.dirs", dir.to_str().expect("a path in UTF-8"));
-        all.set("offsets.topic.num.partitions", "1");
-        for (name, value) in properties {
-            all.set(name, value);
-        }
-        let config = BrokerConfig::new(&all).expect("a valid configuration");
-        let server = start(config).await.expect("the broker starts");
+        let server = start(configuration(dir, properties)).await.expect("the broker starts");
+        Self::of(server).await
+    }
+
+    /// Starts a broker beside another, whose controller it shares.
+    pub async fn start_beside(dir: &Path, properties: &[(&str, &str)], other: &Running) -> Running {
+        let config = configuration(dir, properties);
+        let server = start_beside(config, &other.server).await.expect("the broker starts");
+        Self::of(server).await
+    }
+
+    async fn of(server: Server) -> Running {
         let address = server.addresses[0].1[0].to_string();
         let connected = Connection::connect(&address, &ConnectionOptions::default()).await;
         Running { server, address, connection: connected.expect("the broker answers") }
+    }
+
+    /// Ends as a process does that is killed: nothing is told, flushed or closed. Returns when nothing of it is left.
+    pub async fn kill(self) {
+        let left = std::sync::Arc::downgrade(&self.server.broker);
+        drop(self);
+        while left.upgrade().is_some() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
     }
 
     /// Asks at the newest version that both sides know.
@@ -44,6 +68,11 @@ impl Running {
     pub async fn admits_another(&self) -> bool {
         let another = Connection::connect(&self.address, &ConnectionOptions::default()).await;
         another.inspect(Connection::close).is_ok()
+    }
+
+    /// Where its first listener listens.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     /// The broker itself, for what cannot be asked of it.

@@ -32,7 +32,7 @@ pub fn handle(broker: &Arc<Broker>, call: Call, mut d: Decoder) -> Result<Reply,
         Ok(plan) => plan,
         Err(error) => return Ok(respond::failed(&call, error)),
     };
-    let outcomes = read(&plan, None);
+    let outcomes = read(&plan, None, true);
     if plan.max_wait.is_zero() || is_enough(&plan, &outcomes) {
         return Ok(respond::answer(broker, &call, plan, outcomes));
     }
@@ -49,14 +49,14 @@ async fn wait(plan: &Plan) -> Vec<Outcome> {
     loop {
         // Each partition is read and watched under one hold of its lock: nothing can be appended in between.
         let waiter = Waiter::begin(plan.min_bytes);
-        let outcomes = read(plan, Some(&waiter));
+        let outcomes = read(plan, Some(&waiter), false);
         if is_enough(plan, &outcomes) {
             return outcomes;
         }
         waiter.has(outcomes.iter().map(Outcome::bytes).sum());
         if tokio::time::timeout_at(deadline, waiter.woken()).await.is_err() {
             drop(waiter);
-            return read(plan, None);
+            return read(plan, None, false);
         }
     }
 }
@@ -68,12 +68,12 @@ fn is_enough(plan: &Plan, outcomes: &[Outcome]) -> bool {
 }
 
 /// Reads every partition of the plan, within the fetch's limit in bytes.
-fn read(plan: &Plan, waiter: Option<&Arc<Waiter>>) -> Vec<Outcome> {
+fn read(plan: &Plan, waiter: Option<&Arc<Waiter>>, has_come: bool) -> Vec<Outcome> {
     let mut left = plan.max_bytes;
     let mut first = true;
     let mut outcomes = Vec::with_capacity(plan.entries.len());
     for entry in &plan.entries {
-        let outcome = read_partition(plan, entry, left, first, waiter);
+        let outcome = read_partition(plan, entry, left, first, waiter, has_come);
         first &= outcome.bytes() == 0;
         left = left.saturating_sub(outcome.bytes());
         outcomes.push(outcome);
@@ -87,6 +87,7 @@ fn read_partition(
     left: usize,
     first: bool,
     waiter: Option<&Arc<Waiter>>,
+    has_come: bool,
 ) -> Outcome {
     let partition = match &entry.partition {
         Ok(partition) => partition,
@@ -101,6 +102,7 @@ fn read_partition(
         last_fetched_epoch: entry.last_fetched_epoch,
         reader: plan.reader,
         isolation: plan.isolation,
+        has_come,
     };
     match partition.fetch(&from, waiter) {
         Ok(read) => Outcome::read(read),

@@ -53,12 +53,17 @@ impl Plan {
         // A client's fetch is bounded by the broker, whatever it asks for.
         let max_bytes = clamp(request.max_bytes).min(match reader {
             Reader::Client => broker.config().network.fetch_max_bytes,
-            Reader::Follower { .. } => usize::MAX,
+            Reader::Follower { .. } | Reader::Internal => usize::MAX,
         });
         let (max_wait_ms, min_bytes) = (request.max_wait_ms, clamp(request.min_bytes));
         let (session, wanted) = broker.fetch_sessions.begin(call.version, request, broker.clock.now_ms())?;
-        let entries =
+        let mut entries: Vec<_> =
             wanted.into_iter().map(|(key, wanted)| entry(broker, call.version, key, &wanted)).collect();
+        if is_of_the_past(broker, reader) {
+            for entry in entries.iter_mut().filter(|entry| entry.partition.is_ok()) {
+                entry.partition = Err(ErrorCode::NotLeaderOrFollower);
+            }
+        }
         Ok(Plan {
             entries,
             max_wait: Duration::from_millis(u64::try_from(max_wait_ms).unwrap_or(0)),
@@ -69,6 +74,13 @@ impl Plan {
             session,
         })
     }
+}
+
+/// Whether the follower is a process that another has taken the place of (KIP-903).
+fn is_of_the_past(broker: &Broker, reader: Reader) -> bool {
+    let Reader::Follower { id, broker_epoch } = reader else { return false };
+    let registered = || broker.image().broker(id).map(|broker| broker.epoch.0);
+    broker_epoch != -1 && registered().is_some_and(|epoch| broker_epoch < epoch)
 }
 
 /// A size from the wire, where a negative one means none.
