@@ -472,7 +472,6 @@ impl Fetcher {
                         partition_index: partition.index,
                         current_leader_epoch: epoch.0,
                         timestamp,
-                        ..ListOffsetsPartition::default()
                     }],
                 }],
                 ..ListOffsetsRequest::default()
