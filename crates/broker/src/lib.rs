@@ -10,6 +10,7 @@ pub mod broker;
 mod compaction;
 pub mod config;
 mod config_rules;
+mod controller_node;
 mod coordinator_log;
 mod features;
 pub mod group;
@@ -24,5 +25,6 @@ mod reconfigure;
 pub mod replication;
 mod server;
 
+pub use controller_node::{ControllerServer, start_controller};
 pub use loading::Loading;
-pub use server::{Server, StartError, start, start_beside, start_watched};
+pub use server::{Server, StartError, start, start_watched};

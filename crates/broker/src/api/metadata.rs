@@ -51,7 +51,7 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
                 .filter(|name| image.topic(name).is_none() && topic_name::check(name).is_ok());
             let missing: Vec<String> = missing.map(str::to_owned).collect();
             if !missing.is_empty() {
-                auto_topics::create(&broker, missing).await;
+                auto_topics::create(&broker, missing, Some(&call)).await;
             }
         }
     }

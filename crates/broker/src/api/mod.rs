@@ -19,7 +19,7 @@ mod describe_user_scram_credentials;
 pub mod document;
 mod fetch;
 mod find_coordinator;
-mod forward;
+pub(crate) mod forward;
 mod groups;
 mod incremental_alter_configs;
 mod init_producer_id;

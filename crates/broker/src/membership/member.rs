@@ -1,15 +1,18 @@
 //! Registration and heartbeats (Kafka's `BrokerLifecycleManager`).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_metadata::Image;
 use thalweg_wire::request::broker_registration_request::{Feature, Listener};
 use thalweg_wire::request::{BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest};
 use thalweg_wire::{ErrorCode, Message};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::{ControllerLink, JoinError, MembershipOptions, Progress};
+use super::{ControllerLink, JoinError, MembershipOptions, ObserverError, Progress};
+use crate::features::Claims;
 
 /// How long after a failure a request is tried again.
 const RETRY: Duration = Duration::from_millis(50);
@@ -30,6 +33,7 @@ pub(super) struct Member {
     epoch: watch::Sender<i64>,
     /// Whether the broker is to be fenced: until it is ready.
     want_fence: bool,
+    told_unserved: bool,
 }
 
 /// How a heartbeat was answered.
@@ -42,7 +46,14 @@ enum Beat {
 
 impl Member {
     pub fn new(link: ControllerLink, options: MembershipOptions, progress: Arc<Progress>) -> Member {
-        Member { link, options, progress, epoch: watch::Sender::new(-1), want_fence: true }
+        Member {
+            link,
+            options,
+            progress,
+            epoch: watch::Sender::new(-1),
+            want_fence: true,
+            told_unserved: false,
+        }
     }
 
     pub fn epoch(&self) -> watch::Receiver<i64> {
@@ -53,27 +64,42 @@ impl Member {
         self.options.registration_timeout
     }
 
-    /// Registers, trying again while an earlier process of this broker still has a session.
+    /// Registers, trying again while an earlier process of this broker still has a session. Nothing is worth trying
+    /// once the metadata log cannot be followed.
     pub async fn register(&mut self, until: Instant) -> Result<(), JoinError> {
+        let mut failed = self.progress.failed.subscribe();
+        tokio::select! {
+            biased;
+            error = failed.wait_for(Option::is_some) => {
+                let error = error.ok().and_then(|error| error.clone());
+                Err(error.map_or(JoinError::Left, JoinError::Observer))
+            }
+            registered = self.try_to_register(until) => registered,
+        }
+    }
+
+    async fn try_to_register(&mut self, until: Instant) -> Result<(), JoinError> {
         let started = Instant::now();
         let mut told = false;
         loop {
-            let request = self.registration();
+            let claims = self.claims();
+            let request = self.registration(&claims);
             let last = match self.link.send(request, BrokerRegistrationRequest::MAX_VERSION).await {
                 Ok(response) => match ErrorCode::from_i16(response.error_code) {
                     Some(ErrorCode::None) => {
                         self.epoch.send_replace(response.broker_epoch);
                         tracing::debug!(epoch = response.broker_epoch, "Broker is registered");
+                        self.tell_unserved(&claims);
                         return Ok(());
                     }
+                    Some(ErrorCode::UnsupportedVersion) => self.unsupported(claims).await?,
                     Some(
                         code @ (ErrorCode::InconsistentClusterId
-                        | ErrorCode::UnsupportedVersion
                         | ErrorCode::InvalidRegistration
                         | ErrorCode::ClusterAuthorizationFailed
                         | ErrorCode::InvalidRequest),
                     ) => return Err(JoinError::Refused { code }),
-                    Some(code) => code.to_string(),
+                    Some(code) => format!("{code}{}", super::hint(code)),
                     None => format!("error {}", response.error_code),
                 },
                 Err(error) => error.to_string(),
@@ -89,7 +115,48 @@ impl Member {
         }
     }
 
-    fn registration(&self) -> BrokerRegistrationRequest {
+    /// The controller does not admit a broker of these claims. That is final, unless it was not known when they were made
+    /// what the cluster has on: it was starting, or features were turned on since.
+    async fn unsupported(&self, claims: Claims) -> Result<String, JoinError> {
+        let asked = self.link.ask_versions().await;
+        if !claims.beyond.is_empty() {
+            return Err(JoinError::Features { features: claims.beyond });
+        }
+        let code = ErrorCode::UnsupportedVersion;
+        match asked {
+            Ok(()) if self.claims() == claims && !self.link.tells_no_features() => {
+                Err(JoinError::Refused { code })
+            }
+            Ok(()) => Ok(format!("{code}: it was not known yet which features the cluster has on")),
+            Err(error) => Ok(error.to_string()),
+        }
+    }
+
+    /// What is said of features: as the image knows the cluster's, or before the first one its controllers.
+    fn claims(&self) -> Claims {
+        let image = self.progress.image.borrow().clone();
+        let told = self.link.features();
+        let of_image = image.features().iter();
+        let of_controllers = told.iter().map(|(name, level)| (name.as_str(), *level));
+        // The quorum's own version is in no image.
+        let finalized: BTreeMap<&str, i16> = of_controllers.chain(of_image).collect();
+        Claims::of(&self.options.features, finalized)
+    }
+
+    /// Says once which features are on and not served.
+    fn tell_unserved(&mut self, claims: &Claims) {
+        if !std::mem::replace(&mut self.told_unserved, true) {
+            for (feature, level, refused) in &claims.unserved {
+                tracing::warn!(
+                    feature,
+                    level,
+                    "Cluster has a feature on that this broker does not serve: {refused}"
+                );
+            }
+        }
+    }
+
+    fn registration(&self, claims: &Claims) -> BrokerRegistrationRequest {
         let options = &self.options;
         BrokerRegistrationRequest {
             broker_id: options.node_id,
@@ -105,8 +172,8 @@ impl Member {
                     security_protocol: endpoint.security_protocol,
                 })
                 .collect(),
-            features: options
-                .features
+            features: claims
+                .ranges
                 .iter()
                 .map(|(name, range)| Feature {
                     name: name.clone(),
@@ -175,18 +242,27 @@ impl Member {
     pub async fn run(mut self, mut wishes: mpsc::Receiver<(Wish, oneshot::Sender<()>)>) {
         let mut wait = self.options.heartbeat_interval;
         let mut offline = self.progress.offline.subscribe();
+        let mut images = self.progress.image.subscribe();
+        let mut unheard = Unheard::default();
         loop {
+            let node_id = self.options.node_id;
             tokio::select! {
                 _ = offline.changed() => {}
+                () = self.replaced(&mut images) => {
+                    let error = ObserverError::Replaced { node_id };
+                    tracing::error!(%error, "Broker has lost its place in the cluster");
+                    self.progress.failed.send_replace(Some(Arc::new(error)));
+                    return;
+                }
                 wish = wishes.recv() => match wish {
                     None => return,
                     Some((Wish::Unfence, done)) => {
-                        self.unfence().await;
+                        self.unfence(&mut unheard).await;
                         // Whoever wished may have gone.
                         let _ = done.send(());
                     }
                     Some((Wish::Leave, done)) => {
-                        self.leave().await;
+                        self.leave(&mut unheard).await;
                         let _ = done.send(());
                         return;
                     }
@@ -194,24 +270,44 @@ impl Member {
                 () = tokio::time::sleep(wait) => {}
             }
             wait = match self.beat(false).await {
-                Beat::Answered(_) => self.options.heartbeat_interval,
+                Beat::Answered(_) => {
+                    unheard.answered();
+                    self.options.heartbeat_interval
+                }
                 Beat::Unknown => {
-                    tracing::warn!("Controller does not know the broker any more and it registers again");
-                    let until = Instant::now() + self.options.registration_timeout;
-                    if let Err(error) = self.register(until).await {
-                        tracing::error!(%error, "Broker cannot be registered again");
-                    }
+                    self.register_again().await;
                     RETRY
                 }
                 Beat::Failed(why) => {
-                    tracing::warn!(why, "Heartbeat is not answered");
-                    RETRY * 10
+                    unheard.failed(&why);
+                    RETRY
                 }
             };
         }
     }
 
-    async fn unfence(&mut self) {
+    /// Waits until an image shows another process in this one's place: it has registered since.
+    async fn replaced(&self, images: &mut watch::Receiver<Arc<Image>>) {
+        let replaced = |image: &Arc<Image>| {
+            image.broker(self.options.node_id).is_some_and(|broker| {
+                broker.incarnation_id != self.options.incarnation_id && broker.epoch.0 > *self.epoch.borrow()
+            })
+        };
+        if images.wait_for(replaced).await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    async fn register_again(&mut self) {
+        tracing::warn!("Controller does not know the broker any more and it registers again");
+        let until = Instant::now() + self.options.registration_timeout;
+        match self.register(until).await {
+            Ok(()) => tracing::info!(epoch = *self.epoch.borrow(), "Broker is registered again"),
+            Err(error) => tracing::error!(%error, "Broker cannot be registered again"),
+        }
+    }
+
+    async fn unfence(&mut self, unheard: &mut Unheard) {
         self.want_fence = false;
         let mut applied = self.progress.applied.subscribe();
         loop {
@@ -219,35 +315,58 @@ impl Member {
             match self.beat(false).await {
                 Beat::Answered(response) if !response.is_fenced => return,
                 Beat::Answered(_) => {}
-                Beat::Unknown => {
-                    let until = Instant::now() + self.options.registration_timeout;
-                    if let Err(error) = self.register(until).await {
-                        tracing::error!(%error, "Broker cannot be registered again");
-                    }
-                }
-                Beat::Failed(why) => tracing::warn!(why, "Heartbeat is not answered"),
+                Beat::Unknown => self.register_again().await,
+                Beat::Failed(why) => unheard.failed(&why),
             }
             let _ = tokio::time::timeout(REPEAT, applied.changed()).await;
         }
     }
 
-    /// Asks to shut down until the controller agrees.
-    async fn leave(&mut self) {
+    /// Asks to shut down until the controller agrees, or until it has not been heard for so long that it has given the
+    /// broker up.
+    async fn leave(&mut self, unheard: &mut Unheard) {
         let until = Instant::now() + self.options.controlled_shutdown_timeout;
+        let mut heard = Instant::now();
         let mut applied = self.progress.applied.subscribe();
         while Instant::now() < until {
             applied.mark_unchanged();
             match self.beat(true).await {
                 Beat::Answered(response) if response.should_shut_down => return,
-                Beat::Answered(_) => {}
+                Beat::Answered(_) => heard = Instant::now(),
                 Beat::Unknown => return,
+                Beat::Failed(_) if heard.elapsed() >= self.options.session_timeout => {
+                    tracing::warn!("No controller answers and the broker leaves without being let go");
+                    return;
+                }
                 Beat::Failed(why) => {
-                    tracing::warn!(why, "Heartbeat is not answered");
+                    unheard.failed(&why);
                     tokio::time::sleep(RETRY).await;
                 }
             }
             let _ = tokio::time::timeout(REPEAT, applied.changed()).await;
         }
         tracing::warn!("Controller did not let the broker go in time");
+    }
+}
+
+/// Heartbeats without an answer, told of once.
+#[derive(Default)]
+struct Unheard {
+    beats: u32,
+}
+
+impl Unheard {
+    fn failed(&mut self, why: &str) {
+        if self.beats == 0 {
+            tracing::warn!(why, "Heartbeat is not answered");
+        }
+        self.beats = self.beats.saturating_add(1);
+    }
+
+    fn answered(&mut self) {
+        if self.beats > 0 {
+            tracing::info!(unanswered = self.beats, "Heartbeats are answered again");
+        }
+        self.beats = 0;
     }
 }

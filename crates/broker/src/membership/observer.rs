@@ -22,6 +22,8 @@ use super::{ControllerLink, ImageListener, LinkError, MembershipOptions, Progres
 
 /// `controller.quorum.retry.backoff.ms`.
 const RETRY: Duration = Duration::from_millis(20);
+/// So many failures in a row are told of: some seconds.
+const TOLD_FAILURES: u32 = 20;
 /// Bytes of one Fetch.
 const FETCH_BYTES_MAX: i32 = 8 * 1024 * 1024;
 /// No snapshot is larger.
@@ -29,7 +31,8 @@ const SNAPSHOT_BYTES_MAX: usize = 1024 * 1024 * 1024;
 /// Batches above the high watermark that are kept; beyond it they are dropped and fetched again.
 const TAIL_BATCHES_MAX: usize = 4096;
 
-/// The metadata log cannot be followed: the broker must stop, for it would diverge from its cluster.
+/// The metadata log cannot be followed, or not by this process: the broker must stop, for it would diverge from its
+/// cluster.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum ObserverError {
@@ -45,6 +48,10 @@ pub enum ObserverError {
     Diverged { end_offset: i64, applied: i64 },
     #[error("the controller belongs to another cluster")]
     OtherCluster,
+    #[error(
+        "another process has registered as broker {node_id}, whose session had ended: this one must not go on"
+    )]
+    Replaced { node_id: i32 },
 }
 
 /// Why a round brought nothing.
@@ -119,11 +126,16 @@ impl Observer {
         let mut failures = 0u32;
         loop {
             match self.round().await {
-                Ok(()) => failures = 0,
+                Ok(()) => {
+                    if failures >= TOLD_FAILURES {
+                        tracing::info!("Metadata log is fetched again");
+                    }
+                    failures = 0;
+                }
                 Err(Fault::Passing(why)) => {
                     if failures == 0 {
                         tracing::debug!(why, "Metadata log could not be fetched");
-                    } else if failures == 100 {
+                    } else if failures == TOLD_FAILURES {
                         tracing::warn!(why, "Metadata log cannot be fetched");
                     }
                     failures = failures.saturating_add(1);
@@ -139,7 +151,7 @@ impl Observer {
     }
 
     async fn round(&mut self) -> Result<(), Fault> {
-        let response = self.link.send(self.fetch_request(), FetchRequest::MAX_VERSION).await?;
+        let response = self.link.fetch(self.fetch_request()).await?;
         match ErrorCode::from_i16(response.error_code) {
             Some(ErrorCode::None) => {}
             Some(ErrorCode::InconsistentClusterId) => return Err(ObserverError::OtherCluster.into()),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use thalweg_broker::config::{BrokerConfig, ServerProperties};
-use thalweg_broker::{Server, start, start_beside};
+use thalweg_broker::{Server, start};
 use thalweg_client::{Connection, ConnectionOptions};
 use thalweg_wire::Request;
 
@@ -28,18 +28,8 @@ pub fn configuration(dir: &Path, properties: &[(&str, &str)]) -> BrokerConfig {
 impl Running {
     /// Starts a broker with its data in `dir` and these properties.
     pub async fn start(dir: &Path, properties: &[(&str, &str)]) -> Running {
-        let server = start(configuration(dir, properties)).await.expect("the broker starts");
-        Self::of(server).await
-    }
-
-    /// Starts a broker beside another, whose controller it shares.
-    pub async fn start_beside(dir: &Path, properties: &[(&str, &str)], other: &Running) -> Running {
         let config = configuration(dir, properties);
-        let server = start_beside(config, &other.server).await.expect("the broker starts");
-        Self::of(server).await
-    }
-
-    async fn of(server: Server) -> Running {
+        let server = start(config).await.expect("the broker starts");
         let address = server.addresses[0].1[0].to_string();
         let connected = Connection::connect(&address, &ConnectionOptions::default()).await;
         Running { server, address, connection: connected.expect("the broker answers") }

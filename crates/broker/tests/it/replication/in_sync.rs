@@ -29,7 +29,7 @@ async fn a_follower_that_the_controller_takes_for_alive_and_that_lags_is_dropped
     cluster.kill(3).await;
     // This waits for the third replica, until it is dropped.
     cluster.put(&topic, 0, -1, b"waits").await;
-    assert!(cluster.registration(&topic, 0).isr.len() == 2);
+    cluster.wait_for_isr(&topic, 0, &[1, 2]).await;
     cluster.kill(2).await;
     let request = ProduceRequest { timeout_ms: 300, ..produce(12, &topic, 0, -1, batch(&[b"in doubt"])) };
     let answer = cluster.broker(1).ask_at(&request, 12).await;

@@ -1,16 +1,17 @@
-//! Several brokers in one process, of which the first has the controller: what followers have, what acks=all means, who is
-//! in sync, and what a broker's end does to all of that.
+//! Three brokers and a controller in one process, each with its own listener: what followers have, what acks=all means, who
+//! is in sync, and what a broker's end does to all of that.
 
 mod failures;
 mod in_sync;
 mod moves;
 
 use crate::records::{Topic, batch, produce, values_of};
-use crate::running::Running;
+use crate::running::{Running, configuration};
 use bytes::Bytes;
 use std::time::Duration;
 use tempfile::TempDir;
 use thalweg_broker::partition::Partition;
+use thalweg_broker::{ControllerServer, start_controller};
 use thalweg_metadata::PartitionRegistration;
 use thalweg_record::Offset;
 use thalweg_wire::ErrorCode;
@@ -23,8 +24,10 @@ use tokio::time::Instant;
 /// Longer than anything here takes, on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Three brokers, 1 to 3; the controller lives with 1, which is never killed.
+/// Three brokers, 1 to 3, and a controller.
 struct Cluster {
+    controller: Option<ControllerServer>,
+    controller_dir: TempDir,
     dirs: Vec<TempDir>,
     brokers: Vec<Option<Running>>,
     properties: Vec<(&'static str, &'static str)>,
@@ -32,8 +35,23 @@ struct Cluster {
 
 impl Cluster {
     async fn start(properties: &[(&'static str, &'static str)]) -> Cluster {
-        let dirs = (0..3).map(|_| tempfile::tempdir().expect("a temporary directory")).collect();
-        let mut cluster = Cluster { dirs, brokers: vec![None, None, None], properties: properties.to_vec() };
+        let data = || tempfile::tempdir().expect("a temporary directory");
+        let controller_dir = data();
+        let mut alone = vec![
+            ("process.roles", "controller"),
+            ("node.id", "100"),
+            ("listeners", "CONTROLLER://127.0.0.1:0"),
+            ("auto.leader.rebalance.enable", "false"),
+        ];
+        alone.extend(properties);
+        let controller = start_controller(configuration(controller_dir.path(), &alone)).await;
+        let mut cluster = Cluster {
+            controller: Some(controller.expect("the controller starts")),
+            controller_dir,
+            dirs: (0..3).map(|_| data()).collect(),
+            brokers: vec![None, None, None],
+            properties: properties.to_vec(),
+        };
         for id in 1..=3 {
             cluster.begin(id).await;
         }
@@ -43,21 +61,17 @@ impl Cluster {
     /// Starts a broker that does not run.
     async fn begin(&mut self, id: usize) {
         let node_id = id.to_string();
+        let controller = self.controller.as_ref().expect("the controller runs");
+        let controller = controller.addresses[0].1[0].to_string();
         let mut properties = vec![
+            ("process.roles", "broker"),
             ("node.id", node_id.as_str()),
+            ("controller.quorum.bootstrap.servers", controller.as_str()),
             ("broker.heartbeat.interval.ms", "200"),
             ("log.retention.ms", "-1"),
-            ("auto.leader.rebalance.enable", "false"),
         ];
         properties.extend(&self.properties);
-        let dir = self.dirs[id - 1].path();
-        let running = if id == 1 {
-            Running::start(dir, &properties).await
-        } else {
-            properties.push(("process.roles", "broker"));
-            properties.push(("controller.quorum.bootstrap.servers", "127.0.0.1:1"));
-            Running::start_beside(dir, &properties, self.broker(1)).await
-        };
+        let running = Running::start(self.dirs[id - 1].path(), &properties).await;
         self.brokers[id - 1] = Some(running);
     }
 
@@ -79,6 +93,9 @@ impl Cluster {
                 self.stop(id).await;
             }
         }
+        let controller = self.controller.take().expect("the controller runs");
+        controller.stop().await;
+        self.controller_dir.close().expect("the directory can be removed");
     }
 
     /// Creates a topic with these replicas for each partition, and waits until every one of them is there.
@@ -102,7 +119,7 @@ impl Cluster {
             configs: configs.collect(),
         };
         let request = CreateTopicsRequest { topics: vec![topic], timeout_ms: 30_000, ..Default::default() };
-        let created = self.broker(1).ask(&request).await.topics.remove(0);
+        let created = self.somebody().ask(&request).await.topics.remove(0);
         assert_eq!(created.error_code, 0, "{:?}", created.error_message);
         for assignment in assignments {
             for id in assignment.broker_ids {
@@ -117,9 +134,14 @@ impl Cluster {
         Topic { name: name.to_owned(), id: created.topic_id }
     }
 
-    /// A partition as the controller has it.
+    /// Any broker that runs.
+    fn somebody(&self) -> &Running {
+        self.brokers.iter().flatten().next().expect("a broker runs")
+    }
+
+    /// A partition as some broker's image has it.
     fn registration(&self, topic: &Topic, partition: i32) -> PartitionRegistration {
-        let image = self.broker(1).server().broker.image();
+        let image = self.somebody().server().broker.image();
         PartitionRegistration::clone(image.partition(&topic.name, partition).expect("the partition exists"))
     }
 
