@@ -211,7 +211,7 @@ impl Cluster {
 }
 
 /// Every batch of a log, as stored.
-fn contents(partition: &Partition) -> Bytes {
+pub fn contents(partition: &Partition) -> Bytes {
     let mut all = Vec::new();
     let (mut next, end) = partition.with_log(|log| (log.log_start_offset(), log.log_end_offset()));
     while next < end {
