@@ -9,7 +9,7 @@ use crate::net::ConnectionLimits;
 use crate::partition::Partitions;
 use crate::producer_ids::ProducerIds;
 use crate::reconfigure;
-use crate::replication::{IsrChanges, Surroundings};
+use crate::replication::{DirectoryAssignments, IsrChanges, Surroundings};
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -43,6 +43,8 @@ pub struct Broker {
     pub auto_topics: AutoTopics,
     /// What partitions see of the broker.
     pub surroundings: Arc<Surroundings>,
+    /// In which directories replicas lie, where the controller does not know it.
+    pub directories: DirectoryAssignments,
     config: RwLock<Arc<BrokerConfig>>,
     image: Arc<ImageCell>,
     epoch: AtomicI64,
@@ -112,6 +114,7 @@ impl Broker {
             groups,
             auto_topics: AutoTopics::default(),
             surroundings,
+            directories: DirectoryAssignments::default(),
             config: RwLock::new(config),
             image,
             epoch: AtomicI64::new(-1),

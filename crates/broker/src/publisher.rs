@@ -70,6 +70,7 @@ impl Publisher {
             }
             tracing::info!(topic = %change.topic.name, partition, "A partition is open after all");
             self.change_coordinator(&change);
+            self.tell_directory(&change, &image);
             false
         });
     }
@@ -105,6 +106,18 @@ impl Publisher {
         self.broker.partitions.insert(Arc::clone(&opened));
         self.fetchers.follow(&opened, &change.registration);
         Ok(())
+    }
+
+    /// Has the controller told in which directory a replica lies, where the image, which is the latest, does not say so.
+    fn tell_directory(&self, change: &LocalPartition, image: &Image) {
+        let tracked = image.features().metadata_version().is_some_and(|version| version.has_directories());
+        let topic = self.broker.partitions.topic_by_id(change.topic.id);
+        let partition = topic.and_then(|topic| topic.partition(change.partition));
+        let Some(partition) = partition.filter(|_| tracked) else { return };
+        let Some(actual) = partition.with_log(|log| log.directory_id()).map(wire_uuid) else { return };
+        if change.registration.directory(self.broker.node_id) != Some(actual) {
+            self.broker.directories.report(change.topic.id, change.partition, actual);
+        }
     }
 
     fn open(&self, change: &LocalPartition, image: &Image) -> Result<Partition, thalweg_log::CreateError> {
@@ -194,11 +207,18 @@ impl ImageListener for Publisher {
             self.change_partitions(&local, &image, &mut unopened);
             self.set_strays_aside();
             self.broker.set_image(Arc::clone(&image));
+            for change in local.leaders.iter().chain(&local.followers) {
+                self.tell_directory(change, &image);
+            }
             self.change_coordinators(&local, delta);
             reconfigure::apply(&self.broker, &image, delta.changes().configs.iter());
             drop(unopened);
         });
     }
+}
+
+fn wire_uuid(id: thalweg_log::Uuid) -> Uuid {
+    Uuid(u128::from_be_bytes(*id.as_bytes()))
 }
 
 /// The log keeps ids in a type of its own, since it knows nothing of the protocol.

@@ -155,7 +155,7 @@ pub async fn start_watched(config: BrokerConfig, loading: &Loading) -> Result<Se
     addresses.extend(controller.iter().flat_map(|node| node.addresses().to_vec()));
     let (stopping, listeners) = serve(&broker, listening);
     let mut housekeeping = housekeeping::start(&broker);
-    replication::lead(&broker, &mut housekeeping);
+    replication::start(&broker, &mut housekeeping);
     let groups = Arc::clone(&broker.groups);
     housekeeping.spawn(async move { groups.run().await });
     housekeeping.spawn(open_the_unopened(publisher));

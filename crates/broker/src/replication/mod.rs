@@ -9,6 +9,7 @@
 //! older than its leader epoch (`crate::partition`).
 
 mod answer;
+mod directories;
 mod fetcher;
 mod fetchers;
 mod isr_changes;
@@ -17,6 +18,7 @@ mod session;
 mod surroundings;
 
 pub use answer::truncation;
+pub use directories::DirectoryAssignments;
 pub use fetchers::Fetchers;
 pub use isr_changes::IsrChanges;
 pub use leadership::{ChangeOutcome, IsrChange, Leadership};
@@ -28,10 +30,11 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Starts the leading side's work: proposals to the controller, and the look for followers that lag. It ends when the set
-/// is dropped.
-pub fn lead(broker: &Arc<Broker>, tasks: &mut JoinSet<()>) {
+/// Starts what goes on beside fetches: proposals and reports to the controller, and the look for followers that lag. It
+/// ends when the set is dropped.
+pub fn start(broker: &Arc<Broker>, tasks: &mut JoinSet<()>) {
     tasks.spawn(isr_changes::run(Arc::clone(broker)));
+    tasks.spawn(directories::run(Arc::clone(broker)));
     let broker = Arc::clone(broker);
     tasks.spawn(async move {
         // Half the time that a follower has, so that it leaves after one and a half times that at the latest.

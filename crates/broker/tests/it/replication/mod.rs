@@ -60,6 +60,11 @@ impl Cluster {
 
     /// Starts a broker that does not run.
     async fn begin(&mut self, id: usize) {
+        self.begin_with(id, &[]).await;
+    }
+
+    /// As [`Cluster::begin`], with properties of its own.
+    async fn begin_with(&mut self, id: usize, more: &[(&str, &str)]) {
         let node_id = id.to_string();
         let controller = self.controller.as_ref().expect("the controller runs");
         let controller = controller.addresses[0].1[0].to_string();
@@ -71,6 +76,7 @@ impl Cluster {
             ("log.retention.ms", "-1"),
         ];
         properties.extend(&self.properties);
+        properties.extend(more);
         let running = Running::start(self.dirs[id - 1].path(), &properties).await;
         self.brokers[id - 1] = Some(running);
     }

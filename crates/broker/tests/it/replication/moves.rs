@@ -37,3 +37,25 @@ async fn a_partition_moves_with_its_records_and_leaves_nothing_behind() {
     assert!(!cluster.dirs[1].path().join("topic-0").exists());
     cluster.stop_all().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_controller_learns_in_which_of_its_directories_a_broker_put_a_replica() {
+    let mut cluster = Cluster::start(&[]).await;
+    let other = tempfile::tempdir().expect("a temporary directory");
+    cluster.stop(2).await;
+    let dirs = format!("{},{}", cluster.dirs[1].path().display(), other.path().display());
+    cluster.begin_with(2, &[("log.dirs", &dirs)]).await;
+    let topic = cluster.create("topic", &[&[2, 3], &[2, 3], &[2, 3]], &[]).await;
+    let online = cluster.broker(2).server().broker.log_dirs.online_ids();
+    assert_eq!(online.len(), 2);
+    let told = |partition| {
+        let directory = cluster.registration(&topic, partition).directory(2).expect("2 has a replica");
+        let actual = cluster.replica(2, &topic, partition).with_log(|log| log.directory_id());
+        actual.is_some_and(|actual| u128::from_be_bytes(*actual.as_bytes()) == directory.0)
+    };
+    wait_for("the directories in the image", || (0..3).all(told)).await;
+    for partition in 0..3 {
+        cluster.put(&topic, partition, -1, b"x").await;
+    }
+    cluster.stop_all().await;
+}
