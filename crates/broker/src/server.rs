@@ -15,7 +15,7 @@ use crate::loading::Loading;
 use crate::membership::{
     self, ControllerLink, JoinError, LinkError, Membership, MembershipOptions, QuorumOptions,
 };
-use crate::net::{self, BindError, ConnectionSettings, Listening};
+use crate::net::{self, BindError, ConnectionSettings, Listening, SocketOptions};
 use crate::partition::Partitions;
 use crate::publisher::Publisher;
 use crate::replication::{self, Fetchers};
@@ -287,8 +287,10 @@ fn quorum_options(config: &BrokerConfig) -> QuorumOptions {
 
 /// Opens the sockets of listeners.
 pub(crate) fn bind_all(listeners: &[Listener], config: &BrokerConfig) -> Result<Vec<Listening>, BindError> {
-    let backlog = config.network.listen_backlog;
-    let bind = |l: &Listener| net::bind(&l.name, l.host.as_deref().unwrap_or_default(), l.port, backlog);
+    let network = &config.network;
+    let options =
+        SocketOptions { backlog: network.listen_backlog, receive_buffer_bytes: network.receive_buffer_bytes };
+    let bind = |l: &Listener| net::bind(&l.name, l.host.as_deref().unwrap_or_default(), l.port, options);
     listeners.iter().map(bind).collect()
 }
 

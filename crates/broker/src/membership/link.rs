@@ -54,7 +54,7 @@ pub enum LinkError {
 
 enum Way {
     InProcess(Arc<Controller>),
-    Network(Quorum),
+    Network(Box<Quorum>),
 }
 
 struct Shared {
@@ -78,7 +78,7 @@ impl ControllerLink {
 
     /// To the active controller of a quorum, over the network.
     pub fn to_quorum(options: QuorumOptions) -> ControllerLink {
-        ControllerLink::by(Way::Network(Quorum::new(options)))
+        ControllerLink::by(Way::Network(Box::new(Quorum::new(options))))
     }
 
     fn by(way: Way) -> ControllerLink {

@@ -1,6 +1,6 @@
 //! Registration and heartbeats (Kafka's `BrokerLifecycleManager`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,9 @@ use crate::features::Claims;
 const RETRY: Duration = Duration::from_millis(50);
 /// How soon a request is repeated that waits for others, when nothing tells that they are done.
 const REPEAT: Duration = Duration::from_millis(10);
+
+/// How long a broker that leaves tries to say so, though it has not heard the controller for long.
+const LEAVE: Duration = Duration::from_millis(500);
 
 /// What is asked of the member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -242,27 +245,26 @@ impl Member {
     pub async fn run(mut self, mut wishes: mpsc::Receiver<(Wish, oneshot::Sender<()>)>) {
         let mut wait = self.options.heartbeat_interval;
         let mut offline = self.progress.offline.subscribe();
-        let mut images = self.progress.image.subscribe();
-        let mut unheard = Unheard::default();
+        let mut watch = Watch { images: self.progress.image.subscribe(), leaving: BTreeSet::new() };
+        let mut contact = Contact { heard: Instant::now(), unanswered: 0 };
         loop {
-            let node_id = self.options.node_id;
             tokio::select! {
                 _ = offline.changed() => {}
-                () = self.replaced(&mut images) => {
-                    let error = ObserverError::Replaced { node_id };
+                seen = watch.next(&self) => if seen == Seen::Replaced {
+                    let error = ObserverError::Replaced { node_id: self.options.node_id };
                     tracing::error!(%error, "Broker has lost its place in the cluster");
                     self.progress.failed.send_replace(Some(Arc::new(error)));
                     return;
-                }
+                },
                 wish = wishes.recv() => match wish {
                     None => return,
                     Some((Wish::Unfence, done)) => {
-                        self.unfence(&mut unheard).await;
+                        self.unfence(&mut contact).await;
                         // Whoever wished may have gone.
                         let _ = done.send(());
                     }
                     Some((Wish::Leave, done)) => {
-                        self.leave(&mut unheard).await;
+                        self.leave(contact).await;
                         let _ = done.send(());
                         return;
                     }
@@ -271,7 +273,7 @@ impl Member {
             }
             wait = match self.beat(false).await {
                 Beat::Answered(_) => {
-                    unheard.answered();
+                    contact.answered();
                     self.options.heartbeat_interval
                 }
                 Beat::Unknown => {
@@ -279,22 +281,10 @@ impl Member {
                     RETRY
                 }
                 Beat::Failed(why) => {
-                    unheard.failed(&why);
+                    contact.failed(&why);
                     RETRY
                 }
             };
-        }
-    }
-
-    /// Waits until an image shows another process in this one's place: it has registered since.
-    async fn replaced(&self, images: &mut watch::Receiver<Arc<Image>>) {
-        let replaced = |image: &Arc<Image>| {
-            image.broker(self.options.node_id).is_some_and(|broker| {
-                broker.incarnation_id != self.options.incarnation_id && broker.epoch.0 > *self.epoch.borrow()
-            })
-        };
-        if images.wait_for(replaced).await.is_err() {
-            std::future::pending().await
         }
     }
 
@@ -307,16 +297,16 @@ impl Member {
         }
     }
 
-    async fn unfence(&mut self, unheard: &mut Unheard) {
+    async fn unfence(&mut self, contact: &mut Contact) {
         self.want_fence = false;
         let mut applied = self.progress.applied.subscribe();
         loop {
             applied.mark_unchanged();
             match self.beat(false).await {
-                Beat::Answered(response) if !response.is_fenced => return,
-                Beat::Answered(_) => {}
+                Beat::Answered(response) if !response.is_fenced => return contact.answered(),
+                Beat::Answered(_) => contact.answered(),
                 Beat::Unknown => self.register_again().await,
-                Beat::Failed(why) => unheard.failed(&why),
+                Beat::Failed(why) => contact.failed(&why),
             }
             let _ = tokio::time::timeout(REPEAT, applied.changed()).await;
         }
@@ -324,23 +314,24 @@ impl Member {
 
     /// Asks to shut down until the controller agrees, or until it has not been heard for so long that it has given the
     /// broker up.
-    async fn leave(&mut self, unheard: &mut Unheard) {
+    async fn leave(&mut self, mut contact: Contact) {
         let until = Instant::now() + self.options.controlled_shutdown_timeout;
-        let mut heard = Instant::now();
+        let at_least = Instant::now() + LEAVE;
         let mut applied = self.progress.applied.subscribe();
         while Instant::now() < until {
             applied.mark_unchanged();
-            match self.beat(true).await {
-                Beat::Answered(response) if response.should_shut_down => return,
-                Beat::Answered(_) => heard = Instant::now(),
-                Beat::Unknown => return,
-                Beat::Failed(_) if heard.elapsed() >= self.options.session_timeout => {
+            let given_up = (contact.heard + self.options.session_timeout).max(at_least);
+            match tokio::time::timeout_at(given_up, self.beat(true)).await {
+                Ok(Beat::Answered(response)) if response.should_shut_down => return,
+                Ok(Beat::Answered(_)) => contact.answered(),
+                Ok(Beat::Unknown) => return,
+                Ok(Beat::Failed(why)) if Instant::now() < given_up => {
+                    contact.failed(&why);
+                    tokio::time::sleep(RETRY).await;
+                }
+                Ok(Beat::Failed(_)) | Err(_) => {
                     tracing::warn!("No controller answers and the broker leaves without being let go");
                     return;
-                }
-                Beat::Failed(why) => {
-                    unheard.failed(&why);
-                    tokio::time::sleep(RETRY).await;
                 }
             }
             let _ = tokio::time::timeout(REPEAT, applied.changed()).await;
@@ -349,24 +340,66 @@ impl Member {
     }
 }
 
-/// Heartbeats without an answer, told of once.
-#[derive(Default)]
-struct Unheard {
-    beats: u32,
+/// What an image shows that a broker beats for at once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    /// Another process has registered in this one's place.
+    Replaced,
+    /// Another broker is leaving. It is let go once all others have told that they know.
+    Leaving,
 }
 
-impl Unheard {
+struct Watch {
+    images: watch::Receiver<Arc<Image>>,
+    /// The brokers that are leaving, as the image before showed.
+    leaving: BTreeSet<i32>,
+}
+
+impl Watch {
+    /// Waits for an image that shows something. Nothing is lost when the future is dropped.
+    async fn next(&mut self, member: &Member) -> Seen {
+        loop {
+            if self.images.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+            let image = self.images.borrow_and_update().clone();
+            let (node_id, incarnation) = (member.options.node_id, member.options.incarnation_id);
+            if image.broker(node_id).is_some_and(|broker| {
+                broker.incarnation_id != incarnation && broker.epoch.0 > *member.epoch.borrow()
+            }) {
+                return Seen::Replaced;
+            }
+            let brokers = image.cluster().brokers.values();
+            let leaving = brokers.filter(|broker| broker.in_controlled_shutdown && broker.id != node_id);
+            let leaving: BTreeSet<i32> = leaving.map(|broker| broker.id).collect();
+            let before = std::mem::replace(&mut self.leaving, leaving);
+            if !self.leaving.is_subset(&before) {
+                return Seen::Leaving;
+            }
+        }
+    }
+}
+
+/// How it stands between the broker and the controller.
+struct Contact {
+    /// When a heartbeat was answered last.
+    heard: Instant,
+    /// Heartbeats since, which are told of once.
+    unanswered: u32,
+}
+
+impl Contact {
     fn failed(&mut self, why: &str) {
-        if self.beats == 0 {
+        if self.unanswered == 0 {
             tracing::warn!(why, "Heartbeat is not answered");
         }
-        self.beats = self.beats.saturating_add(1);
+        self.unanswered = self.unanswered.saturating_add(1);
     }
 
     fn answered(&mut self) {
-        if self.beats > 0 {
-            tracing::info!(unanswered = self.beats, "Heartbeats are answered again");
+        if self.unanswered > 0 {
+            tracing::info!(unanswered = self.unanswered, "Heartbeats are answered again");
         }
-        self.beats = 0;
+        *self = Contact { heard: Instant::now(), unanswered: 0 };
     }
 }

@@ -8,6 +8,8 @@
 //!
 //! Refuses: acting on the image. Whoever implements [`ImageListener`] does.
 
+#[cfg(test)]
+mod failover;
 mod fetched;
 mod leader;
 mod link;
@@ -175,6 +177,15 @@ struct Progress {
     pub offline: watch::Sender<Vec<Uuid>>,
 }
 
+fn progress() -> Arc<Progress> {
+    Arc::new(Progress {
+        applied: watch::Sender::new(-1),
+        image: watch::Sender::new(Arc::new(Image::empty())),
+        failed: watch::Sender::new(None),
+        offline: watch::Sender::new(Vec::new()),
+    })
+}
+
 /// A broker that has joined its cluster.
 pub struct Membership {
     node_id: i32,
@@ -193,12 +204,7 @@ impl Membership {
         options: MembershipOptions,
         listener: Arc<dyn ImageListener>,
     ) -> Result<Membership, JoinError> {
-        let progress = Arc::new(Progress {
-            applied: watch::Sender::new(-1),
-            image: watch::Sender::new(Arc::new(Image::empty())),
-            failed: watch::Sender::new(None),
-            offline: watch::Sender::new(Vec::new()),
-        });
+        let progress = progress();
         let node_id = options.node_id;
         let observer = Observer::new(link.clone(), &options, listener, progress.clone());
         let observer = AbortOnDrop(Some(tokio::spawn(observer.run())));

@@ -1,7 +1,8 @@
 //! Follows the metadata log as a KRaft observer (KIP-595, KIP-630): Fetch, FetchSnapshot, and from what they bring, images.
 //!
 //! Records are applied below the high watermark only, and published on batch boundaries outside transactions. The
-//! first image is published once everything that was committed when the observer began has been applied.
+//! first image is published once everything that was committed when the observer began has been applied, and the
+//! registration of this process with it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -80,6 +81,8 @@ pub(super) struct Observer {
     progress: Arc<Progress>,
     cluster_id: String,
     replica_id: i32,
+    node_id: i32,
+    incarnation_id: Uuid,
     directory_id: Uuid,
     /// The quorum's epoch.
     epoch: i32,
@@ -109,6 +112,8 @@ impl Observer {
             listener,
             progress,
             cluster_id: options.cluster_id.clone(),
+            node_id: options.node_id,
+            incarnation_id: options.incarnation_id,
             directory_id: options.directories.first().copied().unwrap_or_default(),
             epoch: 0,
             next_offset: 0,
@@ -146,6 +151,18 @@ impl Observer {
                     self.progress.failed.send_replace(Some(Arc::new(error)));
                     return;
                 }
+            }
+        }
+    }
+
+    /// Goes round until nothing is there that was not applied.
+    #[cfg(test)]
+    pub async fn catch_up(&mut self) {
+        // The end of the log as it is now is known from a first answer, which does not wait while there is more.
+        loop {
+            assert!(self.round().await.is_ok(), "the log can be followed");
+            if self.high_watermark >= 0 && self.loader.offset() + 1 >= self.high_watermark {
+                return;
             }
         }
     }
@@ -251,7 +268,7 @@ impl Observer {
     fn publish(&mut self) {
         let caught_up = self.high_watermark >= 0 && self.loader.offset() + 1 >= self.high_watermark;
         let has_records = !self.loader.pending().is_empty() || !self.loader.image().is_empty();
-        let is_whole = caught_up && has_records;
+        let is_whole = caught_up && has_records && self.is_registered();
         if !self.has_published && !is_whole {
             return;
         }
@@ -268,13 +285,21 @@ impl Observer {
         }
     }
 
+    /// Whether what was applied holds the registration of this process. Before it, a broker that had crashed would
+    /// still lead what it led then: it would load its coordinators, and a moment later load them again.
+    fn is_registered(&self) -> bool {
+        let registration = self.loader.pending().image().broker(self.node_id);
+        registration.is_some_and(|broker| broker.incarnation_id == self.incarnation_id)
+    }
+
     fn tell(&mut self, delta: &Delta, image: Arc<Image>) {
         self.has_published = true;
         self.published = image.clone();
         self.listener.publish(delta, image.clone());
         let offset = image.offset();
-        self.progress.image.send_replace(image);
+        // Whoever is told of the image by it may say at once how far the broker is.
         self.progress.applied.send_replace(offset);
+        self.progress.image.send_replace(image);
         self.link.set_published(offset);
     }
 

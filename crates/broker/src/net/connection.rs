@@ -38,6 +38,8 @@ pub struct ConnectionSettings {
     pub idle_max: Duration,
     /// What large frames may take while they arrive.
     pub memory: FrameMemory,
+    /// SO_SNDBUF, `socket.send.buffer.bytes`; None leaves it to the system.
+    pub send_buffer_bytes: Option<usize>,
 }
 
 impl ConnectionSettings {
@@ -48,6 +50,7 @@ impl ConnectionSettings {
             frame_max: network.request_max_bytes,
             idle_max: network.connections_max_idle.unwrap_or(NEVER),
             memory: FrameMemory::new(memory, network.request_max_bytes),
+            send_buffer_bytes: network.send_buffer_bytes,
         }
     }
 }

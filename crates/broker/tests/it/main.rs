@@ -13,5 +13,6 @@ mod records;
 mod replication;
 mod restart;
 mod running;
+mod stopping;
 mod transport;
 mod versions;

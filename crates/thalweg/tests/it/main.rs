@@ -1,7 +1,9 @@
 //! The binary as a person meets it: started, spoken to, stopped; exit codes, and what it says.
 
+mod binary;
 mod embedded_target;
 mod failures;
 mod lab;
 mod lab_drivers;
 mod lab_worker;
+mod tools;

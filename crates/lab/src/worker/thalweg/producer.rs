@@ -23,30 +23,33 @@ use crate::worker::link::Link;
 use crate::worker::stamp::{Stamp, magic};
 use crate::worker::threads::{self, Crew, Word, stopped};
 use crate::worker::{Assignment, Order, Report, WorkerError};
+use crate::workload::Verify;
 
 /// Bytes of a key.
 const KEY_BYTES: usize = 8;
+/// Copying a value of so many bytes costs less than a pool for each client.
+const SMALL_BYTES: usize = 2048;
 /// Sets clients of one rate apart: the golden ratio's fraction spreads any number of them evenly.
 const PHASE: f64 = 0.618_033_988_749_894_9;
 
 /// Produces what is assigned.
 pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
-    let config = ProducerConfig::take(&mut settings::properties(assignment, "producer", 0)?)
-        .map_err(WorkerError::driver)?;
+    let mut properties = settings::properties(assignment, "producer", 0)?;
+    let config = ProducerConfig::take(&mut properties).map_err(WorkerError::driver)?;
+    let mut notes: Vec<String> = settings::note_rest(&properties).into_iter().collect();
+    notes.extend(notes_of(assignment, &config));
     let pool = Pool::new(&assignment.records, assignment.seed).map_err(WorkerError::driver)?;
     let job = Arc::new(Job { assignment: assignment.clone(), pool, budget: Budget::new(assignment) });
     let work = async |crew: Crew| produce(crew, &job).await;
     let (counts, orders) = threads::run(assignment, link, super::client(), work)?;
     let mut report = counts::produced(&counts, orders);
-    report.notes = notes(assignment, &config)?;
+    report.notes = notes;
     Ok(report)
 }
 
-fn notes(assignment: &Assignment, config: &ProducerConfig) -> Result<Vec<String>, WorkerError> {
+/// What a reader must know of records sent so.
+fn notes_of(assignment: &Assignment, config: &ProducerConfig) -> Vec<String> {
     let mut notes = Vec::new();
-    let mut properties = settings::properties(assignment, "producer", 0)?;
-    ProducerConfig::take(&mut properties).map_err(WorkerError::driver)?;
-    notes.extend(settings::note_rest(&properties));
     if config.acks == Acks::None {
         notes.push("acks=0: a record counts as acknowledged when it is written to the socket".to_owned());
     }
@@ -62,7 +65,7 @@ fn notes(assignment: &Assignment, config: &ProducerConfig) -> Result<Vec<String>
                 .to_owned(),
         );
     }
-    Ok(notes)
+    notes
 }
 
 /// What all clients of the worker share.
@@ -160,11 +163,16 @@ impl Client {
 
     /// Sends, waits for the end of all that was sent, and tells.
     async fn run(mut self, mut turn: Turn) -> Result<Order, WorkerError> {
-        if self.job.assignment.verify {
-            // Stamps are written over the beginnings of the values, so each client has its own.
-            let pool = self.job.pool.clone();
-            let values = Stamping { pool, magic: magic(self.job.assignment.seed), producer: self.number };
-            self.send_all(&mut turn, values).await?;
+        if self.job.assignment.verify != Verify::Off {
+            let magic = magic(self.job.assignment.seed);
+            if self.job.assignment.records.size_bytes as usize <= SMALL_BYTES {
+                let (job, producer) = (Arc::clone(&self.job), self.number);
+                let values = StampingCopies { job, magic, producer, value: Vec::with_capacity(SMALL_BYTES) };
+                self.send_all(&mut turn, values).await?;
+            } else {
+                let pool = self.job.pool.clone();
+                self.send_all(&mut turn, Stamping { pool, magic, producer: self.number }).await?;
+            }
         } else {
             let values = Plain(Arc::clone(&self.job));
             self.send_all(&mut turn, values).await?;
@@ -332,7 +340,25 @@ impl Values for Plain {
     }
 }
 
-/// Values with a stamp.
+/// Small values with a stamp, written over the beginning of a copy. Many clients then read one pool, which stays in the cache.
+struct StampingCopies {
+    job: Arc<Job>,
+    magic: u32,
+    producer: u32,
+    value: Vec<u8>,
+}
+
+impl Values for StampingCopies {
+    #[inline]
+    fn value(&mut self, n: u64, intended_us: u64) -> &[u8] {
+        self.value.clear();
+        self.value.extend_from_slice(self.job.pool.value(n));
+        Stamp { magic: self.magic, producer: self.producer, sequence: n, intended_us }.write(&mut self.value);
+        &self.value
+    }
+}
+
+/// Large values with a stamp, written over their own beginnings: each client has a pool to itself.
 struct Stamping {
     pool: Pool,
     magic: u32,
@@ -392,7 +418,7 @@ mod tests {
                 payload: Payload::Zeros,
                 keys: Some(crate::workload::Keys { distinct: 4 }),
             },
-            verify: false,
+            verify: Verify::Off,
             records_per_s: None,
             stop,
             group: None,
