@@ -6,4 +6,5 @@ mod failures;
 mod lab;
 mod lab_drivers;
 mod lab_worker;
+mod replicated;
 mod tools;
