@@ -53,6 +53,7 @@ impl Cluster {
         self.dir.path().join(id.to_string())
     }
 
+    #[expect(clippy::disallowed_types, reason = "the log of a child process is no data file")]
     fn begin(&mut self, id: i32) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
         command.arg("serve").arg("--data-dir").arg(self.data(id)).stdin(Stdio::null());

@@ -54,6 +54,7 @@ impl Jvm {
         command
     }
 
+    #[expect(clippy::disallowed_types, reason = "the log of a child process is no data file")]
     fn begin(&mut self) {
         let mut command = self.java("kafka.Kafka");
         let log = std::fs::File::options().create(true).append(true).open(self.dir.path().join("log"));
