@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use thalweg_client::{Cluster, Delivery, Producer, ProducerConfig, ProducerRecord, Taken, TopicRef};
+use thalweg_client::{Cluster, Delivery, Producer, ProducerConfig, ProducerRecord, Sending, Taken, TopicRef};
 use tokio::runtime::{Builder, EnterGuard, Runtime};
 use tokio::time::Instant;
 
@@ -253,36 +253,37 @@ impl ProducerPerformance {
             counts.total = Stats::new(start, interval, false);
         }
         let pacer = Pacer::new(self.throughput, start);
-        let (mut now, mut timestamp) = (start, start_ms);
-        for n in 0..self.num_records {
-            if !pacer.is_unlimited() {
-                now = pacer.wait(n).await;
-                timestamp = start_ms + elapsed_ms(start, now);
-            } else if n % RECORDS_PER_CLOCK == 0 {
-                now = Instant::now();
-                timestamp = start_ms + elapsed_ms(start, now);
-            }
+        // Records of a run are handed over together, with one look at the clock.
+        let run = if pacer.is_unlimited() { RECORDS_PER_CLOCK } else { 1 };
+        let mut n = 0;
+        while n < self.num_records {
+            let now = if pacer.is_unlimited() { Instant::now() } else { pacer.wait(n).await };
+            let timestamp = start_ms + elapsed_ms(start, now);
             if n == self.warmup_records && n > 0 {
-                now = Instant::now();
                 lock(counts).enter_steady_state(now, Duration::from_millis(self.reporting_interval))?;
             }
-            let record = ProducerRecord {
+            let end = if n < self.warmup_records { self.warmup_records } else { self.num_records };
+            let first = ProducerRecord {
                 topic,
                 partition: None,
                 timestamp,
                 key: None,
-                value: Some(payloads.next()),
+                value: None,
                 headers: &[],
                 sent_at: now,
                 number: n,
             };
-            match producer.try_send(&record)? {
-                Taken::Joined => {}
+            let (taken, left_over) = send_run(&mut producer.sending(), first, end.min(n + run), payloads)?;
+            n += taken;
+            match left_over {
+                LeftOver::Nothing => {}
                 // The senders share this thread: a full batch is written while it is in the cache, and none waits for a
                 // pause that does not come when the rate is more than the cluster takes.
-                Taken::Began => tokio::task::yield_now().await,
-                Taken::Full => {
+                LeftOver::Batch => tokio::task::yield_now().await,
+                LeftOver::Record => {
+                    let record = ProducerRecord { number: n, value: Some(payloads.drawn()), ..first };
                     producer.send(&record).await?;
+                    n += 1;
                 }
             }
         }
@@ -365,6 +366,34 @@ impl Counts {
             let _ = self.output.progress(&line);
         }
     }
+}
+
+/// What a run of records leaves to do.
+enum LeftOver {
+    Nothing,
+    /// A batch was begun, so the one before it can be written.
+    Batch,
+    /// There was no room for the record that was drawn last.
+    Record,
+}
+
+/// Hands over records up to the number `end`, as far as that goes without waiting; says how many.
+fn send_run(
+    sending: &mut Sending<'_>,
+    first: ProducerRecord<'_>,
+    end: u64,
+    payloads: &mut Payloads,
+) -> Result<(u64, LeftOver), PerfError> {
+    for number in first.number..end {
+        payloads.draw();
+        let record = ProducerRecord { number, value: Some(payloads.drawn()), ..first };
+        match sending.try_send(&record)? {
+            Taken::Joined => {}
+            Taken::Began => return Ok((number + 1 - first.number, LeftOver::Batch)),
+            Taken::Full => return Ok((number - first.number, LeftOver::Record)),
+        }
+    }
+    Ok((end - first.number, LeftOver::Nothing))
 }
 
 fn print_metrics(counts: &Counts, output: &Output) -> Result<(), PerfError> {

@@ -89,7 +89,7 @@ impl Contender {
         if is_search(&point.load) {
             current.load = first_load(point);
         }
-        current.extent.unit = warm_up_unit(point);
+        current.extent.unit = warm_up_unit(point, driver);
         Contender {
             target,
             target_name,
@@ -314,10 +314,11 @@ fn cpus() -> u32 {
 }
 
 /// How long the repetition that does not count is.
-pub(super) fn warm_up_unit(point: &Point) -> Unit {
+pub(super) fn warm_up_unit(point: &Point, driver: Driver) -> Unit {
     match point.extent.unit {
-        Unit::Seconds(seconds) => Unit::Seconds(seconds.min(WARM_UP_SECONDS_MAX)),
-        records => records,
+        // Kafka's tools start anew in each repetition, which takes them seconds.
+        Unit::Seconds(seconds) if driver != Driver::Java => Unit::Seconds(seconds.min(WARM_UP_SECONDS_MAX)),
+        whole => whole,
     }
 }
 

@@ -105,7 +105,8 @@ fn of_point(point: &Point, driver: Driver) -> (f64, Option<f64>) {
     }
     let counted = f64::from(point.repetitions.max(1));
     let steps = if is_search(&point.load) { SEARCH_STEPS } else { 0.0 };
-    let first = Point { extent: Extent { unit: warm_up_unit(point), ..point.extent }, ..point.clone() };
+    let first =
+        Point { extent: Extent { unit: warm_up_unit(point, driver), ..point.extent }, ..point.clone() };
     let first_s = self::measured_s(&first);
     let without = (around_s + measured_s) * (counted + steps) + around_s + first_s;
     let measured = Duration::from_secs_f64(point.extent.warm_up_s + measured_s);
