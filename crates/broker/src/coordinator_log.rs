@@ -65,6 +65,8 @@ impl CoordinatorLog for OffsetsLog {
                 // A coordinator reads what it wrote itself, up to the end.
                 reader: Reader::Internal,
                 isolation: Isolation::ReadUncommitted,
+                from_any_replica: false,
+                reader_start: Offset::NONE,
                 has_come: false,
             };
             let read = partition.fetch(&from, None).map_err(|error| match error {

@@ -1,7 +1,6 @@
-//! Produce requests that wait for the high watermark.
+//! Requests that wait for an offset: to produce, for the high watermark; to delete, for the low watermark.
 //!
-//! Each waits for an offset and is woken alone when that is reached, so that a rise of the high watermark costs what it
-//! releases and no more.
+//! Each is woken alone when its offset is reached, so that a rise costs what it releases and no more.
 
 use std::collections::VecDeque;
 use thalweg_record::Offset;
@@ -16,7 +15,12 @@ pub(super) struct AckWaiters {
 }
 
 impl AckWaiters {
-    /// What is told when the high watermark reaches `offset`, or when there is another reason to look again.
+    /// Whether nobody waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// What is told when the watermark reaches `offset`, or when there is another reason to look again.
     pub(super) fn wait(&mut self, offset: Offset) -> oneshot::Receiver<()> {
         if self.waiting.len() >= self.sweep_at.max(16) {
             self.waiting.retain(|(_, sender)| !sender.is_closed());
@@ -29,9 +33,9 @@ impl AckWaiters {
         receiver
     }
 
-    /// The high watermark has risen.
-    pub(super) fn reach(&mut self, high_watermark: Offset) {
-        while self.waiting.front().is_some_and(|(offset, _)| *offset <= high_watermark) {
+    /// The watermark has risen.
+    pub(super) fn reach(&mut self, watermark: Offset) {
+        while self.waiting.front().is_some_and(|(offset, _)| *offset <= watermark) {
             if let Some((_, sender)) = self.waiting.pop_front() {
                 // Who waited may have given up.
                 let _ = sender.send(());

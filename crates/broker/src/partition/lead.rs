@@ -1,9 +1,9 @@
 //! Leading: what followers have, how far records are replicated, who is in sync.
 
-use super::{Partition, State};
+use super::{FetchFrom, FetchRead, Partition, State};
 use crate::replication::{ChangeOutcome, IsrChange, Leadership, Surroundings};
 use thalweg_metadata::LeaderRecoveryState;
-use thalweg_record::Offset;
+use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::ErrorCode;
 use tokio::time::Instant;
 
@@ -36,6 +36,45 @@ impl Partition {
         state.raise_high_watermark(&self.surroundings);
         if let Some(change) = change {
             self.propose(change);
+        }
+    }
+
+    /// Sends a consumer to a follower in its rack, if there is one in sync that has what it wants (KIP-392).
+    pub fn prefer_other(&self, from: &FetchFrom, rack: &str) -> Option<FetchRead> {
+        let state = self.state.lock();
+        state.check_leader(self.node_id, from.current_leader_epoch).ok()?;
+        let leadership = state.leadership.as_ref()?;
+        let image = self.surroundings.image.get();
+        let is_near = |id: i32| {
+            image.broker(id).is_some_and(|broker| !broker.fenced && broker.rack.as_deref() == Some(rack))
+        };
+        let preferred = leadership.preferred_read_replica(from.offset, is_near)?;
+        Some(FetchRead { preferred_read_replica: Some(preferred), ..state.nothing_read() })
+    }
+
+    /// Returns when every replica that is alive has dropped what lies before `offset`, with the lowest log start, or when
+    /// that takes too long.
+    pub async fn dropped_before(
+        &self,
+        offset: Offset,
+        epoch: LeaderEpoch,
+        deadline: Instant,
+    ) -> Result<Offset, ErrorCode> {
+        loop {
+            let progress = {
+                let mut state = self.state.lock();
+                state.check_leader(self.node_id, None)?;
+                if state.leader_epoch() != epoch {
+                    return Err(ErrorCode::NotLeaderOrFollower);
+                }
+                match state.low_watermark(&self.surroundings).filter(|low| *low >= offset) {
+                    Some(low) => return Ok(low),
+                    None => state.deletions.wait(offset),
+                }
+            };
+            if tokio::time::timeout_at(deadline, progress).await.is_err() {
+                return Err(ErrorCode::RequestTimedOut);
+            }
         }
     }
 
@@ -94,17 +133,42 @@ impl State {
     }
 
     /// A follower has everything below `offset`.
-    pub(super) fn follower_has(&mut self, partition: &Partition, id: i32, broker_epoch: i64, offset: Offset) {
+    pub(super) fn follower_has(
+        &mut self,
+        partition: &Partition,
+        id: i32,
+        broker_epoch: i64,
+        from: &FetchFrom,
+    ) {
+        let offset = from.offset;
         let surroundings = &partition.surroundings;
         let (end, high_watermark) = (self.log.log_end_offset(), self.log.high_watermark());
         let Some(leadership) = &mut self.leadership else { return };
         leadership.on_fetch(id, broker_epoch, offset, end, Instant::now());
+        leadership.on_log_start(id, from.reader_start);
         let change = leadership.expand(id, high_watermark, |member| surroundings.is_eligible(member));
         if let Some(change) = change {
             partition.propose(change);
         }
         if offset > high_watermark {
             self.raise_high_watermark(surroundings);
+        }
+        if !self.deletions.is_empty()
+            && let Some(low) = self.low_watermark(surroundings)
+        {
+            self.deletions.reach(low);
+        }
+    }
+
+    /// The lowest log start of the replicas that are alive.
+    fn low_watermark(&self, surroundings: &Surroundings) -> Option<Offset> {
+        let own = self.log.log_start_offset();
+        match &self.leadership {
+            None => Some(own),
+            Some(leadership) => {
+                let image = surroundings.image.get();
+                leadership.low_watermark(own, |id| image.is_alive(id))
+            }
         }
     }
 

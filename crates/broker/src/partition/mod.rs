@@ -73,6 +73,8 @@ struct State {
     followers: Waiters,
     /// Produce requests that wait for the high watermark to rise.
     acks: AckWaiters,
+    /// Deletions that wait for the low watermark to rise.
+    deletions: AckWaiters,
     /// Bytes that were appended and are not known to lie below the high watermark.
     unreplicated_bytes: u64,
     /// The log end when the partition was last looked at for idleness.
@@ -114,6 +116,7 @@ impl Partition {
             consumers: Waiters::default(),
             followers: Waiters::default(),
             acks: AckWaiters::default(),
+            deletions: AckWaiters::default(),
             unreplicated_bytes: 0,
             idle_since: Offset::NONE,
             gone: false,
@@ -228,8 +231,8 @@ impl State {
         LeaderEpoch(self.registration.leader_epoch)
     }
 
-    /// Refuses what only the leader serves, and whoever knows another leader epoch.
-    fn check_leader(&self, node_id: i32, current: Option<LeaderEpoch>) -> Result<(), ErrorCode> {
+    /// Refuses whoever knows another leader epoch.
+    fn check_epoch(&self, current: Option<LeaderEpoch>) -> Result<(), ErrorCode> {
         if let Some(epoch) = current {
             if epoch < self.leader_epoch() {
                 return Err(ErrorCode::FencedLeaderEpoch);
@@ -238,7 +241,19 @@ impl State {
                 return Err(ErrorCode::UnknownLeaderEpoch);
             }
         }
+        Ok(())
+    }
+
+    /// Refuses what only the leader serves, and whoever knows another leader epoch.
+    fn check_leader(&self, node_id: i32, current: Option<LeaderEpoch>) -> Result<(), ErrorCode> {
+        self.check_epoch(current)?;
         if self.leads(node_id) { Ok(()) } else { Err(ErrorCode::NotLeaderOrFollower) }
+    }
+
+    /// Refuses what only a replica serves, and whoever knows another leader epoch.
+    fn check_replica(&self, current: Option<LeaderEpoch>) -> Result<(), ErrorCode> {
+        self.check_epoch(current)?;
+        if self.gone { Err(ErrorCode::NotLeaderOrFollower) } else { Ok(()) }
     }
 
     /// How many replicas must be in sync before acks=all is served: no more than there are replicas.
@@ -270,5 +285,6 @@ impl State {
         self.consumers.wake_all();
         self.followers.wake_all();
         self.acks.wake_all();
+        self.deletions.wake_all();
     }
 }

@@ -95,8 +95,8 @@ impl Partition {
         Ok(state.log.end_offset_for_epoch(epoch).map(|end| (end.leader_epoch, end.end_offset)))
     }
 
-    /// Moves the log start to `offset`, -1 for the high watermark, and says where it is now.
-    pub fn delete_records(&self, offset: i64) -> Result<Offset, OffsetsError> {
+    /// Moves the log start to `offset`, -1 for the high watermark, and says where it is now, and in which leader epoch.
+    pub fn delete_records(&self, offset: i64) -> Result<(Offset, LeaderEpoch), OffsetsError> {
         let mut state = self.state.lock();
         state.check_leader(self.node_id, None)?;
         let policy = state.settings.cleanup_policy;
@@ -108,7 +108,7 @@ impl Partition {
             return Err(ErrorCode::OffsetOutOfRange);
         }
         match state.log.delete_records(offset) {
-            Ok(log_start_offset) => Ok(log_start_offset),
+            Ok(log_start_offset) => Ok((log_start_offset, state.leader_epoch())),
             Err(DeleteRecordsError::OutOfRange(_)) => Err(ErrorCode::OffsetOutOfRange),
             Err(DeleteRecordsError::Log(error)) => Err(self.unreadable(&error)),
         }

@@ -373,7 +373,8 @@ impl Fetcher {
                 followed.failures = 0;
                 // What is fetched from the same place again needs no mention, unless the leader sent what could not be
                 // used, as the beginning of a batch.
-                if next.offset != from || came {
+                let told = self.session.partition(&key).map(|told| told.log_start_offset);
+                if next.offset != from || came || told != Some(next.log_start_offset.0) {
                     self.go_on(key, Ok(next));
                 }
             }

@@ -60,6 +60,8 @@ struct Follower {
     id: i32,
     /// What it has, by its last fetch in this epoch.
     end: Option<Offset>,
+    /// Where its log begins, by the same.
+    start: Option<Offset>,
     /// When it was known to have everything for the last time.
     caught_up: Option<Instant>,
     /// Its last fetch, and where the leader's log ended then.
@@ -133,6 +135,7 @@ impl Leadership {
                 let begin = || Follower {
                     id: *id,
                     end: None,
+                    start: None,
                     caught_up: registration.isr.contains(id).then_some(now),
                     last_fetch: None,
                     broker_epoch: None,
@@ -196,6 +199,32 @@ impl Leadership {
         follower.end = Some(offset);
         follower.last_fetch = Some((now, leader_end));
         follower.broker_epoch = Some(broker_epoch);
+    }
+
+    /// A follower's log begins at `start`.
+    pub fn on_log_start(&mut self, id: i32, start: Offset) {
+        if let Some(follower) = self.followers.iter_mut().find(|follower| follower.id == id) {
+            follower.start = Some(start);
+        }
+    }
+
+    /// The lowest start of the logs of all replicas that are alive; `None` while one of them has not told (Kafka's
+    /// `lowWatermarkIfLeader`).
+    pub fn low_watermark(&self, own_start: Offset, is_alive: impl Fn(i32) -> bool) -> Option<Offset> {
+        let mut alive = self.followers.iter().filter(|follower| is_alive(follower.id));
+        alive.try_fold(own_start, |lowest, follower| Some(lowest.min(follower.start?)))
+    }
+
+    /// The in-sync follower that consumers of a rack read best from `offset`: the one with most records (KIP-392).
+    pub fn preferred_read_replica(&self, offset: Offset, is_near: impl Fn(i32) -> bool) -> Option<i32> {
+        let has = |follower: &&Follower| {
+            follower.end.is_some_and(|end| end >= offset)
+                && follower.start.is_some_and(|start| start <= offset)
+        };
+        let in_sync = self.followers.iter().filter(|follower| self.isr.contains(&follower.id));
+        let near = in_sync.filter(has).filter(|follower| is_near(follower.id));
+        near.max_by_key(|follower| (follower.end, follower.caught_up, follower.id))
+            .map(|follower| follower.id)
     }
 
     /// The offset below which every replica that may be elected has all records; `None` while too few are in sync for
@@ -304,10 +333,5 @@ impl Leadership {
             }
             ChangeOutcome::Outdated => false,
         }
-    }
-
-    /// How far a follower is: its log end, and whether it is caught up, for descriptions.
-    pub fn follower_end(&self, id: i32) -> Option<Offset> {
-        self.followers.iter().find(|follower| follower.id == id)?.end
     }
 }

@@ -4,6 +4,9 @@
 //! it parks as a waiter on its partitions until enough is appended or max.wait.ms is over; then it reads again.
 //! A batch larger than the limits is returned whole if it is the first, so that no consumer stalls.
 //!
+//! A follower's fetch is the same up to the log end, and tells the leader what the follower has. From version 11 on a
+//! consumer may read from followers, and is sent to one in its rack (KIP-392).
+//!
 //! Version 7 brings incremental sessions (KIP-227), version 12 truncation by epochs (KIP-595), version 13 topic ids
 //! (KIP-516), version 15 the follower's broker epoch (KIP-903), version 16 the new leader's address (KIP-951).
 
@@ -102,8 +105,15 @@ fn read_partition(
         last_fetched_epoch: entry.last_fetched_epoch,
         reader: plan.reader,
         isolation: plan.isolation,
+        from_any_replica: plan.from_any_replica,
+        reader_start: entry.log_start_offset,
         has_come,
     };
+    if let Some(rack) = &plan.elsewhere
+        && let Some(preferred) = partition.prefer_other(&from, rack)
+    {
+        return Outcome::read(preferred);
+    }
     match partition.fetch(&from, waiter) {
         Ok(read) => Outcome::read(read),
         Err(error) => Outcome::refused(partition, error),
@@ -115,5 +125,5 @@ type FetchFailed = ErrorCode;
 
 /// An empty reading: what a partition with nothing to say would return.
 fn is_silent(read: &FetchRead) -> bool {
-    read.slice.is_none() && read.diverging.is_none()
+    read.slice.is_none() && read.diverging.is_none() && read.preferred_read_replica.is_none()
 }

@@ -7,7 +7,7 @@ use super::super::check::{ANY, BOOTSTRAP_SERVERS, FILLED_LIST, QUORUM_VOTERS, at
 use super::super::key::Support::{Accepted, Served, Unserved};
 use super::family;
 use super::reason::{
-    CHANNEL, ELECTIONS, NO_JAVA, ONE_REPLICA, SAMPLES, SOCKET_BUFFERS, STARTUP, TESTING, TIERED, VOTER,
+    CHANNEL, ELECTIONS, ONE_REPLICA, SAMPLES, SOCKET_BUFFERS, STARTUP, TESTING, TIERED, VOTER,
 };
 
 family! { NODE "Node and controllers";
@@ -117,8 +117,8 @@ family! { REPLICATION_KEYS "Replication";
         "How many connections per leader a follower fetches over.";
     "replica.high.watermark.checkpoint.interval.ms": Long = "5000", ANY, High, ReadOnly, Served,
         "How often the high watermarks are written to disk.";
-    "replica.selector.class": String = null, ANY, Medium, ReadOnly, Unserved(NO_JAVA),
-        "A Java class that picks the replica a consumer reads from.";
+    "replica.selector.class": String = null, ANY, Medium, ReadOnly, Served,
+        "Which replica a consumer reads from: `org.apache.kafka.common.replica.RackAwareReplicaSelector` sends it to one in its rack; otherwise it is the leader. Other classes are refused.";
     "follower.fetch.last.tiered.offset.enable": Boolean = "false", ANY, Medium, ClusterWide, Unserved(TIERED),
         "Whether an empty follower skips what is already in tiered storage.";
 }

@@ -148,6 +148,38 @@ fn an_outdated_change_stays_until_the_image_decides() {
 }
 
 #[test]
+fn the_low_watermark_is_that_of_the_replicas_that_live() {
+    let now = Instant::now();
+    let mut leader = leading(&[1, 2, 3], 10, now);
+    leader.on_log_start(2, Offset(4));
+    assert_eq!(leader.low_watermark(Offset(7), |_| true), None, "3 has not told");
+    assert_eq!(leader.low_watermark(Offset(7), |id| id == 2), Some(Offset(4)));
+    leader.on_log_start(3, Offset(2));
+    assert_eq!(leader.low_watermark(Offset(7), |_| true), Some(Offset(2)));
+    assert_eq!(leader.low_watermark(Offset(7), |_| false), Some(Offset(7)));
+}
+
+#[test]
+fn consumers_are_sent_to_a_near_replica_that_has_what_they_want() {
+    let now = Instant::now();
+    let mut leader = leading(&[1, 2, 3], 10, now);
+    for (id, end) in [(2, 12), (3, 15)] {
+        leader.on_fetch(id, 7, Offset(end), Offset(20), now);
+        leader.on_log_start(id, Offset(5));
+    }
+    let preferred =
+        |offset, near: &[i32]| leader.preferred_read_replica(Offset(offset), |id| near.contains(&id));
+    assert_eq!(preferred(8, &[2, 3]), Some(3), "it has more");
+    assert_eq!(preferred(8, &[2]), Some(2));
+    assert_eq!(preferred(13, &[2]), None, "it has not got that far");
+    assert_eq!(preferred(4, &[2, 3]), None, "they have that no more");
+    let mut outside = leading(&[1, 3], 10, now);
+    outside.on_fetch(2, 7, Offset(20), Offset(20), now);
+    outside.on_log_start(2, Offset(0));
+    assert_eq!(outside.preferred_read_replica(Offset(8), |_| true), None, "2 is not in sync");
+}
+
+#[test]
 fn a_follower_that_keeps_up_with_a_busy_leader_stays() {
     let mut now = Instant::now();
     let mut leader = leading(&[1, 2], 0, now);

@@ -1,6 +1,7 @@
 //! Who is in sync: followers leave when they lag and come back when they have caught up, and acks=all heeds it.
 
 use super::*;
+use thalweg_wire::request::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_follower_that_stops_leaves_and_joins_again_when_it_has_caught_up() {
@@ -43,4 +44,60 @@ async fn a_follower_that_the_controller_takes_for_alive_and_that_lags_is_dropped
     assert_eq!((code, offset), (0, end));
     // Too few are in sync for anything to count as replicated.
     assert_eq!(cluster.high_watermark(1, &topic, 0), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn deleted_records_are_gone_on_every_replica_when_that_is_told() {
+    let mut cluster = Cluster::start(&[("broker.session.timeout.ms", "2000")]).await;
+    let topic = cluster.create("topic", &[&[1, 2, 3]], &[]).await;
+    for round in 0..10 {
+        cluster.put(&topic, 0, -1, format!("{round}").as_bytes()).await;
+    }
+    let delete = |offset, timeout_ms| DeleteRecordsRequest {
+        topics: vec![DeleteRecordsTopic {
+            name: topic.name.clone(),
+            partitions: vec![DeleteRecordsPartition { partition_index: 0, offset }],
+        }],
+        timeout_ms,
+    };
+    let answer = cluster.broker(1).ask(&delete(4, 30_000)).await.topics.remove(0).partitions.remove(0);
+    assert_eq!((answer.error_code, answer.low_watermark), (0, 4));
+    for id in 1..=3 {
+        assert_eq!(cluster.replica(id, &topic, 0).published_offsets().log_start_offset().0, 4, "broker {id}");
+    }
+    // One that is taken for alive is waited for.
+    cluster.kill(3).await;
+    let answer = cluster.broker(1).ask(&delete(6, 100)).await.topics.remove(0).partitions.remove(0);
+    assert_eq!(answer.error_code, ErrorCode::RequestTimedOut.code());
+    cluster.wait_for_isr(&topic, 0, &[1, 2]).await;
+    let answer = cluster.broker(1).ask(&delete(7, 30_000)).await.topics.remove(0).partitions.remove(0);
+    assert_eq!((answer.error_code, answer.low_watermark), (0, 7));
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_consumer_is_sent_to_the_replica_in_its_rack() {
+    const SELECTOR: &str = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
+    let mut cluster = Cluster::start(&[("replica.selector.class", SELECTOR)]).await;
+    for id in 1..=3 {
+        cluster.stop(id).await;
+        cluster.begin_with(id, &[("broker.rack", ["a", "b", "c"][id - 1])]).await;
+    }
+    let topic = cluster.create("topic", &[&[1, 2]], &[]).await;
+    cluster.put(&topic, 0, -1, b"x").await;
+    let preferred = async |rack: &str| {
+        let mut request = crate::records::fetch(18, &topic, vec![crate::records::fetch_partition(0, 0)]);
+        request.rack_id = rack.to_owned();
+        let read = crate::records::ask_for(cluster.broker(1), request).await;
+        (read.preferred_read_replica, crate::records::fetched_bytes(&read).is_empty())
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while preferred("b").await != (2, true) {
+        assert!(Instant::now() < deadline, "the replica in the rack");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(preferred("a").await, (-1, false), "the leader's own rack");
+    assert_eq!(preferred("c").await, (-1, false), "a rack without a replica");
+    assert_eq!(preferred("").await, (-1, false));
+    cluster.stop_all().await;
 }

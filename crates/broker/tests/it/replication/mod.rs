@@ -13,7 +13,6 @@ use tempfile::TempDir;
 use thalweg_broker::partition::Partition;
 use thalweg_broker::{ControllerServer, start_controller};
 use thalweg_metadata::PartitionRegistration;
-use thalweg_record::Offset;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_topics_request::{
     CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
@@ -264,18 +263,26 @@ async fn what_is_acknowledged_by_all_is_on_every_replica_byte_for_byte() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn consumers_see_what_is_replicated_and_followers_refuse_them() {
+async fn consumers_see_what_is_replicated_on_the_leader_and_on_followers() {
     let cluster = Cluster::start(&[]).await;
     let topic = cluster.create("topic", &[&[2, 3]], &[]).await;
     cluster.put(&topic, 0, -1, b"one").await;
     let read = crate::records::get(cluster.broker(2), &topic, 0).await;
     assert_eq!((read.error_code, read.high_watermark), (0, 1));
-    let read = crate::records::get(cluster.broker(3), &topic, 0).await;
-    assert_eq!(read.error_code, ErrorCode::NotLeaderOrFollower.code());
+    // Consumers that do not know of followers are sent to the leader.
+    let old = FetchRequest {
+        max_wait_ms: 0,
+        ..crate::records::fetch(10, &topic, vec![crate::records::fetch_partition(0, 0)])
+    };
+    let mut refused = cluster.broker(3).ask_at(&old, 10).await;
+    let code = refused.responses.remove(0).partitions.remove(0).error_code;
+    assert_eq!(code, ErrorCode::NotLeaderOrFollower.code());
     let (_, offset) = cluster.try_put(&topic, 0, 1, b"two").await;
     assert_eq!(offset, 1);
     // The high watermark travels with the next answer to the follower.
     wait_for("the high watermark", || cluster.high_watermark(3, &topic, 0) == 2).await;
-    assert!(cluster.replica(3, &topic, 0).with_log(|log| log.high_watermark()) == Offset(2));
+    let read = crate::records::get(cluster.broker(3), &topic, 0).await;
+    assert_eq!((read.error_code, read.high_watermark), (0, 2));
+    assert_eq!(values_of(&crate::records::fetched_bytes(&read)).len(), 2);
     cluster.stop_all().await;
 }
