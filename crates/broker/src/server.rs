@@ -17,6 +17,7 @@ use crate::membership::{JoinError, LinkError, Membership, MembershipOptions};
 use crate::net::{self, BindError, ConnectionSettings, Listening, SocketOptions};
 use crate::partition::Partitions;
 use crate::publisher::Publisher;
+use crate::replication::{self, Fetchers};
 use crate::{features, housekeeping};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -91,6 +92,7 @@ pub struct Server {
     membership: Membership,
     /// The embedded controller, when this process has one.
     controller: Option<ControllerNode>,
+    fetchers: Arc<Fetchers>,
     stopping: watch::Sender<bool>,
     listeners: JoinSet<()>,
     housekeeping: JoinSet<()>,
@@ -132,7 +134,8 @@ pub async fn start_watched(config: BrokerConfig, loading: &Loading) -> Result<Se
         groups,
         image,
     });
-    let publisher = Arc::new(Publisher::new(Arc::clone(&broker), found));
+    let fetchers = Arc::new(Fetchers::new(Arc::clone(&broker)));
+    let publisher = Arc::new(Publisher::new(Arc::clone(&broker), Arc::clone(&fetchers), found));
     let options = membership_options(&config, &log_dirs, &listening);
     let membership = match join(&broker, options, publisher.clone()).await {
         Ok(membership) => membership,
@@ -149,6 +152,7 @@ pub async fn start_watched(config: BrokerConfig, loading: &Loading) -> Result<Se
     addresses.extend(controller.iter().flat_map(|node| node.addresses().to_vec()));
     let (stopping, listeners) = serve(&broker, listening);
     let mut housekeeping = housekeeping::start(&broker);
+    replication::start(&broker, &mut housekeeping);
     let groups = Arc::clone(&broker.groups);
     housekeeping.spawn(async move { groups.run().await });
     housekeeping.spawn(open_the_unopened(publisher));
@@ -162,6 +166,7 @@ pub async fn start_watched(config: BrokerConfig, loading: &Loading) -> Result<Se
         data_dirs,
         membership,
         controller,
+        fetchers,
         stopping,
         listeners,
         housekeeping,
@@ -382,6 +387,7 @@ impl Server {
             self.listeners.abort_all();
         }
         self.housekeeping.shutdown().await;
+        self.fetchers.stop().await;
         let epoch = self.membership.broker_epoch();
         self.membership.stop().await;
         tokio::task::block_in_place(|| close_logs(&self.broker, epoch));

@@ -7,5 +7,6 @@ mod failures;
 mod lab;
 mod lab_drivers;
 mod lab_worker;
+mod replicated;
 mod serve_cluster;
 mod tools;
