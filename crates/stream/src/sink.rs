@@ -1,0 +1,10 @@
+//! Where messages go: a file for each sink.
+
+pub mod counter;
+pub mod file;
+pub mod histogram;
+pub mod http;
+pub mod log;
+pub mod null;
+pub mod stdout;
+pub mod throughput;
