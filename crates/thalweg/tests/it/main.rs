@@ -5,3 +5,4 @@ mod failures;
 mod lab;
 mod lab_drivers;
 mod lab_worker;
+mod streams;

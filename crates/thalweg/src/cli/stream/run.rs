@@ -46,7 +46,8 @@ impl Run {
         let plan = self.text.plan()?;
         failure::log_to_standard_error("warn", bars);
         let threads = std::thread::available_parallelism().map_or(2, |count| count.get().max(2));
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
         let ended = runtime.block_on(async {
             let console = Arc::new(Lines { bars: bars.clone(), to_standard_error: self.json });
             let options = RunOptions { on_error: self.on_error.clone(), console };
@@ -68,7 +69,11 @@ impl Run {
             return Ok(());
         }
         for stream in figures.streams.iter().filter(|stream| stream.bad > 0) {
-            tracing::warn!(stream = &*stream.name, count = stream.bad, "Messages that could not be worked on were left out");
+            tracing::warn!(
+                stream = &*stream.name,
+                count = stream.bad,
+                "Messages that could not be worked on were left out"
+            );
         }
         Ok(())
     }
@@ -136,7 +141,10 @@ struct Signals {
 
 impl Signals {
     fn listen() -> anyhow::Result<Signals> {
-        Ok(Signals { interrupted: signal(SignalKind::interrupt())?, terminated: signal(SignalKind::terminate())? })
+        Ok(Signals {
+            interrupted: signal(SignalKind::interrupt())?,
+            terminated: signal(SignalKind::terminate())?,
+        })
     }
 
     async fn heard(&mut self) {

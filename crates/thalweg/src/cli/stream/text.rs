@@ -25,7 +25,8 @@ impl Text {
     pub fn plan(&self) -> anyhow::Result<Plan> {
         let plan = match (&self.text, &self.file) {
             (_, Some(file)) => {
-                let text = std::fs::read_to_string(file).with_context(|| format!("Cannot read {}", file.display()))?;
+                let text = std::fs::read_to_string(file)
+                    .with_context(|| format!("Cannot read {}", file.display()))?;
                 Plan::read(&text, Some(&file.display().to_string()), &self.name)
             }
             (text, None) => Plan::read(text.as_deref().unwrap_or_default(), None, &self.name),
