@@ -11,6 +11,7 @@ mod clock;
 mod disk;
 pub mod expression;
 mod json;
+mod kafka;
 pub mod language;
 pub mod message;
 pub mod module;

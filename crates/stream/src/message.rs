@@ -229,6 +229,44 @@ impl Batch {
     }
 }
 
+/// Gathers copies of messages into one buffer, for sources whose messages lie in memory that is not theirs.
+#[derive(Default)]
+pub struct Gather {
+    written: BytesMut,
+    slots: Vec<Slot>,
+}
+
+impl Gather {
+    /// Adds a copy.
+    pub fn push(&mut self, value: &[u8], key: Option<&[u8]>, time_ms: i64, sequence: u64) {
+        let value = self.part(value);
+        let key = key.map_or(Part::NONE, |key| self.part(key));
+        self.slots.push(Slot { value, key, time_ms, sequence });
+    }
+
+    fn part(&mut self, bytes: &[u8]) -> Part {
+        let start = u32::try_from(self.written.len()).expect("a batch has less than 4 GiB");
+        self.written.extend_from_slice(bytes);
+        Part { buffer: 0, start, len: bytes.len() as u32 }
+    }
+
+    /// Whether a batch is full.
+    pub fn is_full(&self) -> bool {
+        self.slots.len() >= BATCH_MESSAGES_MAX || self.written.len() >= BATCH_BYTES_MAX
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// What was gathered, as a batch. Begins anew.
+    pub fn take(&mut self) -> Batch {
+        let buffers = vec![self.written.split().freeze()];
+        Batch { buffers, slots: std::mem::take(&mut self.slots), ..Batch::default() }
+    }
+}
+
 #[inline]
 fn message<'a>(slot: &Slot, buffers: &'a [Bytes]) -> Message<'a> {
     let key = (slot.key.buffer != u32::MAX).then(|| slot.key.of(buffers));

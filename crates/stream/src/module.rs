@@ -163,6 +163,10 @@ pub enum Takes {
     Url,
     /// Figures of an aggregate, with commas between.
     Figures,
+    /// Where to begin in a topic.
+    Begin,
+    /// Numbers of partitions, with commas between.
+    Partitions,
 }
 
 /// A module that people may look for and that is not there yet.
@@ -177,6 +181,7 @@ pub struct Unserved {
 pub static MODULES: &[&Module] = &[
     &source::file::MODULE,
     &source::http::MODULE,
+    &source::kafka::MODULE,
     &source::load_generator::MODULE,
     &source::stdin::MODULE,
     &source::time::MODULE,
@@ -192,18 +197,22 @@ pub static MODULES: &[&Module] = &[
     &sink::file::MODULE,
     &sink::histogram::MODULE,
     &sink::http::MODULE,
+    &sink::kafka::MODULE,
     &sink::log::MODULE,
     &sink::null::MODULE,
     &sink::stdout::MODULE,
     &sink::throughput::MODULE,
 ];
 
-/// What is announced and not served yet.
-pub static UNSERVED: &[Unserved] = &[Unserved {
-    name: "kafka",
-    instead: "Meanwhile, `thalweg consume TOPIC | thalweg stream run \"stdin | ...\"` reads a topic, and \
-              `thalweg stream run \"... | stdout\" | thalweg produce TOPIC` writes one.",
-}];
+/// What people may look for and is not served: a name of this list is told with what to do instead.
+pub static UNSERVED: &[Unserved] = &[
+    Unserved {
+        name: "jdbc",
+        instead: "`exec --command=...` can hand messages to a program that knows the database.",
+    },
+    Unserved { name: "script", instead: "`transform` has expressions, `exec --command=...` runs a script." },
+    Unserved { name: "tail", instead: "`file --mode=follow` follows a file." },
+];
 
 /// The module of a kind with a name.
 pub fn find(kind: Kind, name: &str) -> Option<&'static Module> {

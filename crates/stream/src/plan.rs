@@ -409,8 +409,7 @@ impl Reading {
     }
 }
 
-const ONLY_HERE: &str =
-    "Named destinations join the streams of one text, in memory; topics of a cluster are not served yet.";
+const ONLY_HERE: &str = "Named destinations join the streams of one text, in memory; `kafka` reads and writes the topics of a cluster.";
 
 impl Input {
     fn topic(&self) -> Option<&str> {

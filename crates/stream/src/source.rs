@@ -2,6 +2,7 @@
 
 pub mod file;
 pub mod http;
+pub mod kafka;
 mod lines;
 pub mod load_generator;
 pub mod stdin;

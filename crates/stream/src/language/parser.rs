@@ -225,7 +225,7 @@ impl<'a> Parser<'a> {
             Some(word) => {
                 let span = self.at..self.at + word.len() + 1;
                 let right = "Every stream that reads `topic:NAME` sees every message; \
-                             shares of a topic are what `--transport=kafka` will bring.";
+                             `kafka --group=...` takes a share of a topic.";
                 Err(Complaint::new(span, "queue: is not served yet", right))
             }
             None => self.stage().map(Element::Stage),

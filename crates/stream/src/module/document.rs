@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Absent, Kind, MODULES, Module, OptionSpec, UNSERVED, of_kind};
+use super::{Absent, Kind, MODULES, Module, OptionSpec, of_kind};
 
 /// The list of all modules, for a terminal.
 pub fn summary() -> String {
@@ -26,9 +26,6 @@ pub fn summary() -> String {
         "  {:width$}  what leaves a stage of another stream: `tap:stream:NAME.LABEL > ...`",
         "tap:"
     );
-    for unserved in UNSERVED {
-        let _ = writeln!(out, "\nNot served yet: {}. {}", unserved.name, unserved.instead);
-    }
     out.push_str("\nOptions of one: thalweg stream modules NAME\n");
     out
 }

@@ -8,6 +8,7 @@ use axum::http::Uri;
 
 use super::{Absent, Module, OptionSpec, Takes};
 use crate::expression::Expression;
+use crate::kafka::{self, Begin};
 use crate::processor::aggregate;
 
 /// A value.
@@ -174,6 +175,8 @@ impl Takes {
                     uri.is_some_and(|uri| uri.scheme_str() == Some("http") && uri.authority().is_some());
                 is_whole.then(|| Value::Text(text.to_owned()))
             }
+            Takes::Begin => Begin::read(text).map(|_begin| Value::Text(text.to_owned())),
+            Takes::Partitions => kafka::partitions(text).map(|_partitions| Value::Text(text.to_owned())),
             Takes::Figures => aggregate::figures(text).map(|_figures| Value::Text(text.to_owned())),
             Takes::Expression => {
                 let compiled = Expression::compile(text).map_err(|error| WrongValue {
@@ -211,6 +214,8 @@ impl Takes {
                 words => words.join(""),
             },
             Takes::Expression => "An expression in CEL".to_owned(),
+            Takes::Begin => "earliest, latest, offset:N or timestamp:MS".to_owned(),
+            Takes::Partitions => "Numbers of partitions, with commas between".to_owned(),
             Takes::Url => "http://HOST:PORT/PATH".to_owned(),
             Takes::Figures => "count, sum, min, max, avg, p50 or p99.9, with commas between".to_owned(),
         }

@@ -6,3 +6,4 @@ mod lab;
 mod lab_drivers;
 mod lab_worker;
 mod streams;
+mod streams_kafka;
