@@ -1,14 +1,15 @@
 //! Topics that come into being because somebody asks for them: a client's, by `auto.create.topics.enable`, and the
 //! coordinators' own.
 
+use crate::api::{Call, forward};
 use crate::broker::Broker;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::time::Duration;
 use thalweg_metadata::topic_name::{self, OFFSETS, TRANSACTIONS};
-use thalweg_wire::request::CreateTopicsRequest;
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
-use thalweg_wire::{ErrorCode, Message};
+use thalweg_wire::request::{CreateTopicsRequest, CreateTopicsResponse};
+use thalweg_wire::{ApiKey, ErrorCode, Message};
 use tokio::time::Instant;
 
 /// How long a request waits for a topic that it has created to appear in the image. Beyond it the client hears that
@@ -26,8 +27,9 @@ pub fn in_creation(broker: &Broker, name: &str) -> bool {
     broker.auto_topics.in_creation.lock().contains(name)
 }
 
-/// Creates the topics that are not being created already, and waits a little for them to have leaders.
-pub async fn create(broker: &Broker, names: Vec<String>) {
+/// Creates the topics that are not being created already, and waits a little for them to have leaders. A client's are
+/// created in its name, the coordinators' own in the broker's.
+pub async fn create(broker: &Broker, names: Vec<String>, client: Option<&Call>) {
     let started: Vec<String> = {
         let mut in_creation = broker.auto_topics.in_creation.lock();
         names.iter().filter(|name| in_creation.insert((*name).clone())).cloned().collect()
@@ -35,7 +37,7 @@ pub async fn create(broker: &Broker, names: Vec<String>) {
     if !started.is_empty() {
         let topics = started.iter().map(|name| creatable(broker, name)).collect();
         let request = CreateTopicsRequest { topics, timeout_ms: 30_000, validate_only: false };
-        match broker.controller.send(request, CreateTopicsRequest::MAX_VERSION).await {
+        match send(broker, request, client).await {
             Ok(response) => {
                 for topic in response.topics {
                     let code = topic.error_code;
@@ -47,7 +49,7 @@ pub async fn create(broker: &Broker, names: Vec<String>) {
                     }
                 }
             }
-            Err(error) => tracing::warn!(%error, "Topics could not be created"),
+            Err(error) => tracing::warn!(error, "Topics could not be created"),
         }
     }
     wait_for_leaders(broker, &names).await;
@@ -55,6 +57,19 @@ pub async fn create(broker: &Broker, names: Vec<String>) {
     for name in started {
         in_creation.remove(&name);
     }
+}
+
+async fn send(
+    broker: &Broker,
+    request: CreateTopicsRequest,
+    client: Option<&Call>,
+) -> Result<CreateTopicsResponse, String> {
+    const NEWEST: i16 = CreateTopicsRequest::MAX_VERSION;
+    let Some(call) = client else {
+        return broker.controller.send(request, NEWEST).await.map_err(|error| error.to_string());
+    };
+    let version = broker.controller.served(ApiKey::CreateTopics).map_or(NEWEST, |(_, max)| max.min(NEWEST));
+    forward::send_at(broker, call, &request, version).await.map_err(|error| error.to_string())
 }
 
 async fn wait_for_leaders(broker: &Broker, names: &[String]) {

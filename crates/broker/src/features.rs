@@ -1,8 +1,17 @@
-//! The features of the cluster that this broker can serve (KIP-584), told truthfully: to the controller at
-//! registration, and to clients in ApiVersions.
+//! The features of the cluster (KIP-584): which levels this broker serves, and what it says of them to controllers, which
+//! admit only brokers that support every level that is finalized.
+//!
+//! What is served is always told. A feature that is not served is told only where the cluster has it on already: then
+//! a broker that kept silent would not be admitted at all. What depends on it is refused by this broker with a clear
+//! error, and the log names it. Where it is off, it stays off: a controller does not turn on what a registered broker
+//! does not support, so nobody finds out by losing data.
 
-use thalweg_metadata::MetadataVersion;
-use thalweg_metadata::feature::{KRAFT_VERSION, METADATA_VERSION};
+use std::collections::BTreeMap;
+use thalweg_metadata::feature::{
+    ELIGIBLE_LEADER_REPLICAS_VERSION, GROUP_VERSION, KRAFT_VERSION, METADATA_VERSION, SHARE_VERSION,
+    STREAMS_VERSION, TRANSACTION_VERSION,
+};
+use thalweg_metadata::{MetadataVersion, VersionRange};
 
 /// A feature, with the levels that are served.
 #[derive(Clone, Copy, Debug)]
@@ -15,8 +24,7 @@ pub struct Feature {
     pub max: i16,
 }
 
-/// Every feature that is served. The groups of KIP-848, transactions, eligible leader replicas, share groups and
-/// streams groups are not yet.
+/// Every feature that is served whoever the controller is.
 pub fn supported() -> [Feature; 2] {
     [
         Feature {
@@ -29,9 +37,123 @@ pub fn supported() -> [Feature; 2] {
 }
 
 /// The same, as a registration tells it.
-pub fn ranges() -> std::collections::BTreeMap<String, thalweg_metadata::VersionRange> {
-    supported()
-        .into_iter()
-        .map(|f| (f.name.to_owned(), thalweg_metadata::VersionRange { min: f.min, max: f.max }))
-        .collect()
+pub fn ranges() -> BTreeMap<String, VersionRange> {
+    supported().into_iter().map(|f| (f.name.to_owned(), VersionRange { min: f.min, max: f.max })).collect()
+}
+
+/// What a broker whose controller is elsewhere serves besides. Eligible leader replicas (KIP-966) are the controller's
+/// work: a broker's part is to tell truthfully whether its last stop was clean.
+const WITH_OTHER_CONTROLLERS: Feature = Feature { name: ELIGIBLE_LEADER_REPLICAS_VERSION, min: 0, max: 1 };
+
+/// A feature that is not served, up to the level that Kafka 4.3 knows, and what its users meet on this broker.
+struct Unserved {
+    name: &'static str,
+    max: i16,
+    refused: &'static str,
+}
+
+const UNSERVED: [Unserved; 4] = [
+    Unserved {
+        name: GROUP_VERSION,
+        max: 1,
+        refused: "consumers with group.protocol=consumer are refused; group.protocol=classic is served",
+    },
+    Unserved {
+        name: TRANSACTION_VERSION,
+        max: 2,
+        refused: "transactional producers are refused; idempotent ones are served",
+    },
+    Unserved { name: SHARE_VERSION, max: 1, refused: "share consumers are refused" },
+    Unserved { name: STREAMS_VERSION, max: 1, refused: "members of streams groups are refused" },
+];
+
+/// What a broker says of features to the controllers of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claims {
+    /// The ranges of its registration.
+    pub ranges: BTreeMap<String, VersionRange>,
+    /// For each feature that the cluster has on and this broker does not serve: its name, its level, and what is
+    /// refused.
+    pub unserved: Vec<(String, i16, &'static str)>,
+    /// The features, with levels and the range that is supported, for which this broker cannot be admitted.
+    pub beyond: Vec<(String, i16, VersionRange)>,
+}
+
+impl Claims {
+    /// What `served` grows to where these levels are finalized.
+    pub fn of<'a>(
+        served: &BTreeMap<String, VersionRange>,
+        finalized: impl IntoIterator<Item = (&'a str, i16)>,
+    ) -> Claims {
+        let mut claims = Claims { ranges: served.clone(), unserved: Vec::new(), beyond: Vec::new() };
+        for (name, level) in finalized {
+            let range = served.get(name).copied().unwrap_or(VersionRange::DISABLED);
+            if range.contains(level) {
+                continue;
+            }
+            match UNSERVED.iter().find(|unserved| unserved.name == name && level <= unserved.max) {
+                Some(unserved) => {
+                    claims.ranges.insert(name.to_owned(), VersionRange { min: 0, max: level });
+                    claims.unserved.push((name.to_owned(), level, unserved.refused));
+                }
+                None => claims.beyond.push((name.to_owned(), level, range)),
+            }
+        }
+        claims
+    }
+}
+
+/// What a broker serves whose controller is elsewhere.
+pub fn ranges_of_member() -> BTreeMap<String, VersionRange> {
+    let Feature { name, min, max } = WITH_OTHER_CONTROLLERS;
+    let mut ranges = ranges();
+    ranges.insert(name.to_owned(), VersionRange { min, max });
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What Kafka 4.3 formats a cluster with.
+    const KAFKA_4_3: [(&str, i16); 7] = [
+        (METADATA_VERSION, 30),
+        (KRAFT_VERSION, 1),
+        (GROUP_VERSION, 1),
+        (TRANSACTION_VERSION, 2),
+        (ELIGIBLE_LEADER_REPLICAS_VERSION, 1),
+        (SHARE_VERSION, 1),
+        (STREAMS_VERSION, 1),
+    ];
+
+    #[test]
+    fn a_cluster_of_kafkas_defaults_admits_the_broker_and_it_names_what_it_refuses() {
+        let claims = Claims::of(&ranges_of_member(), KAFKA_4_3);
+        for (name, level) in KAFKA_4_3 {
+            assert!(claims.ranges[name].contains(level), "{name}");
+        }
+        let unserved: Vec<&str> = claims.unserved.iter().map(|(name, ..)| name.as_str()).collect();
+        assert_eq!(unserved, [GROUP_VERSION, TRANSACTION_VERSION, SHARE_VERSION, STREAMS_VERSION]);
+        assert_eq!(claims.beyond, []);
+    }
+
+    #[test]
+    fn what_is_off_and_not_served_is_not_claimed() {
+        let claims = Claims::of(&ranges_of_member(), [(METADATA_VERSION, 21), (GROUP_VERSION, 0)]);
+        assert_eq!(claims.ranges, ranges_of_member());
+        assert_eq!(claims.unserved, []);
+    }
+
+    #[test]
+    fn a_level_that_nobody_knows_is_not_claimed() {
+        let claims = Claims::of(&ranges(), [(METADATA_VERSION, 31), (SHARE_VERSION, 2), ("new", 1)]);
+        assert_eq!(claims.ranges, ranges());
+        let served = VersionRange { min: 7, max: 30 };
+        let expected = [
+            (METADATA_VERSION.to_owned(), 31, served),
+            (SHARE_VERSION.to_owned(), 2, VersionRange::DISABLED),
+            ("new".to_owned(), 1, VersionRange::DISABLED),
+        ];
+        assert_eq!(claims.beyond, expected);
+    }
 }

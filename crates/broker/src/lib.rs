@@ -10,6 +10,7 @@ pub mod broker;
 mod compaction;
 pub mod config;
 mod config_rules;
+mod controller_node;
 mod coordinator_log;
 mod features;
 pub mod group;
@@ -23,5 +24,6 @@ pub mod publisher;
 mod reconfigure;
 mod server;
 
+pub use controller_node::{ControllerServer, start_controller};
 pub use loading::Loading;
 pub use server::{Server, StartError, start, start_watched};

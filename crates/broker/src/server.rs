@@ -8,12 +8,14 @@
 use crate::api::ApiHandler;
 use crate::broker::{Broker, BrokerParts, ImageCell};
 use crate::config::{BrokerConfig, Listener};
-use crate::config_rules::BrokerConfigRules;
+use crate::controller_node::ControllerNode;
 use crate::coordinator_log::{ImageTopics, OffsetsLog};
 use crate::group::{GroupConfig, GroupCoordinator};
 use crate::loading::Loading;
-use crate::membership::{ControllerLink, Membership, MembershipOptions};
-use crate::net::{self, BindError, ConnectionSettings, FrameMemory, Listening};
+use crate::membership::{
+    self, ControllerLink, JoinError, LinkError, Membership, MembershipOptions, QuorumOptions,
+};
+use crate::net::{self, BindError, ConnectionSettings, Listening, SocketOptions};
 use crate::partition::Partitions;
 use crate::publisher::Publisher;
 use crate::{features, housekeeping};
@@ -21,23 +23,23 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_controller::{Controller, ControllerOptions};
+use thalweg_client::Connector;
+use thalweg_log::disk::Disk;
 use thalweg_log::{Clock, LogDirs, LogDirsOptions, TopicPartition};
 use thalweg_record::Compression;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
-/// What frames may take while they arrive, over all connections, unless `queued.max.request.bytes` says otherwise.
-const FRAME_MEMORY: usize = 512 * 1024 * 1024;
 /// How long connections may take to finish what they have begun when the broker stops. By then it leads nothing, and
 /// whoever goes on sending without a pause is refused again and again.
-const DRAIN: Duration = Duration::from_secs(2);
+pub(crate) const DRAIN: Duration = Duration::from_secs(2);
+/// How soon controllers are asked again that did not tell the id of their cluster.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 /// How often partitions that could not be opened are tried again.
 const OPEN_AGAIN: Duration = Duration::from_secs(5);
 /// How often the data directories are looked at for one that has failed.
 const DIRECTORY_CHECK: Duration = Duration::from_secs(1);
-/// A time without traffic that never comes.
-const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// A broker could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +55,30 @@ pub enum StartError {
     Controller(#[from] thalweg_controller::StartError),
     /// The cluster does not take the broker in.
     #[error(transparent)]
-    Membership(#[from] crate::membership::JoinError),
+    Membership(#[from] JoinError),
+    /// No controller told the id of its cluster, which empty data directories are to belong to.
+    #[error("the id of the cluster could not be learned from its controllers at {servers} within {} ms: {last}", after.as_millis())]
+    NoClusterId {
+        /// Where was asked.
+        servers: String,
+        /// How long was tried.
+        after: Duration,
+        /// How the last attempt ended.
+        last: LinkError,
+    },
+    /// The data directories belong to another cluster than the controllers.
+    #[error(
+        "the data directories belong to cluster {ours}, and the controllers at {servers} to cluster {theirs}: name the \
+             controllers of {ours} in controller.quorum.bootstrap.servers, or use other directories (log.dirs)"
+    )]
+    OtherCluster {
+        /// The directories' cluster.
+        ours: String,
+        /// The controllers that were asked.
+        servers: String,
+        /// Their cluster.
+        theirs: String,
+    },
     /// The configuration wants something that this version does not do.
     #[error("{0}")]
     Unsupported(String),
@@ -70,26 +95,28 @@ pub struct Server {
     /// The ids of the data directories that were online at the start.
     directories: Vec<thalweg_log::Uuid>,
     membership: Membership,
-    controller: Arc<Controller>,
+    /// The embedded controller, when this process has one.
+    controller: Option<ControllerNode>,
     stopping: watch::Sender<bool>,
     listeners: JoinSet<()>,
     housekeeping: JoinSet<()>,
 }
 
-/// Starts a broker with an embedded controller.
+/// Starts a broker: with an embedded controller, or as a member of a quorum of controllers elsewhere.
 pub async fn start(config: BrokerConfig) -> Result<Server, StartError> {
     start_watched(config, &Loading::default()).await
 }
 
 /// Starts a broker as [`start`] does; meanwhile `loading` tells others how far it is.
 pub async fn start_watched(config: BrokerConfig, loading: &Loading) -> Result<Server, StartError> {
-    check_supported(&config)?;
+    if !config.roles.broker {
+        let text = "process.roles has no broker: a controller alone is started as such";
+        return Err(StartError::Unsupported(text.to_owned()));
+    }
     let config = Arc::new(config);
-    let listening = bind_all(&config)?;
+    let listening = bind_all(&config.listeners.broker, &config)?;
     let clock = Clock::system();
-    let (log_dirs, found) = open_logs(&config, &clock, loading)?;
-    let controller = start_controller(&config, &log_dirs, &clock, found.is_empty()).await?;
-    let link = ControllerLink::in_process(Arc::clone(&controller));
+    let Joined { controller, link, log_dirs, found } = find_controller(&config, &clock, loading).await?;
 
     let (partitions, image) = (Arc::new(Partitions::default()), ImageCell::new());
     let offsets_log = OffsetsLog::new(Arc::clone(&partitions), config.groups.offsets_commit_timeout);
@@ -112,18 +139,23 @@ pub async fn start_watched(config: BrokerConfig, loading: &Loading) -> Result<Se
     });
     let publisher = Arc::new(Publisher::new(Arc::clone(&broker), found));
     let options = membership_options(&config, &log_dirs, &listening);
-    let membership = Membership::start(link, options, publisher.clone()).await?;
+    let membership = match Membership::start(link.clone(), options, publisher.clone()).await {
+        Ok(membership) => membership,
+        Err(error) => return Err(refusal(&broker, &link, error).await),
+    };
     broker.set_epoch(membership.broker_epoch());
 
     // Connections wait in the kernel until the image shows the broker: a client that asked before would be told of a
     // cluster without brokers, and some do not ask again for minutes.
     membership.unfence().await?;
-    let addresses = listening.iter().map(|l| (l.name.clone(), l.addresses())).collect();
+    let mut addresses: Vec<_> = listening.iter().map(|l| (l.name.clone(), l.addresses())).collect();
+    addresses.extend(controller.iter().flat_map(|node| node.addresses().to_vec()));
     let (stopping, listeners) = serve(&broker, listening);
     let mut housekeeping = housekeeping::start(&broker);
     let groups = Arc::clone(&broker.groups);
     housekeeping.spawn(async move { groups.run().await });
     housekeeping.spawn(open_the_unopened(publisher));
+    housekeeping.spawn(note_epochs(Arc::clone(&broker), membership.epochs()));
     let data_dirs = config.log.dirs.clone();
     let directories = log_dirs.online_ids();
     Ok(Server {
@@ -139,6 +171,13 @@ pub async fn start_watched(config: BrokerConfig, loading: &Loading) -> Result<Se
     })
 }
 
+/// Takes note of each new registration: a process that was held up may have had to register anew.
+async fn note_epochs(broker: Arc<Broker>, mut epochs: watch::Receiver<i64>) {
+    while epochs.changed().await.is_ok() {
+        broker.set_epoch(*epochs.borrow_and_update());
+    }
+}
+
 /// Tries again and again to open what could not be opened when the cluster named it.
 async fn open_the_unopened(publisher: Arc<Publisher>) {
     loop {
@@ -150,35 +189,117 @@ async fn open_the_unopened(publisher: Arc<Publisher>) {
     }
 }
 
-fn check_supported(config: &BrokerConfig) -> Result<(), StartError> {
-    let refuse = |text: &str| Err(StartError::Unsupported(text.to_owned()));
-    if !config.roles.broker {
-        return refuse(
-            "process.roles=controller: a controller alone is not served yet; broker,controller is",
-        );
-    }
-    if !config.roles.controller {
-        return refuse(
-            "process.roles=broker: joining a controller quorum is not served yet; broker,controller is",
-        );
-    }
-    Ok(())
+/// The way to the controller, and the log directories, which belong to the same cluster.
+struct Joined {
+    controller: Option<ControllerNode>,
+    link: ControllerLink,
+    log_dirs: Arc<LogDirs>,
+    found: Vec<thalweg_log::PartitionLog>,
 }
 
-fn bind_all(config: &BrokerConfig) -> Result<Vec<Listening>, StartError> {
-    let backlog = config.network.listen_backlog;
-    let bind = |l: &Listener| net::bind(&l.name, l.host.as_deref().unwrap_or_default(), l.port, backlog);
-    Ok(config.listeners.broker.iter().map(bind).collect::<Result<_, _>>()?)
+/// Starts the embedded controller, or finds the quorum. Directories without an id of a cluster take the quorum's.
+async fn find_controller(
+    config: &Arc<BrokerConfig>,
+    clock: &Clock,
+    loading: &Loading,
+) -> Result<Joined, StartError> {
+    if config.roles.controller {
+        let listening = bind_all(&config.listeners.controller, config)?;
+        let (log_dirs, found) = open_logs(config, clock, None, loading)?;
+        let node = ControllerNode::start(config, &log_dirs, clock, found.is_empty(), listening).await?;
+        let link = ControllerLink::in_process(Arc::clone(node.controller()));
+        return Ok(Joined { controller: Some(node), link, log_dirs, found });
+    }
+    let options = quorum_options(config);
+    let servers = options.servers.join(",");
+    let link = ControllerLink::to_quorum(options);
+    let cluster_id = match LogDirs::recorded_cluster_id(&Disk::real(), &config.log.dirs) {
+        Some(_) => None,
+        None => Some(cluster_id_of(&link, servers, config.controller.initial_registration_timeout).await?),
+    };
+    let (log_dirs, found) = open_logs(config, clock, cluster_id, loading)?;
+    Ok(Joined { controller: None, link, log_dirs, found })
 }
 
-fn open_logs(
+/// Asks the quorum for the id of its cluster until one of its nodes answers.
+async fn cluster_id_of(
+    link: &ControllerLink,
+    servers: String,
+    patience: Duration,
+) -> Result<String, StartError> {
+    let started = Instant::now();
+    let mut told = false;
+    loop {
+        let last = match link.cluster_id().await {
+            Ok(cluster_id) => {
+                tracing::info!(cluster_id, "Empty data directories join the cluster of their controllers");
+                return Ok(cluster_id);
+            }
+            Err(error) => error,
+        };
+        if !told {
+            tracing::info!(servers, %last, "No controller tells the id of the cluster yet and they are asked again");
+            told = true;
+        }
+        let after = started.elapsed();
+        if after >= patience {
+            return Err(StartError::NoClusterId { servers, after, last });
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+}
+
+/// Why the cluster does not take the broker in, with the names of both clusters where they are two.
+async fn refusal(broker: &Broker, link: &ControllerLink, error: JoinError) -> StartError {
+    if error.is_of_other_cluster()
+        && let Ok(theirs) = link.cluster_id().await
+        && theirs != broker.cluster_id
+    {
+        let servers = quorum_options(&broker.config()).servers.join(",");
+        return StartError::OtherCluster { ours: broker.cluster_id.clone(), servers, theirs };
+    }
+    error.into()
+}
+
+fn quorum_options(config: &BrokerConfig) -> QuorumOptions {
+    let settings = &config.controller;
+    let voters = settings.voters.iter().map(|voter| (voter.id, membership::address(&voter.host, voter.port)));
+    let servers = settings.bootstrap_servers.iter().map(|(host, port)| membership::address(host, *port));
+    let mut servers: Vec<String> = servers.collect();
+    if servers.is_empty() {
+        servers = voters.clone().map(|(_, address)| address).collect();
+    }
+    QuorumOptions {
+        servers,
+        voters: voters.collect(),
+        quorum_timeout: settings.request_timeout,
+        session_timeout: settings.session_timeout,
+        request_timeout: config.network.request_timeout,
+        client_id: format!("thalweg-broker-{}", config.node_id),
+        connector: Connector::tcp(),
+    }
+}
+
+/// Opens the sockets of listeners.
+pub(crate) fn bind_all(listeners: &[Listener], config: &BrokerConfig) -> Result<Vec<Listening>, BindError> {
+    let network = &config.network;
+    let options =
+        SocketOptions { backlog: network.listen_backlog, receive_buffer_bytes: network.receive_buffer_bytes };
+    let bind = |l: &Listener| net::bind(&l.name, l.host.as_deref().unwrap_or_default(), l.port, options);
+    listeners.iter().map(bind).collect()
+}
+
+/// Opens the log directories, as those of this cluster if that is known, and the partitions in them.
+pub(crate) fn open_logs(
     config: &BrokerConfig,
     clock: &Clock,
+    cluster_id: Option<String>,
     loading: &Loading,
 ) -> Result<(Arc<LogDirs>, Vec<thalweg_log::PartitionLog>), StartError> {
     let mut options = LogDirsOptions::new(config.log.dirs.clone(), config.node_id);
     options.threads = config.log.recovery_threads_per_dir * config.log.dirs.len();
     options.clock = clock.clone();
+    options.cluster_id = cluster_id;
     // The settings of topics become known with the first image; until then the broker's defaults apply.
     let defaults = Arc::new(config.log_config(&config.topic(&std::collections::BTreeMap::new())));
     let settings_of = |_: &TopicPartition| {
@@ -192,39 +313,6 @@ fn open_logs(
     loading.end();
     let (dirs, found) = opened?;
     Ok((Arc::new(dirs), found))
-}
-
-async fn start_controller(
-    config: &Arc<BrokerConfig>,
-    log_dirs: &LogDirs,
-    clock: &Clock,
-    may_format: bool,
-) -> Result<Arc<Controller>, StartError> {
-    let settings = &config.controller;
-    let dir = settings.metadata_log.dir.clone();
-    let described = log_dirs.describe();
-    let directory = described.iter().find(|d| d.path == dir).or(described.first());
-    let directory_id = directory.map_or(thalweg_wire::Uuid::ZERO, |d| wire_uuid(d.id));
-    let options = ControllerOptions {
-        default_num_partitions: config.topics.num_partitions,
-        default_replication_factor: config.topics.default_replication_factor,
-        delete_topics: config.topics.delete_enable,
-        broker_session_timeout: settings.session_timeout,
-        snapshot_bytes: settings.metadata_log.max_bytes_between_snapshots,
-        snapshot_interval: settings.metadata_log.max_snapshot_interval.unwrap_or(Duration::ZERO),
-        segment_bytes: settings.metadata_log.segment_bytes,
-        segment_ms: settings.metadata_log.segment_ms,
-        retention_bytes: settings.metadata_log.retention_bytes,
-        retention_ms: settings.metadata_log.retention_ms,
-        rebalance_leaders: settings.leader_imbalance_check_interval.is_some(),
-        rebalance_interval: settings.leader_imbalance_check_interval.unwrap_or(NEVER),
-        supported_features: features::ranges(),
-        may_format,
-        clock: clock.clone(),
-        ..ControllerOptions::new(config.node_id, log_dirs.cluster_id(), directory_id, dir)
-    };
-    let rules = Arc::new(BrokerConfigRules::new(Arc::clone(config)));
-    Ok(Arc::new(Controller::start(options, rules).await?))
 }
 
 fn group_config(config: &BrokerConfig) -> GroupConfig {
@@ -259,16 +347,17 @@ fn membership_options(
         cluster_id: log_dirs.cluster_id().to_owned(),
         rack: config.rack.clone(),
         endpoints: advertised.iter().map(endpoint).collect(),
-        features: features::ranges(),
+        features: if config.roles.controller { features::ranges() } else { features::ranges_of_member() },
         directories: log_dirs.online_ids().into_iter().map(wire_uuid).collect(),
         previous_broker_epoch: log_dirs.previous_broker_epoch(),
         heartbeat_interval: config.controller.heartbeat_interval,
+        session_timeout: config.controller.session_timeout,
         registration_timeout: config.controller.initial_registration_timeout,
         ..MembershipOptions::default()
     }
 }
 
-fn endpoint(listener: &Listener) -> thalweg_metadata::Endpoint {
+pub(crate) fn endpoint(listener: &Listener) -> thalweg_metadata::Endpoint {
     thalweg_metadata::Endpoint {
         listener: listener.name.clone(),
         host: listener.host.clone().unwrap_or_default(),
@@ -278,24 +367,17 @@ fn endpoint(listener: &Listener) -> thalweg_metadata::Endpoint {
 }
 
 /// What this machine calls itself, for listeners on all interfaces that advertise nothing else.
-fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-fn wire_uuid(id: thalweg_log::Uuid) -> thalweg_wire::Uuid {
+pub(crate) fn wire_uuid(id: thalweg_log::Uuid) -> thalweg_wire::Uuid {
     thalweg_wire::Uuid(u128::from_be_bytes(*id.as_bytes()))
 }
 
 fn serve(broker: &Arc<Broker>, listening: Vec<Listening>) -> (watch::Sender<bool>, JoinSet<()>) {
-    let config = broker.config();
-    let network = &config.network;
     let (stopping, stop) = watch::channel(false);
-    let memory = network.queued_max_request_bytes.unwrap_or(FRAME_MEMORY);
-    let settings = ConnectionSettings {
-        frame_max: network.request_max_bytes,
-        idle_max: network.connections_max_idle.unwrap_or(NEVER),
-        memory: FrameMemory::new(memory, network.request_max_bytes),
-    };
+    let settings = ConnectionSettings::of(&broker.config().network);
     let mut listeners = JoinSet::new();
     for listening in listening {
         let handler = ApiHandler::new(Arc::clone(broker));
@@ -316,7 +398,14 @@ impl Server {
         tokio::select! {
             () = self.watch_directories() => "every data directory has failed".to_owned(),
             error = self.membership.failed() => error.to_string(),
-            () = self.controller.stopped() => "the embedded controller has ended".to_owned(),
+            () = self.controller_ended() => "the embedded controller has ended".to_owned(),
+        }
+    }
+
+    async fn controller_ended(&self) {
+        match &self.controller {
+            Some(node) => node.controller().stopped().await,
+            None => std::future::pending().await,
         }
     }
 
@@ -325,8 +414,6 @@ impl Server {
         let mut reported = Vec::new();
         loop {
             tokio::time::sleep(DIRECTORY_CHECK).await;
-            // A process that was held up may have had to register anew.
-            self.broker.set_epoch(self.membership.broker_epoch());
             let online = self.broker.log_dirs.online_ids();
             if online.is_empty() {
                 return;
@@ -366,6 +453,8 @@ impl Server {
             }
             self.broker.log_dirs.close(epoch);
         });
-        self.controller.shutdown().await;
+        if let Some(controller) = self.controller {
+            controller.stop().await;
+        }
     }
 }

@@ -37,7 +37,8 @@ pub use offsets::{CommittedOffset, Committer, ListedOffset, OffsetSpec, TopicPar
 pub use partitioner::key_partition;
 pub use producer::{
     Acks, BatchRefused, BufferFull, Delivery, DeliveryError, DeliveryTimedOut, NoSuchPartition, Producer,
-    ProducerClosed, ProducerConfig, ProducerRecord, RecordTooLarge, SendError, SentRun, Taken, TopicRef,
+    ProducerClosed, ProducerConfig, ProducerRecord, RecordTooLarge, SendError, Sending, SentRun, Taken,
+    TopicRef,
 };
 pub use properties::{InvalidProperty, InvalidSetting, Properties};
 pub use stream::{ByteStream, Connector, write_all_vectored};

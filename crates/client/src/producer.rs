@@ -19,7 +19,7 @@ mod sender;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use thalweg_record::BatchHeader;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -201,55 +201,17 @@ impl Producer {
     /// Takes a record, if there is room. Never waits.
     #[inline]
     pub fn try_send(&mut self, record: &ProducerRecord<'_>) -> Result<Taken, SendError> {
-        let keyed = record.key.is_some() && !self.shared.config.ignore_keys;
-        if record.partition.is_some() || keyed {
-            return self.try_send_to_chosen(record);
-        }
-        let shared = &*self.shared;
-        let config = &shared.config;
-        let sticky = &mut self.sticky[record.topic.0];
-        let mut accumulator = shared.accumulator.lock();
-        let joined = accumulator.join(sticky.partition, record, config);
-        sticky.bytes += record.value.map_or(0, <[u8]>::len);
-        if joined == Joined::Yes {
-            return Ok(Taken::Joined);
-        }
-        check_size(record, config)?;
-        // A full batch, or as many bytes in batches that went before they were full, is the moment for another partition.
-        if joined == Joined::Sealed || sticky.bytes >= config.batch_bytes {
-            accumulator.wake(sticky.partition);
-            sticky.at = accumulator.next_sticky(record.topic.0, sticky.at);
-            sticky.partition = accumulator.topics[record.topic.0].partitions[sticky.at];
-            sticky.bytes = 0;
-            if accumulator.join(sticky.partition, record, config) == Joined::Yes {
-                return Ok(Taken::Joined);
-            }
-        }
-        Ok(if accumulator.open(sticky.partition, record, config) { Taken::Began } else { Taken::Full })
+        self.sending().try_send(record)
     }
 
-    fn try_send_to_chosen(&mut self, record: &ProducerRecord<'_>) -> Result<Taken, SendError> {
-        let config = &self.shared.config;
-        let mut accumulator = self.shared.accumulator.lock();
-        let topic = &accumulator.topics[record.topic.0];
-        let count = topic.partitions.len();
-        let at = match (record.partition, record.key) {
-            (Some(partition), _) => usize::try_from(partition).unwrap_or(usize::MAX),
-            (None, Some(key)) => key_partition(key, count),
-            (None, None) => unreachable!("a record without partition and key is sticky"),
-        };
-        let Some(&partition) = topic.partitions.get(at) else {
-            let partition = record.partition.expect("a key's partition is one of the topic's");
-            let topic = Arc::clone(&topic.name);
-            return Err(NoSuchPartition { topic, partition, partition_count: count }.into());
-        };
-        match accumulator.join(partition, record, config) {
-            Joined::Yes => return Ok(Taken::Joined),
-            Joined::Sealed => accumulator.wake(partition),
-            Joined::NoneOpen => {}
-        }
-        check_size(record, config)?;
-        Ok(if accumulator.open(partition, record, config) { Taken::Began } else { Taken::Full })
+    /// Takes several records, each by [`Sending::try_send`]: the lock that the caller shares with the senders is taken
+    /// once for all of them. That lock costs more than a small record, so it pays from a few records on; the senders
+    /// stand still meanwhile.
+    #[inline]
+    pub fn sending(&mut self) -> Sending<'_> {
+        let shared = &*self.shared;
+        let accumulator = shared.accumulator.lock();
+        Sending { accumulator, config: &shared.config, sticky: &mut self.sticky }
     }
 
     /// Takes a record, waiting for room up to `max.block.ms`. How it fares is reported with its batch.
@@ -301,6 +263,75 @@ impl Producer {
         let sticky = &mut self.sticky[topic.0];
         sticky.at = accumulator.next_sticky(topic.0, sticky.at);
         sticky.partition = accumulator.topics[topic.0].partitions[sticky.at];
+    }
+}
+
+/// A producer that takes records; see [`Producer::sending`].
+#[derive(Debug)]
+pub struct Sending<'a> {
+    accumulator: MutexGuard<'a, Accumulator>,
+    config: &'a ProducerConfig,
+    sticky: &'a mut Vec<Sticky>,
+}
+
+impl Sending<'_> {
+    /// Takes a record, if there is room. Never waits.
+    #[inline]
+    pub fn try_send(&mut self, record: &ProducerRecord<'_>) -> Result<Taken, SendError> {
+        let config = self.config;
+        let keyed = record.key.is_some() && !config.ignore_keys;
+        if record.partition.is_some() || keyed {
+            return self.try_send_to_chosen(record);
+        }
+        let sticky = &mut self.sticky[record.topic.0];
+        let joined = self.accumulator.join(sticky.partition, record, config);
+        sticky.bytes += record.value.map_or(0, <[u8]>::len);
+        if joined == Joined::Yes {
+            return Ok(Taken::Joined);
+        }
+        self.begin(joined, record)
+    }
+
+    /// Takes a record that did not fit, or found no batch.
+    #[cold]
+    fn begin(&mut self, joined: Joined, record: &ProducerRecord<'_>) -> Result<Taken, SendError> {
+        let (accumulator, config) = (&mut *self.accumulator, self.config);
+        check_size(record, config)?;
+        let sticky = &mut self.sticky[record.topic.0];
+        // A full batch, or as many bytes in batches that went before they were full, is the moment for another partition.
+        if joined == Joined::Sealed || sticky.bytes >= config.batch_bytes {
+            accumulator.wake(sticky.partition);
+            sticky.at = accumulator.next_sticky(record.topic.0, sticky.at);
+            sticky.partition = accumulator.topics[record.topic.0].partitions[sticky.at];
+            sticky.bytes = 0;
+            if accumulator.join(sticky.partition, record, config) == Joined::Yes {
+                return Ok(Taken::Joined);
+            }
+        }
+        Ok(if accumulator.open(sticky.partition, record, config) { Taken::Began } else { Taken::Full })
+    }
+
+    fn try_send_to_chosen(&mut self, record: &ProducerRecord<'_>) -> Result<Taken, SendError> {
+        let (accumulator, config) = (&mut *self.accumulator, self.config);
+        let topic = &accumulator.topics[record.topic.0];
+        let count = topic.partitions.len();
+        let at = match (record.partition, record.key) {
+            (Some(partition), _) => usize::try_from(partition).unwrap_or(usize::MAX),
+            (None, Some(key)) => key_partition(key, count),
+            (None, None) => unreachable!("a record without partition and key is sticky"),
+        };
+        let Some(&partition) = topic.partitions.get(at) else {
+            let partition = record.partition.expect("a key's partition is one of the topic's");
+            let topic = Arc::clone(&topic.name);
+            return Err(NoSuchPartition { topic, partition, partition_count: count }.into());
+        };
+        match accumulator.join(partition, record, config) {
+            Joined::Yes => return Ok(Taken::Joined),
+            Joined::Sealed => accumulator.wake(partition),
+            Joined::NoneOpen => {}
+        }
+        check_size(record, config)?;
+        Ok(if accumulator.open(partition, record, config) { Taken::Began } else { Taken::Full })
     }
 }
 

@@ -46,6 +46,11 @@ impl ApiVersions {
         self.features.get(name).copied()
     }
 
+    /// The finalized features with their levels, in the order of their names.
+    pub fn features(&self) -> impl Iterator<Item = (&str, i16)> {
+        self.features.iter().map(|(name, level)| (name.as_str(), *level))
+    }
+
     /// The newest version that both sides speak and that is at most `limit`.
     pub fn newest(&self, key: ApiKey, limit: i16) -> Option<i16> {
         let (ours_min, ours_max) = key.versions();

@@ -49,6 +49,11 @@ const SERVED: [ApiKey; 22] = [
     ApiKey::AssignReplicasToDirs,
 ];
 
+/// Whether the controller serves an API.
+pub fn serves(api: ApiKey) -> bool {
+    SERVED.contains(&api)
+}
+
 /// A frame that was read.
 pub(crate) enum Parsed {
     /// It is answered without asking anybody.

@@ -22,6 +22,7 @@ mod quorum;
 mod state;
 
 pub use controller::{Controller, HandleError};
+pub use dispatch::serves;
 pub use options::{
     ConfigRefusal, ConfigRules, ControllerOptions, EffectiveConfig, default_supported_features,
 };

@@ -10,6 +10,9 @@ use crate::result::Machine;
 use crate::sample::proc;
 use mount::Mount;
 
+/// The fact that tells the speed of the slowest link that is up, in Mbit/s. Virtual machines are often not told theirs.
+pub(crate) const LINK_SPEED: &str = "link_speed_mbit_per_s";
+
 /// The machine that this runs on, and the file system that holds `data_dir`. What the kernel does not tell is left out.
 pub fn fingerprint(data_dir: &Path) -> Machine {
     let cpuinfo = text("/proc/cpuinfo");
@@ -51,6 +54,7 @@ fn facts(cpuinfo: &str, architecture: &str, mount: Option<&Mount>) -> BTreeMap<S
     add("cgroup_cpus", cgroup::cpus().map(|cpus| cpus.to_string()));
     add("cgroup_memory_bytes", cgroup::memory_bytes().map(|bytes| bytes.to_string()));
     add("loopback_mtu", line("/sys/class/net/lo/mtu"));
+    add(LINK_SPEED, slowest_link(Path::new("/sys/class/net")).map(|mbit_per_s| mbit_per_s.to_string()));
     add("transparent_hugepage", chosen(&text("/sys/kernel/mm/transparent_hugepage/enabled")));
     for name in
         ["dirty_ratio", "dirty_background_ratio", "dirty_bytes", "dirty_background_bytes", "swappiness"]
@@ -65,6 +69,18 @@ fn facts(cpuinfo: &str, architecture: &str, mount: Option<&Mount>) -> BTreeMap<S
         add("disk", Some(disk));
     }
     facts
+}
+
+/// The speed of the slowest interface that is up and has hardware behind it, or what passes for it; none where none tells.
+fn slowest_link(interfaces: &Path) -> Option<u64> {
+    let of_one = |dir: std::path::PathBuf| -> Option<u64> {
+        let read = |file: &str| line(dir.join(file).to_str()?);
+        let is_up = read("operstate").is_some_and(|state| state == "up");
+        let speed = read("speed")?.parse::<i64>().ok()?;
+        (is_up && dir.join("device").exists()).then(|| u64::try_from(speed).ok()).flatten()
+    };
+    let entries = std::fs::read_dir(interfaces).ok()?;
+    entries.flatten().filter_map(|entry| of_one(entry.path())).filter(|speed| *speed > 0).min()
 }
 
 /// The processor's name: as it says itself, or as the board does.
@@ -126,6 +142,24 @@ mod tests {
         assert!(machine.kernel.starts_with("Linux "), "{machine:?}");
         assert!(!machine.cpu.is_empty() && machine.filesystem.contains(" on "), "{machine:?}");
         assert!(machine.facts.contains_key("vm.dirty_ratio"), "{machine:?}");
+    }
+
+    #[test]
+    fn the_slowest_link_that_is_up_and_tells_its_speed_counts() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let interface = |name: &str, state: &str, speed: &str, is_device: bool| {
+            let own = dir.path().join(name);
+            std::fs::create_dir_all(if is_device { own.join("device") } else { own.clone() }).expect("made");
+            std::fs::write(own.join("operstate"), state).expect("written");
+            std::fs::write(own.join("speed"), speed).expect("written");
+        };
+        interface("eth0", "up\n", "-1\n", true);
+        interface("docker0", "up\n", "10\n", false);
+        interface("eth3", "down\n", "100\n", true);
+        assert_eq!(slowest_link(dir.path()), None);
+        interface("eth1", "up\n", "25000\n", true);
+        interface("eth2", "up\n", "1000\n", true);
+        assert_eq!(slowest_link(dir.path()), Some(1000));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! - Targets and drivers of a run are contenders. A repetition of each is taken in turn, A B A B, so that what the machine
 //!   does over time falls on all alike.
-//! - Before the repetitions that count, each contender has one that does not, with all the same settings: a JVM compiles
-//!   what it runs often, and caches of all fill.
+//! - Before the repetitions that count, each contender has one that does not, of two seconds at the most, with all the same
+//!   settings: a JVM compiles what it runs often, and caches of all fill. It is not read back.
 //! - A contender that cannot run a point is noted with its failure, and the run goes on.
 //! - What is there is written after each point. An interrupted run keeps its whole repetitions and says what ended it.
 //!
@@ -15,9 +15,11 @@ mod contender;
 mod course;
 mod duel;
 mod error;
+pub mod estimate;
 mod figures;
 mod fleet;
 mod interrupt;
+mod reading_back;
 mod repetition;
 pub mod saturation;
 pub mod summary;
@@ -342,7 +344,7 @@ pub(crate) mod testing {
 
     use crate::result::{Evidence, Figures, HostUse, Repetition};
     use crate::workload::{
-        Clients, ClusterSpec, Extent, Load, Measure, Payload, Point, RecordSpec, Topics, Unit,
+        Clients, ClusterSpec, Extent, Load, Measure, Payload, Point, RecordSpec, Topics, Unit, Verify,
     };
 
     /// A repetition of nothing.
@@ -379,7 +381,7 @@ pub(crate) mod testing {
             load: Load::Maximum,
             extent: Extent { warm_up_s: 0.0, unit: Unit::Seconds(10.0) },
             repetitions: 3,
-            verify: false,
+            verify: Verify::Off,
         }
     }
 }

@@ -108,13 +108,21 @@ pub fn repetitions(base: &Point, cpus: u32, brokers_are_ours: bool) -> u64 {
 }
 
 /// Makes a study of the one target of the options, from a base point on.
-pub async fn study(options: &Options, base: &Point, interrupt: &Interrupt, progress: &Progress) -> Study {
+///
+/// `keep` gets what is known after each value that was tried, marked partial, so that whoever kills the study loses little.
+pub async fn study(
+    options: &Options,
+    base: &Point,
+    interrupt: &Interrupt,
+    progress: &Progress,
+    keep: &dyn Fn(&Study),
+) -> Study {
     let mut duel = Duel::new(options, interrupt, progress);
     let mut study = Study {
         schema: SCHEMA.to_owned(),
         began_at: now_rfc_3339(),
         ended_at: String::new(),
-        state: State::Complete,
+        state: State::Partial { why: "the study was under way".to_owned() },
         arguments: options.arguments.clone(),
         seed: options.seed,
         lab_version: options.lab_version.clone(),
@@ -125,57 +133,56 @@ pub async fn study(options: &Options, base: &Point, interrupt: &Interrupt, progr
         steps: Vec::new(),
         best: base.clone(),
     };
-    if let Err(why) = take(&mut study, &mut duel).await {
-        study.state = State::Partial { why };
-    }
+    study.state = match take(&mut study, &mut duel, keep).await {
+        Ok(()) => State::Complete,
+        Err(why) => State::Partial { why },
+    };
     study.targets = duel.end().await;
     study.ended_at = now_rfc_3339();
     study
 }
 
 /// Goes through the steps. An error is why it could not.
-async fn take(study: &mut Study, duel: &mut Duel<'_>) -> Result<(), String> {
+async fn take(study: &mut Study, duel: &mut Duel<'_>, keep: &dyn Fn(&Study)) -> Result<(), String> {
     let base = duel.measure(&[&study.base]).await?.remove(0);
     if let Some(failure) = &base.failure {
         return Err(format!("the base was not measured: {failure}"));
     }
     study.measured_base = Some(best(&base));
+    interim(study, keep);
     let settings = steps::all(&study.base, study.machine.cpus, duel.brokers_are_ours());
     let mut now = best(&base);
     for setting in settings {
-        let mut step = Step {
+        study.steps.push(Step {
             setting: setting.name.to_owned(),
             why: setting.why.to_owned(),
             note: setting.note.map(str::to_owned),
             tried: Vec::new(),
-            best: None,
-        };
-        let mut ended = Ok(());
+            best: Some(now.clone()),
+        });
+        let place = study.steps.len() - 1;
         for change in &setting.changes {
             let Some(point) = change.of(&study.best) else { continue };
-            match duel.measure(&[&study.best, &point]).await {
-                Ok(results) => {
-                    let (before, with) = (&results[0], &results[1]);
-                    let tried = compare(&change.label, before, with);
-                    if tried.kept {
-                        study.best = point;
-                        now = best(with);
-                    } else if before.failure.is_none() {
-                        now = best(before);
-                    }
-                    step.tried.push(tried);
-                }
-                Err(why) => {
-                    ended = Err(why);
-                    break;
-                }
+            let results = duel.measure(&[&study.best, &point]).await?;
+            let (before, with) = (&results[0], &results[1]);
+            let tried = compare(&change.label, before, with);
+            if tried.kept {
+                study.best = point;
+                now = best(with);
+            } else if before.failure.is_none() {
+                now = best(before);
             }
+            study.steps[place].best = Some(now.clone());
+            study.steps[place].tried.push(tried);
+            interim(study, keep);
         }
-        step.best = Some(now.clone());
-        study.steps.push(step);
-        ended?;
     }
     Ok(())
+}
+
+fn interim(study: &mut Study, keep: &dyn Fn(&Study)) {
+    study.ended_at = now_rfc_3339();
+    keep(study);
 }
 
 fn rates(of: &PointResult) -> Vec<f64> {

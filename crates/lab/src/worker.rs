@@ -14,6 +14,7 @@ mod handle;
 mod java;
 mod librdkafka;
 pub mod link;
+pub(crate) mod look;
 mod protocol;
 pub(crate) mod seen;
 pub(crate) mod stamp;

@@ -48,7 +48,7 @@ pub use mistake::{
 };
 pub use page::{describe, key_table, tables};
 pub use point::{
-    Clients, ClusterSpec, Extent, Keys, Load, Measure, Payload, Point, RecordSpec, Topics, Unit,
+    Clients, ClusterSpec, Extent, Keys, Load, Measure, Payload, Point, RecordSpec, Topics, Unit, Verify,
 };
 pub use scale::scaled;
 
@@ -95,12 +95,24 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// `.yaml` or `.yml`, the workload of an OpenMessaging Benchmark with the client's own defaults. With a scale, as
 /// [`scaled`] has it.
 pub fn load(name_or_path: &str, scale: Option<f64>) -> Result<Workload, WorkloadError> {
+    load_with(name_or_path, None, scale)
+}
+
+/// Whether a path is that of a workload of the OpenMessaging Benchmark.
+pub fn is_openmessaging(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|ending| ending == "yaml" || ending == "yml")
+}
+
+/// As [`load`], with the driver's file for what comes from the OpenMessaging Benchmark.
+pub fn load_with(
+    name_or_path: &str,
+    omb_driver: Option<&Path>,
+    scale: Option<f64>,
+) -> Result<Workload, WorkloadError> {
     let path = Path::new(name_or_path);
     let workload = match source(name_or_path) {
         Some(text) => file::parse(name_or_path, &format!("{name_or_path}.toml"), text, Path::new(""))?,
-        None if path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml") => {
-            openmessaging::load(path, None)?
-        }
+        None if is_openmessaging(name_or_path) => openmessaging::load(path, omb_driver)?,
         None if path.extension().is_some_and(|ending| ending == "toml") => {
             let text = read(path)?;
             let name = path.file_stem().unwrap_or_default().to_string_lossy();

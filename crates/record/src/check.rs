@@ -10,7 +10,7 @@
 
 use crc_fast::CrcAlgorithm;
 
-use crate::attributes::TimestampType;
+use crate::attributes::{Compression, TimestampType};
 use crate::batch::Batch;
 use crate::error::{
     BatchError, ClientControlBatch, ClientLogAppendTime, CrcMismatch, InconsistentRecordCount,
@@ -18,6 +18,10 @@ use crate::error::{
 };
 use crate::header::{ATTRIBUTES_AT, BatchHeader};
 use crate::offset::Offset;
+
+/// The smallest record, null key and value and no headers: a byte each for its length, its attributes, both deltas, both
+/// lengths and the count of headers.
+const RECORD_BYTES_MIN: usize = 7;
 
 /// Checks that `bytes` are exactly one whole batch with the CRC that it claims: what recovery and followers
 /// need.
@@ -34,8 +38,11 @@ pub fn check(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
         return Err(NonZeroBaseOffset { base_offset: header.base_offset }.into());
     }
     verify_crc(&header, bytes)?;
-    header.attributes.compression()?;
+    let compression = header.attributes.compression()?;
     check_producer_rules(&header)?;
+    if compression == Compression::None {
+        check_room(&header, bytes.len() - BatchHeader::LEN)?;
+    }
     Ok(header)
 }
 
@@ -72,6 +79,15 @@ fn exactly_one(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
 fn verify_crc(header: &BatchHeader, bytes: &[u8]) -> Result<(), CrcMismatch> {
     let computed = crc(bytes);
     if computed == header.crc { Ok(()) } else { Err(CrcMismatch { stored: header.crc, computed }) }
+}
+
+/// A count that the records cannot have, without a look at them: it would take offsets for nothing, 2^31 a batch.
+fn check_room(header: &BatchHeader, records_bytes: usize) -> Result<(), InvalidRecordCount> {
+    let record_count = header.record_count;
+    match usize::try_from(record_count) {
+        Ok(count) if count <= records_bytes / RECORD_BYTES_MIN => Ok(()),
+        _ => Err(InvalidRecordCount { record_count }),
+    }
 }
 
 fn check_producer_rules(header: &BatchHeader) -> Result<(), BatchError> {

@@ -133,7 +133,7 @@ pub struct InvalidOffsetRange {
     pub last_offset_delta: i32,
 }
 
-/// A producer's batch holds at least one record. Kafka: INVALID_RECORD.
+/// A producer's batch holds at least one record, and no more than its bytes have room for. Kafka: INVALID_RECORD.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("Invalid reported count for record batch: {record_count}")]
 pub struct InvalidRecordCount {

@@ -43,7 +43,7 @@ pub trait Request: Message {
     /// Its API.
     const KEY: ApiKey;
     /// What answers it, at the same version.
-    type Response: Message;
+    type Response: Message + 'static;
 }
 
 /// Why a message could not be decoded and encoded again.

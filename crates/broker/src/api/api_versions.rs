@@ -1,10 +1,11 @@
 //! ApiVersions (key 18), versions 0 to 4: what is served, and the features of the cluster (KIP-511, KIP-584).
 //!
 //! A version beyond the last is answered at version 0 with UNSUPPORTED_VERSION and all that is served, so that the
-//! client can ask again. Produce is advertised from version 0, though 0 to 2 are refused: librdkafka takes a broker
+//! client can ask again. What goes on to the controller is told at the versions that the controller serves. Produce is advertised from version 0, though 0 to 2 are refused: librdkafka takes a broker
 //! that starts higher for one that lacks features (KAFKA-18659).
 
-use super::{Call, SERVED};
+use super::forward::served_with_controller;
+use super::{Api, Call, SERVED};
 use crate::broker::Broker;
 use crate::net::{Frame, Reply};
 use thalweg_metadata::feature::KRAFT_VERSION;
@@ -22,19 +23,17 @@ pub fn handle(broker: &Broker, call: &Call, request: ApiVersionsRequest) -> ApiV
     let image = broker.image();
     // The quorum's own version is in no image.
     let kraft_version = (KRAFT_VERSION, broker.controller.kraft_version());
+    let registered = image.broker(broker.node_id).map(|registration| registration.features.clone());
     ApiVersionsResponse {
         error_code: ErrorCode::None.code(),
-        api_keys: api_keys(),
+        api_keys: api_keys(|api| served_with_controller(broker, api)),
         throttle_time_ms: 0,
         // Java clients before 4.0 fail on a feature whose first level is 0, so it is left out below version 4.
-        supported_features: crate::features::supported()
+        supported_features: registered
+            .unwrap_or_else(crate::features::ranges)
             .into_iter()
-            .filter(|feature| call.version >= 4 || feature.min > 0)
-            .map(|feature| SupportedFeatureKey {
-                name: feature.name.to_owned(),
-                min_version: feature.min,
-                max_version: feature.max,
-            })
+            .filter(|(_, range)| call.version >= 4 || range.min > 0)
+            .map(|(name, range)| SupportedFeatureKey { name, min_version: range.min, max_version: range.max })
             .collect(),
         finalized_features_epoch: image.provenance().offset,
         finalized_features: image
@@ -56,7 +55,7 @@ pub fn handle(broker: &Broker, call: &Call, request: ApiVersionsRequest) -> ApiV
 pub fn unsupported(correlation_id: i32) -> Reply {
     let response = ApiVersionsResponse {
         error_code: ErrorCode::UnsupportedVersion.code(),
-        api_keys: api_keys(),
+        api_keys: api_keys(|api| Some((api.min, api.max))),
         ..Default::default()
     };
     match encode_response(&response, ApiKey::ApiVersions, 0, correlation_id) {
@@ -65,15 +64,13 @@ pub fn unsupported(correlation_id: i32) -> Reply {
     }
 }
 
-fn api_keys() -> Vec<ApiVersion> {
-    SERVED
-        .iter()
-        .map(|api| ApiVersion {
-            api_key: api.key as i16,
-            min_version: if api.key == ApiKey::Produce { 0 } else { api.min },
-            max_version: api.max,
-        })
-        .collect()
+fn api_keys(range: impl Fn(&Api) -> Option<(i16, i16)>) -> Vec<ApiVersion> {
+    let version = |api: &Api| {
+        let (min, max_version) = range(api)?;
+        let min_version = if api.key == ApiKey::Produce { 0 } else { min };
+        Some(ApiVersion { api_key: api.key as i16, min_version, max_version })
+    };
+    SERVED.iter().filter_map(version).collect()
 }
 
 /// Kafka's rule for a client's name and version: letters, digits, dots and dashes, ending in a letter or digit.

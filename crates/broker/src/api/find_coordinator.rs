@@ -26,7 +26,7 @@ pub async fn handle(
     let batched = call.version >= 4;
     let keys = if batched { request.coordinator_keys } else { vec![request.key] };
     if request.key_type == GROUP && broker.image().topic(OFFSETS).is_none() {
-        auto_topics::create(&broker, vec![OFFSETS.to_owned()]).await;
+        auto_topics::create(&broker, vec![OFFSETS.to_owned()], None).await;
     }
     let found = keys.into_iter().map(|key| find(&broker, &call.peer.listener, request.key_type, key));
     let mut coordinators: Vec<Coordinator> = found.collect();

@@ -5,10 +5,10 @@
 //! is answered from the image. So that a client which makes a change and then asks this broker sees the change, the
 //! answer waits a little until the image shows it; Kafka's broker answers at once.
 
-use super::Call;
+use super::{Api, Call};
 use crate::broker::Broker;
 use crate::net::{Frame, Reply};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,33 @@ use thalweg_wire::frame::{LENGTH_LEN, decode_response, encode_request};
 use thalweg_wire::request::describe_quorum_request::{PartitionData, TopicData};
 use thalweg_wire::request::{DescribeQuorumRequest, EnvelopeRequest};
 use thalweg_wire::{ApiKey, DecodeError, Decoder, Encoder, ErrorCode, Message, Request};
+
+/// The APIs whose requests go on to the controller, as a whole or in parts: they are served at versions that it serves
+/// too.
+const FORWARDED: [ApiKey; 12] = [
+    ApiKey::CreateTopics,
+    ApiKey::DeleteTopics,
+    ApiKey::AlterConfigs,
+    ApiKey::CreatePartitions,
+    ApiKey::ElectLeaders,
+    ApiKey::IncrementalAlterConfigs,
+    ApiKey::AlterPartitionReassignments,
+    ApiKey::ListPartitionReassignments,
+    ApiKey::AlterClientQuotas,
+    ApiKey::DescribeQuorum,
+    ApiKey::UpdateFeatures,
+    ApiKey::UnregisterBroker,
+];
+
+/// The versions of an API that this broker and its controller serve; none where they share none.
+pub fn served_with_controller(broker: &Broker, api: &Api) -> Option<(i16, i16)> {
+    if !FORWARDED.contains(&api.key) {
+        return Some((api.min, api.max));
+    }
+    let (min, max) = broker.controller.served(api.key)?;
+    let (min, max) = (min.max(api.min), max.min(api.max));
+    (min <= max).then_some((min, max))
+}
 
 /// The principal of every client: no listener authenticates yet.
 const ANONYMOUS: &str = "ANONYMOUS";
@@ -34,7 +61,7 @@ pub fn handle(broker: &Arc<Broker>, call: Call, _: Decoder) -> Result<Reply, Dec
             .await
         {
             Ok(response) => match (ErrorCode::from_i16(response.error_code), response.response_data) {
-                (Some(ErrorCode::None), Some(answer)) => Reply::Now(frame(&answer)),
+                (Some(ErrorCode::None), Some(answer)) => Reply::Now(Frame::with_length(answer)),
                 (error, _) => Reply::Close(format!("the controller refused {:?}: {error:?}", call.key)),
             },
             Err(error) => {
@@ -67,7 +94,19 @@ async fn shown(broker: &Broker) {
 
 /// Sends a request on that was made of the client's, in its name, and gives the controller's answer to it.
 pub async fn send<R: Request>(broker: &Broker, call: &Call, request: &R) -> Result<R::Response, ErrorCode> {
-    let encoded = encode_request(request, call.version, call.correlation_id, call.client_id.as_deref());
+    let answer = send_at(broker, call, request, call.version).await?;
+    shown(broker).await;
+    Ok(answer)
+}
+
+/// As [`send`], at a version of its own, and without waiting for the image.
+pub async fn send_at<R: Request>(
+    broker: &Broker,
+    call: &Call,
+    request: &R,
+    version: i16,
+) -> Result<R::Response, ErrorCode> {
+    let encoded = encode_request(request, version, call.correlation_id, call.client_id.as_deref());
     let request = encoded.map_err(|error| unusable(call, &error))?.slice(LENGTH_LEN..);
     let sent = broker.controller.send(envelope(call, request), EnvelopeRequest::MAX_VERSION).await;
     let response = sent.map_err(|error| {
@@ -76,8 +115,7 @@ pub async fn send<R: Request>(broker: &Broker, call: &Call, request: &R) -> Resu
     })?;
     match (ErrorCode::from_i16(response.error_code), response.response_data) {
         (Some(ErrorCode::None), Some(answer)) => {
-            shown(broker).await;
-            let decoded = decode_response::<R>(answer, call.version);
+            let decoded = decode_response::<R>(answer, version);
             decoded.map(|(_, answer)| answer).map_err(|error| unusable(call, &error))
         }
         (Some(error), _) if error != ErrorCode::None => Err(error),
@@ -110,11 +148,4 @@ fn principal() -> Bytes {
     e.i16(0);
     principal.encode(&mut e, 0).expect("short names fit");
     e.into_bytes()
-}
-
-fn frame(answer: &Bytes) -> Frame {
-    let mut bytes = BytesMut::with_capacity(4 + answer.len());
-    bytes.put_i32(i32::try_from(answer.len()).expect("an answer came in a frame"));
-    bytes.put_slice(answer);
-    Frame::bytes(bytes.freeze())
 }

@@ -27,7 +27,8 @@ pub async fn handle(
         Some(id) if id.is_empty() => return refused(ErrorCode::InvalidRequest),
         Some(id) => {
             tracing::warn!(
-                transactional_id = id,
+                // As much of it as a line of the log should hold.
+                transactional_id = format!("{id:.80}"),
                 "Refused a transactional producer: transactions are not served yet"
             );
             return refused(ErrorCode::UnsupportedVersion);

@@ -3,6 +3,9 @@
 //! A topic that does not exist is created when the request allows it (version 4) and `auto.create.topics.enable`
 //! says so; the answer is then LEADER_NOT_AVAILABLE, or the new topic when the image already has it. Version 10
 //! adds topic ids, version 12 asks by id; version 13 reports when a client should bootstrap anew (KIP-1102).
+//!
+//! Versions 10 and 11 have a field for the id and cannot be asked by it: as in Kafka, such a request is refused as a
+//! whole, topic by topic.
 
 use super::Call;
 use crate::auto_topics;
@@ -34,8 +37,17 @@ const fn bits(operations: &[u32]) -> i32 {
     mask
 }
 
+/// The first version that asks by id.
+const BY_ID: i16 = 12;
+
 /// Answers from the image, after creating topics where that is wanted.
 pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataRequest) -> MetadataResponse {
+    if call.version < BY_ID
+        && let Some(topics) = &request.topics
+        && topics.iter().any(|topic| topic.name.is_none() || !topic.topic_id.is_zero())
+    {
+        return refused(topics);
+    }
     // Version 0 has no null: there an empty list asks for all topics.
     let asked = match request.topics {
         Some(topics) if topics.is_empty() && call.version == 0 => None,
@@ -51,7 +63,7 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
                 .filter(|name| image.topic(name).is_none() && topic_name::check(name).is_ok());
             let missing: Vec<String> = missing.map(str::to_owned).collect();
             if !missing.is_empty() {
-                auto_topics::create(&broker, missing).await;
+                auto_topics::create(&broker, missing, Some(&call)).await;
             }
         }
     }
@@ -77,6 +89,23 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
             OPERATIONS_OMITTED
         },
         error_code: 0,
+    }
+}
+
+fn refused(topics: &[MetadataRequestTopic]) -> MetadataResponse {
+    let topics = topics.iter().map(|topic| MetadataResponseTopic {
+        error_code: ErrorCode::InvalidRequest.code(),
+        // These versions know no topic without a name.
+        name: Some(topic.name.clone().unwrap_or_default()),
+        topic_id: topic.topic_id,
+        topic_authorized_operations: OPERATIONS_OMITTED,
+        ..Default::default()
+    });
+    MetadataResponse {
+        topics: topics.collect(),
+        controller_id: -1,
+        cluster_authorized_operations: OPERATIONS_OMITTED,
+        ..Default::default()
     }
 }
 

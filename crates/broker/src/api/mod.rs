@@ -19,7 +19,7 @@ mod describe_user_scram_credentials;
 pub mod document;
 mod fetch;
 mod find_coordinator;
-mod forward;
+pub(crate) mod forward;
 mod groups;
 mod incremental_alter_configs;
 mod init_producer_id;
@@ -38,7 +38,7 @@ use std::future::Future;
 use std::sync::Arc;
 use thalweg_wire::frame::{decode_request_header, encode_response, peek_request};
 use thalweg_wire::request::*;
-use thalweg_wire::{ApiKey, DecodeError, Decoder, Request};
+use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, Request};
 
 /// One request on its way: who asks, and at which version.
 #[derive(Clone, Debug)]
@@ -63,7 +63,10 @@ impl Call {
         match encode_response(response, self.key, self.version, self.correlation_id) {
             Ok((bytes, _)) => Reply::Now(Frame::bytes(bytes.freeze())),
             Err(error) => {
-                tracing::error!(api = ?self.key, version = self.version, %error, "An answer could not be encoded");
+                // A name of the longest length, repeated in the text of an error, is the client's fault.
+                if !matches!(error, EncodeError::StringTooLong { .. }) {
+                    tracing::error!(api = ?self.key, version = self.version, %error, "An answer could not be encoded");
+                }
                 Reply::Close(format!("the answer to {:?} could not be encoded: {error}", self.key))
             }
         }

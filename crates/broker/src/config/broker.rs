@@ -189,7 +189,7 @@ fn listeners(
         inter_broker_name: values.text("inter.broker.listener.name"),
         inter_broker_protocol: values.text("security.inter.broker.protocol").unwrap_or_default(),
         inter_broker_protocol_given: merged.contains_key("security.inter.broker.protocol"),
-        runs_controller: roles.controller,
+        roles,
     };
     Ok(Listeners::resolve(&texts)?)
 }

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 
 use super::check::is_host_character;
 use super::error::InvalidValue;
+use super::rules::Roles;
 
 /// How the bytes of a connection are protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,7 +125,7 @@ pub(super) struct ListenerTexts<'a> {
     pub inter_broker_protocol: &'a str,
     /// Whether the protocol was given, or is Kafka's default.
     pub inter_broker_protocol_given: bool,
-    pub runs_controller: bool,
+    pub roles: Roles,
 }
 
 /// Where a broker listens and what it advertises.
@@ -135,8 +136,11 @@ pub struct Listeners {
     /// What they are told, by the same names; a host of None stands for the name of this machine, a port of 0 for the
     /// port that the system chose.
     pub advertised: Vec<Listener>,
-    /// The listeners that belong to the controller; without a controller in this process there are none.
+    /// Where other nodes reach the controller of this process; without such a listener only this process does, and
+    /// without a controller in this process there are none.
     pub controller: Vec<Listener>,
+    /// What other nodes are told of them, as in `advertised`.
+    pub advertised_controller: Vec<Listener>,
     /// The names of controller listeners, the first of which a broker speaks to.
     pub controller_names: Vec<String>,
     /// The name of the listener that brokers use among themselves.
@@ -150,17 +154,23 @@ impl Listeners {
         check_ports(&all, texts.listeners)?;
         let is_controller = |listener: &Listener| texts.controller_names.contains(&listener.name);
         let (controller, broker): (Vec<_>, Vec<_>) = all.into_iter().partition(is_controller);
-        let mut advertised = match texts.advertised {
-            Some(entries) => parse_all("advertised.listeners", entries, &protocols)?,
-            None => broker.clone(),
+        let given = texts.advertised.map(|entries| parse_all("advertised.listeners", entries, &protocols));
+        let (advertised_controller, advertised) = match given.transpose()? {
+            Some(given) => {
+                let (named, advertised): (Vec<_>, Vec<_>) = given.into_iter().partition(is_controller);
+                let told =
+                    |own: &Listener| named.iter().find(|named| named.name == own.name).unwrap_or(own).clone();
+                (controller.iter().map(told).collect(), advertised)
+            }
+            None => (controller.clone(), broker.clone()),
         };
-        advertised.retain(|listener| !is_controller(listener));
         let found = Self {
             inter_broker: inter_broker(texts)?,
             controller_names: texts.controller_names.to_vec(),
             broker,
             advertised,
             controller,
+            advertised_controller,
         };
         found.check(texts)?;
         Ok(found)
@@ -168,14 +178,16 @@ impl Listeners {
 
     /// The advertised listeners, with the gaps filled: the machine's name for hosts, and the ports that were bound.
     pub fn advertised_as(&self, host_name: &str, bound_port: impl Fn(&str) -> Option<u16>) -> Vec<Listener> {
-        let mut advertised = self.advertised.clone();
-        for listener in &mut advertised {
-            listener.host.get_or_insert_with(|| host_name.to_owned());
-            if listener.port == 0 {
-                listener.port = bound_port(&listener.name).unwrap_or(0);
-            }
-        }
-        advertised
+        self.advertised.iter().map(|listener| filled(listener, host_name, &bound_port)).collect()
+    }
+
+    /// The same for the listeners of the controller.
+    pub fn controller_advertised_as(
+        &self,
+        host_name: &str,
+        bound_port: impl Fn(&str) -> Option<u16>,
+    ) -> Vec<Listener> {
+        self.advertised_controller.iter().map(|listener| filled(listener, host_name, &bound_port)).collect()
     }
 
     fn check(&self, texts: &ListenerTexts<'_>) -> Result<(), InvalidValue> {
@@ -190,11 +202,20 @@ impl Listeners {
                 return Err(InvalidValue::new("listeners", listeners, reason));
             }
         }
-        if self.broker.is_empty() {
+        let Roles { broker, controller } = texts.roles;
+        if broker && self.broker.is_empty() {
             let reason = "At least one listener must not appear in controller.listener.names";
             return Err(InvalidValue::new("listeners", listeners, reason));
         }
-        if !texts.runs_controller && !self.controller.is_empty() {
+        if !broker && (self.controller.is_empty() || !self.broker.is_empty()) {
+            let names = texts.controller_names.join(", ");
+            let reason = format!(
+                "With process.roles=controller, every listener must be one of controller.listener.names \
+                 ({names}), as in CONTROLLER://localhost:9093"
+            );
+            return Err(InvalidValue::new("listeners", listeners, reason));
+        }
+        if !controller && !self.controller.is_empty() {
             let reason = "Must not name a listener of this broker when process.roles=broker";
             return Err(InvalidValue::new(
                 "controller.listener.names",
@@ -204,7 +225,7 @@ impl Listeners {
         }
         let advertised = texts.advertised.map_or_else(|| listeners.clone(), |entries| entries.join(","));
         let fails = |reason: String| Err(InvalidValue::new("advertised.listeners", &advertised, reason));
-        for listener in &self.advertised {
+        for listener in self.advertised.iter().chain(&self.advertised_controller) {
             if listener.address().is_some_and(|address| address.is_unspecified()) {
                 let host = listener.host.as_deref().unwrap_or_default();
                 return fails(format!(
@@ -212,11 +233,12 @@ impl Listeners {
                      leave the host of listeners empty to listen on every interface"
                 ));
             }
-            if !self.broker.iter().any(|known| known.name == listener.name) {
+            let own = self.broker.iter().chain(&self.controller);
+            if !own.into_iter().any(|known| known.name == listener.name) {
                 return fails(format!("Listener {} must be defined in listeners", listener.name));
             }
         }
-        if !self.advertised.iter().any(|listener| listener.name == self.inter_broker) {
+        if broker && !self.advertised.iter().any(|listener| listener.name == self.inter_broker) {
             let names: Vec<_> = self.advertised.iter().map(|listener| listener.name.as_str()).collect();
             let reason =
                 format!("Must be a listener name defined in advertised.listeners: {}", names.join(","));
@@ -224,6 +246,16 @@ impl Listeners {
         }
         Ok(())
     }
+}
+
+/// A listener as it is advertised once its port is bound.
+fn filled(listener: &Listener, host_name: &str, bound_port: impl Fn(&str) -> Option<u16>) -> Listener {
+    let mut filled = listener.clone();
+    filled.host.get_or_insert_with(|| host_name.to_owned());
+    if filled.port == 0 {
+        filled.port = bound_port(&filled.name).unwrap_or(0);
+    }
+    filled
 }
 
 fn protocols(texts: &ListenerTexts<'_>) -> Result<Protocols, InvalidValue> {
@@ -324,7 +356,7 @@ mod tests {
             inter_broker_name: None,
             inter_broker_protocol: "PLAINTEXT",
             inter_broker_protocol_given: false,
-            runs_controller: true,
+            roles: Roles { broker: true, controller: true },
         };
         change(&mut texts);
         Listeners::resolve(&texts).map_err(|error| error.to_string())
@@ -418,7 +450,9 @@ mod tests {
 
     #[test]
     fn a_broker_in_a_quorum_has_no_controller_listener() {
-        let error = resolve("PLAINTEXT://:9092,CONTROLLER://:9093", |texts| texts.runs_controller = false);
+        let error = resolve("PLAINTEXT://:9092,CONTROLLER://:9093", |texts| {
+            texts.roles.controller = false;
+        });
         assert!(error.expect_err("a controller listener").contains("controller.listener.names"));
     }
 }

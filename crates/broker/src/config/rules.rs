@@ -125,11 +125,6 @@ fn node_rules(values: &Values, found: &mut Vec<ConfigError>) {
     let id = values.long("node.id");
     require(values.long("broker.id") == id, values, "broker.id", "Value must be the same as node.id", found);
     let roles = Roles::of(values);
-    if !roles.broker {
-        let reason = "A controller without a broker is not served: expected broker,controller or broker";
-        require(false, values, "process.roles", reason, found);
-        return;
-    }
     let voters = values.list(VOTERS).unwrap_or_default();
     let servers = values.list(SERVERS).unwrap_or_default();
     let is_this_node = |voter: &String| voter.split('@').next().and_then(|id| id.parse().ok()) == Some(id);

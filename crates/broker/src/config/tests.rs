@@ -353,7 +353,8 @@ fn rules_between_keys_hold() {
         assert!(error.contains(&format!(" for configuration {name}: ")), "{text}: {error}");
     };
     broken("node.id=1\nbroker.id=2\n", "broker.id");
-    broken("process.roles=controller\n", "process.roles");
+    broken("process.roles=controller\n", "listeners");
+    broken("process.roles=controller\nlisteners=CONTROLLER://:9093,PLAINTEXT://:9092\n", "listeners");
     broken("process.roles=broker\n", "controller.quorum.bootstrap.servers");
     broken("process.roles=broker\ncontroller.quorum.voters=1@a:1\n", "controller.quorum.voters");
     broken("controller.quorum.voters=1@a:1,2@b:1\n", "controller.quorum.voters");

@@ -5,11 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI16, AtomicI32, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
+use thalweg_client::ClientError;
 use thalweg_controller::{Controller, HandleError};
 use thalweg_wire::frame::{self, LENGTH_LEN};
-use thalweg_wire::{DecodeError, EncodeError, Request};
+use thalweg_wire::request::{FetchRequest, FetchResponse};
+use thalweg_wire::{ApiKey, DecodeError, EncodeError, ErrorCode, Message, Request};
 use tokio::sync::watch;
+
+use super::quorum::{FETCH_WAIT, Quorum, QuorumOptions};
 
 /// How long a controller in this process may keep a Fetch waiting. A wait costs nothing there, and waking up does.
 const IN_PROCESS_FETCH_WAIT: Duration = Duration::from_secs(30);
@@ -26,10 +29,32 @@ pub enum LinkError {
     /// The controller did not answer.
     #[error("the controller does not answer: {0}")]
     Controller(#[from] HandleError),
+    /// A node of the quorum did not answer.
+    #[error(transparent)]
+    Quorum(#[from] ClientError),
+    /// No node of the quorum was found to be the active controller.
+    #[error("no active controller answers within {} ms; the last attempt: {last}", after.as_millis())]
+    NoController {
+        /// How long was tried.
+        after: Duration,
+        /// How it ended last.
+        last: String,
+    },
+    /// A node of the quorum does not say to which cluster it belongs.
+    #[error("{address} does not tell the id of its cluster: {code} {message}")]
+    NoClusterId {
+        /// The node.
+        address: String,
+        /// Its answer.
+        code: ErrorCode,
+        /// Its words.
+        message: String,
+    },
 }
 
 enum Way {
     InProcess(Arc<Controller>),
+    Network(Box<Quorum>),
 }
 
 struct Shared {
@@ -48,25 +73,88 @@ pub struct ControllerLink(Arc<Shared>);
 impl ControllerLink {
     /// To the controller in this process.
     pub fn in_process(controller: Arc<Controller>) -> ControllerLink {
+        ControllerLink::by(Way::InProcess(controller))
+    }
+
+    /// To the active controller of a quorum, over the network.
+    pub fn to_quorum(options: QuorumOptions) -> ControllerLink {
+        ControllerLink::by(Way::Network(Box::new(Quorum::new(options))))
+    }
+
+    fn by(way: Way) -> ControllerLink {
         let (published, _) = watch::channel(-1);
-        let (way, correlation_ids) = (Way::InProcess(controller), AtomicI32::new(0));
-        let kraft_version = AtomicI16::new(0);
+        let (correlation_ids, kraft_version) = (AtomicI32::new(0), AtomicI16::new(0));
         ControllerLink(Arc::new(Shared { way, correlation_ids, published, kraft_version }))
     }
 
     /// Sends a request with the broker's own rights and waits for the answer. What the answer speaks of is committed
     /// by then; the broker's image may come to show it a moment later (see [`ControllerLink::image_changes`]).
+    ///
+    /// Over the network it is sent again, to whoever is the active controller then, while there is time.
     pub async fn send<R: Request>(&self, request: R, version: i16) -> Result<R::Response, LinkError> {
+        match &self.0.way {
+            Way::InProcess(controller) => self.call(controller, &request, version).await,
+            Way::Network(quorum) => quorum.send(&request, version).await,
+        }
+    }
+
+    /// Fetches the metadata log. Over the network this is what finds the active controller.
+    pub(super) async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, LinkError> {
+        match &self.0.way {
+            Way::InProcess(controller) => self.call(controller, &request, FetchRequest::MAX_VERSION).await,
+            Way::Network(quorum) => quorum.fetch(&request, FetchRequest::MAX_VERSION).await,
+        }
+    }
+
+    async fn call<R: Request>(
+        &self,
+        controller: &Controller,
+        request: &R,
+        version: i16,
+    ) -> Result<R::Response, LinkError> {
         let correlation_id = self.0.correlation_ids.fetch_add(1, Ordering::Relaxed);
-        let frame = frame::encode_request(&request, version, correlation_id, None)?;
-        let answer = self.send_frame(frame.slice(LENGTH_LEN..)).await?;
+        let frame = frame::encode_request(request, version, correlation_id, None)?;
+        let answer = controller.handle(frame.slice(LENGTH_LEN..)).await?;
         let (_, response) = frame::decode_response::<R>(answer, version)?;
         Ok(response)
     }
 
-    async fn send_frame(&self, frame: Bytes) -> Result<Bytes, LinkError> {
+    /// The id of the cluster that the controller belongs to.
+    pub async fn cluster_id(&self) -> Result<String, LinkError> {
         match &self.0.way {
-            Way::InProcess(controller) => Ok(controller.handle(frame).await?),
+            Way::InProcess(controller) => Ok(controller.cluster_id().to_owned()),
+            Way::Network(quorum) => quorum.cluster_id().await,
+        }
+    }
+
+    /// The versions of an API that the controller serves; what this build speaks while that is not known.
+    pub fn served(&self, api: ApiKey) -> Option<(i16, i16)> {
+        match &self.0.way {
+            Way::InProcess(_) => thalweg_controller::serves(api).then(|| api.versions()),
+            Way::Network(quorum) if !quorum.is_known() => Some(api.versions()),
+            Way::Network(quorum) => quorum.served(api),
+        }
+    }
+
+    /// The finalized features of the cluster, as its controllers told when they were connected to. Nothing for a
+    /// controller in this process, which has no more than the broker beside it.
+    pub(super) fn features(&self) -> Vec<(String, i16)> {
+        match &self.0.way {
+            Way::InProcess(_) => Vec::new(),
+            Way::Network(quorum) => quorum.features(),
+        }
+    }
+
+    /// Whether a controller elsewhere has told of no feature so far.
+    pub(super) fn tells_no_features(&self) -> bool {
+        matches!(self.0.way, Way::Network(_)) && self.features().is_empty()
+    }
+
+    /// Learns anew what [`ControllerLink::served`] and the features are. A controller tells no features while it starts.
+    pub(super) async fn ask_versions(&self) -> Result<(), LinkError> {
+        match &self.0.way {
+            Way::InProcess(_) => Ok(()),
+            Way::Network(quorum) => quorum.ask_versions().await,
         }
     }
 
@@ -94,7 +182,7 @@ impl ControllerLink {
     pub(super) fn replica_id(&self, node_id: i32) -> i32 {
         match &self.0.way {
             Way::InProcess(controller) if controller.node_id() == node_id => -1,
-            Way::InProcess(_) => node_id,
+            Way::InProcess(_) | Way::Network(_) => node_id,
         }
     }
 
@@ -102,6 +190,7 @@ impl ControllerLink {
     pub(super) fn fetch_wait(&self) -> Duration {
         match &self.0.way {
             Way::InProcess(_) => IN_PROCESS_FETCH_WAIT,
+            Way::Network(_) => FETCH_WAIT,
         }
     }
 }

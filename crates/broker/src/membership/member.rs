@@ -1,20 +1,26 @@
 //! Registration and heartbeats (Kafka's `BrokerLifecycleManager`).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_metadata::Image;
 use thalweg_wire::request::broker_registration_request::{Feature, Listener};
 use thalweg_wire::request::{BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest};
 use thalweg_wire::{ErrorCode, Message};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::{ControllerLink, JoinError, MembershipOptions, Progress};
+use super::{ControllerLink, JoinError, MembershipOptions, ObserverError, Progress};
+use crate::features::Claims;
 
 /// How long after a failure a request is tried again.
 const RETRY: Duration = Duration::from_millis(50);
 /// How soon a request is repeated that waits for others, when nothing tells that they are done.
 const REPEAT: Duration = Duration::from_millis(10);
+
+/// How long a broker that leaves tries to say so, though it has not heard the controller for long.
+const LEAVE: Duration = Duration::from_millis(500);
 
 /// What is asked of the member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +36,7 @@ pub(super) struct Member {
     epoch: watch::Sender<i64>,
     /// Whether the broker is to be fenced: until it is ready.
     want_fence: bool,
+    told_unserved: bool,
 }
 
 /// How a heartbeat was answered.
@@ -42,7 +49,14 @@ enum Beat {
 
 impl Member {
     pub fn new(link: ControllerLink, options: MembershipOptions, progress: Arc<Progress>) -> Member {
-        Member { link, options, progress, epoch: watch::Sender::new(-1), want_fence: true }
+        Member {
+            link,
+            options,
+            progress,
+            epoch: watch::Sender::new(-1),
+            want_fence: true,
+            told_unserved: false,
+        }
     }
 
     pub fn epoch(&self) -> watch::Receiver<i64> {
@@ -53,27 +67,42 @@ impl Member {
         self.options.registration_timeout
     }
 
-    /// Registers, trying again while an earlier process of this broker still has a session.
+    /// Registers, trying again while an earlier process of this broker still has a session. Nothing is worth trying
+    /// once the metadata log cannot be followed.
     pub async fn register(&mut self, until: Instant) -> Result<(), JoinError> {
+        let mut failed = self.progress.failed.subscribe();
+        tokio::select! {
+            biased;
+            error = failed.wait_for(Option::is_some) => {
+                let error = error.ok().and_then(|error| error.clone());
+                Err(error.map_or(JoinError::Left, JoinError::Observer))
+            }
+            registered = self.try_to_register(until) => registered,
+        }
+    }
+
+    async fn try_to_register(&mut self, until: Instant) -> Result<(), JoinError> {
         let started = Instant::now();
         let mut told = false;
         loop {
-            let request = self.registration();
+            let claims = self.claims();
+            let request = self.registration(&claims);
             let last = match self.link.send(request, BrokerRegistrationRequest::MAX_VERSION).await {
                 Ok(response) => match ErrorCode::from_i16(response.error_code) {
                     Some(ErrorCode::None) => {
                         self.epoch.send_replace(response.broker_epoch);
                         tracing::debug!(epoch = response.broker_epoch, "Broker is registered");
+                        self.tell_unserved(&claims);
                         return Ok(());
                     }
+                    Some(ErrorCode::UnsupportedVersion) => self.unsupported(claims).await?,
                     Some(
                         code @ (ErrorCode::InconsistentClusterId
-                        | ErrorCode::UnsupportedVersion
                         | ErrorCode::InvalidRegistration
                         | ErrorCode::ClusterAuthorizationFailed
                         | ErrorCode::InvalidRequest),
                     ) => return Err(JoinError::Refused { code }),
-                    Some(code) => code.to_string(),
+                    Some(code) => format!("{code}{}", super::hint(code)),
                     None => format!("error {}", response.error_code),
                 },
                 Err(error) => error.to_string(),
@@ -89,7 +118,48 @@ impl Member {
         }
     }
 
-    fn registration(&self) -> BrokerRegistrationRequest {
+    /// The controller does not admit a broker of these claims. That is final, unless it was not known when they were made
+    /// what the cluster has on: it was starting, or features were turned on since.
+    async fn unsupported(&self, claims: Claims) -> Result<String, JoinError> {
+        let asked = self.link.ask_versions().await;
+        if !claims.beyond.is_empty() {
+            return Err(JoinError::Features { features: claims.beyond });
+        }
+        let code = ErrorCode::UnsupportedVersion;
+        match asked {
+            Ok(()) if self.claims() == claims && !self.link.tells_no_features() => {
+                Err(JoinError::Refused { code })
+            }
+            Ok(()) => Ok(format!("{code}: it was not known yet which features the cluster has on")),
+            Err(error) => Ok(error.to_string()),
+        }
+    }
+
+    /// What is said of features: as the image knows the cluster's, or before the first one its controllers.
+    fn claims(&self) -> Claims {
+        let image = self.progress.image.borrow().clone();
+        let told = self.link.features();
+        let of_image = image.features().iter();
+        let of_controllers = told.iter().map(|(name, level)| (name.as_str(), *level));
+        // The quorum's own version is in no image.
+        let finalized: BTreeMap<&str, i16> = of_controllers.chain(of_image).collect();
+        Claims::of(&self.options.features, finalized)
+    }
+
+    /// Says once which features are on and not served.
+    fn tell_unserved(&mut self, claims: &Claims) {
+        if !std::mem::replace(&mut self.told_unserved, true) {
+            for (feature, level, refused) in &claims.unserved {
+                tracing::warn!(
+                    feature,
+                    level,
+                    "Cluster has a feature on that this broker does not serve: {refused}"
+                );
+            }
+        }
+    }
+
+    fn registration(&self, claims: &Claims) -> BrokerRegistrationRequest {
         let options = &self.options;
         BrokerRegistrationRequest {
             broker_id: options.node_id,
@@ -105,8 +175,8 @@ impl Member {
                     security_protocol: endpoint.security_protocol,
                 })
                 .collect(),
-            features: options
-                .features
+            features: claims
+                .ranges
                 .iter()
                 .map(|(name, range)| Feature {
                     name: name.clone(),
@@ -175,18 +245,26 @@ impl Member {
     pub async fn run(mut self, mut wishes: mpsc::Receiver<(Wish, oneshot::Sender<()>)>) {
         let mut wait = self.options.heartbeat_interval;
         let mut offline = self.progress.offline.subscribe();
+        let mut watch = Watch { images: self.progress.image.subscribe(), leaving: BTreeSet::new() };
+        let mut contact = Contact { heard: Instant::now(), unanswered: 0 };
         loop {
             tokio::select! {
                 _ = offline.changed() => {}
+                seen = watch.next(&self) => if seen == Seen::Replaced {
+                    let error = ObserverError::Replaced { node_id: self.options.node_id };
+                    tracing::error!(%error, "Broker has lost its place in the cluster");
+                    self.progress.failed.send_replace(Some(Arc::new(error)));
+                    return;
+                },
                 wish = wishes.recv() => match wish {
                     None => return,
                     Some((Wish::Unfence, done)) => {
-                        self.unfence().await;
+                        self.unfence(&mut contact).await;
                         // Whoever wished may have gone.
                         let _ = done.send(());
                     }
                     Some((Wish::Leave, done)) => {
-                        self.leave().await;
+                        self.leave(contact).await;
                         let _ = done.send(());
                         return;
                     }
@@ -194,60 +272,134 @@ impl Member {
                 () = tokio::time::sleep(wait) => {}
             }
             wait = match self.beat(false).await {
-                Beat::Answered(_) => self.options.heartbeat_interval,
+                Beat::Answered(_) => {
+                    contact.answered();
+                    self.options.heartbeat_interval
+                }
                 Beat::Unknown => {
-                    tracing::warn!("Controller does not know the broker any more and it registers again");
-                    let until = Instant::now() + self.options.registration_timeout;
-                    if let Err(error) = self.register(until).await {
-                        tracing::error!(%error, "Broker cannot be registered again");
-                    }
+                    self.register_again().await;
                     RETRY
                 }
                 Beat::Failed(why) => {
-                    tracing::warn!(why, "Heartbeat is not answered");
-                    RETRY * 10
+                    contact.failed(&why);
+                    RETRY
                 }
             };
         }
     }
 
-    async fn unfence(&mut self) {
+    async fn register_again(&mut self) {
+        tracing::warn!("Controller does not know the broker any more and it registers again");
+        let until = Instant::now() + self.options.registration_timeout;
+        match self.register(until).await {
+            Ok(()) => tracing::info!(epoch = *self.epoch.borrow(), "Broker is registered again"),
+            Err(error) => tracing::error!(%error, "Broker cannot be registered again"),
+        }
+    }
+
+    async fn unfence(&mut self, contact: &mut Contact) {
         self.want_fence = false;
         let mut applied = self.progress.applied.subscribe();
         loop {
             applied.mark_unchanged();
             match self.beat(false).await {
-                Beat::Answered(response) if !response.is_fenced => return,
-                Beat::Answered(_) => {}
-                Beat::Unknown => {
-                    let until = Instant::now() + self.options.registration_timeout;
-                    if let Err(error) = self.register(until).await {
-                        tracing::error!(%error, "Broker cannot be registered again");
-                    }
-                }
-                Beat::Failed(why) => tracing::warn!(why, "Heartbeat is not answered"),
+                Beat::Answered(response) if !response.is_fenced => return contact.answered(),
+                Beat::Answered(_) => contact.answered(),
+                Beat::Unknown => self.register_again().await,
+                Beat::Failed(why) => contact.failed(&why),
             }
             let _ = tokio::time::timeout(REPEAT, applied.changed()).await;
         }
     }
 
-    /// Asks to shut down until the controller agrees.
-    async fn leave(&mut self) {
+    /// Asks to shut down until the controller agrees, or until it has not been heard for so long that it has given the
+    /// broker up.
+    async fn leave(&mut self, mut contact: Contact) {
         let until = Instant::now() + self.options.controlled_shutdown_timeout;
+        let at_least = Instant::now() + LEAVE;
         let mut applied = self.progress.applied.subscribe();
         while Instant::now() < until {
             applied.mark_unchanged();
-            match self.beat(true).await {
-                Beat::Answered(response) if response.should_shut_down => return,
-                Beat::Answered(_) => {}
-                Beat::Unknown => return,
-                Beat::Failed(why) => {
-                    tracing::warn!(why, "Heartbeat is not answered");
+            let given_up = (contact.heard + self.options.session_timeout).max(at_least);
+            match tokio::time::timeout_at(given_up, self.beat(true)).await {
+                Ok(Beat::Answered(response)) if response.should_shut_down => return,
+                Ok(Beat::Answered(_)) => contact.answered(),
+                Ok(Beat::Unknown) => return,
+                Ok(Beat::Failed(why)) if Instant::now() < given_up => {
+                    contact.failed(&why);
                     tokio::time::sleep(RETRY).await;
+                }
+                Ok(Beat::Failed(_)) | Err(_) => {
+                    tracing::warn!("No controller answers and the broker leaves without being let go");
+                    return;
                 }
             }
             let _ = tokio::time::timeout(REPEAT, applied.changed()).await;
         }
         tracing::warn!("Controller did not let the broker go in time");
+    }
+}
+
+/// What an image shows that a broker beats for at once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    /// Another process has registered in this one's place.
+    Replaced,
+    /// Another broker is leaving. It is let go once all others have told that they know.
+    Leaving,
+}
+
+struct Watch {
+    images: watch::Receiver<Arc<Image>>,
+    /// The brokers that are leaving, as the image before showed.
+    leaving: BTreeSet<i32>,
+}
+
+impl Watch {
+    /// Waits for an image that shows something. Nothing is lost when the future is dropped.
+    async fn next(&mut self, member: &Member) -> Seen {
+        loop {
+            if self.images.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+            let image = self.images.borrow_and_update().clone();
+            let (node_id, incarnation) = (member.options.node_id, member.options.incarnation_id);
+            if image.broker(node_id).is_some_and(|broker| {
+                broker.incarnation_id != incarnation && broker.epoch.0 > *member.epoch.borrow()
+            }) {
+                return Seen::Replaced;
+            }
+            let brokers = image.cluster().brokers.values();
+            let leaving = brokers.filter(|broker| broker.in_controlled_shutdown && broker.id != node_id);
+            let leaving: BTreeSet<i32> = leaving.map(|broker| broker.id).collect();
+            let before = std::mem::replace(&mut self.leaving, leaving);
+            if !self.leaving.is_subset(&before) {
+                return Seen::Leaving;
+            }
+        }
+    }
+}
+
+/// How it stands between the broker and the controller.
+struct Contact {
+    /// When a heartbeat was answered last.
+    heard: Instant,
+    /// Heartbeats since, which are told of once.
+    unanswered: u32,
+}
+
+impl Contact {
+    fn failed(&mut self, why: &str) {
+        if self.unanswered == 0 {
+            tracing::warn!(why, "Heartbeat is not answered");
+        }
+        self.unanswered = self.unanswered.saturating_add(1);
+    }
+
+    fn answered(&mut self) {
+        if self.unanswered > 0 {
+            tracing::info!(unanswered = self.unanswered, "Heartbeats are answered again");
+        }
+        *self = Contact { heard: Instant::now(), unanswered: 0 };
     }
 }

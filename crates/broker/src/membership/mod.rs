@@ -1,16 +1,21 @@
 //! The broker as a member of its cluster: it observes the metadata log, registers, beats, and leaves in order.
 //!
-//! Three parts, each a task: the observer fetches the log as any KRaft observer does and publishes images; the member
-//! registers and heartbeats; [`ControllerLink`] carries the requests of both. The order of a start is Apache Kafka's:
+//! Two tasks: the observer fetches the log as any KRaft observer does and publishes images; the member registers and
+//! heartbeats. [`ControllerLink`] carries the requests of both, in this process or over the network, where `quorum`
+//! keeps the connections and `leader` decides which node is the active controller. The order of a start is Apache Kafka's:
 //! observe and register, wait until the own registration is in the image and the image has been acted on, then ask to
 //! be unfenced.
 //!
 //! Refuses: acting on the image. Whoever implements [`ImageListener`] does.
 
+#[cfg(test)]
+mod failover;
 mod fetched;
+mod leader;
 mod link;
 mod member;
 mod observer;
+mod quorum;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +31,8 @@ use tokio::time::Instant;
 
 pub use link::{ControllerLink, LinkError};
 pub use observer::ObserverError;
+pub use quorum::QuorumOptions;
+pub(crate) use quorum::address;
 
 use member::{Member, Wish};
 use observer::Observer;
@@ -50,7 +57,8 @@ pub struct MembershipOptions {
     pub rack: Option<String>,
     /// Where it can be reached, as advertised.
     pub endpoints: Vec<Endpoint>,
-    /// The features that it serves.
+    /// The features that it serves. What the cluster has on besides is told as well where it is known how this broker
+    /// refuses it.
     pub features: BTreeMap<String, VersionRange>,
     /// The ids of its log directories.
     pub directories: Vec<Uuid>,
@@ -58,6 +66,8 @@ pub struct MembershipOptions {
     pub previous_broker_epoch: Option<i64>,
     /// `broker.heartbeat.interval.ms`.
     pub heartbeat_interval: Duration,
+    /// `broker.session.timeout.ms`: a broker that was not heard for so long is fenced.
+    pub session_timeout: Duration,
     /// `initial.broker.registration.timeout.ms`.
     pub registration_timeout: Duration,
     /// How long leadership may take to move away when the broker leaves.
@@ -76,6 +86,7 @@ impl Default for MembershipOptions {
             directories: Vec::new(),
             previous_broker_epoch: None,
             heartbeat_interval: Duration::from_secs(2),
+            session_timeout: Duration::from_secs(9),
             registration_timeout: Duration::from_secs(60),
             controlled_shutdown_timeout: Duration::from_secs(30),
         }
@@ -90,6 +101,15 @@ pub enum JoinError {
     Refused {
         /// Why.
         code: ErrorCode,
+    },
+    /// The cluster has features on, or levels of them, that this version does not know.
+    #[error(
+        "the controller refuses to register the broker: the cluster has {} finalized, which this version does not support",
+        listed(features)
+    )]
+    Features {
+        /// Each with its level, and the range that is supported.
+        features: Vec<(String, i16, VersionRange)>,
     },
     /// The controller gave no good answer in time.
     #[error("the broker could not be registered within {} ms; the last answer was: {last}", after.as_millis())]
@@ -107,15 +127,42 @@ pub enum JoinError {
     Left,
 }
 
+impl JoinError {
+    /// Whether the controllers say that they belong to another cluster.
+    pub fn is_of_other_cluster(&self) -> bool {
+        match self {
+            JoinError::Refused { code } => *code == ErrorCode::InconsistentClusterId,
+            JoinError::Observer(error) => matches!(**error, ObserverError::OtherCluster),
+            JoinError::Features { .. } | JoinError::Timeout { .. } | JoinError::Left => false,
+        }
+    }
+}
+
 fn hint(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::UnsupportedVersion => {
-            ": the cluster uses a feature, or a level of one, that this version does not serve"
+            ": the cluster uses a feature, or a level of one, that this version does not support"
         }
         ErrorCode::InconsistentClusterId => ": the data directories belong to another cluster",
-        ErrorCode::DuplicateBrokerRegistration => ": another broker with this node.id is alive",
+        ErrorCode::DuplicateBrokerRegistration => {
+            ": another broker with this node.id is alive, or was until less than broker.session.timeout.ms ago"
+        }
+        ErrorCode::InvalidRegistration => {
+            ": the controllers do not accept its log directories (a copied meta.properties?) or listeners"
+        }
+        ErrorCode::ClusterAuthorizationFailed => {
+            ": the controllers grant it no CLUSTER_ACTION on the cluster (super.users on the controllers)"
+        }
         _ => "",
     }
+}
+
+fn listed(features: &[(String, i16, VersionRange)]) -> String {
+    let one = |(name, level, range): &(String, i16, VersionRange)| match range.max {
+        0 => format!("{name}={level}"),
+        max => format!("{name}={level} (supported: {} to {max})", range.min),
+    };
+    features.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// What the tasks share.
@@ -128,6 +175,15 @@ struct Progress {
     pub failed: watch::Sender<Option<Arc<ObserverError>>>,
     /// The log directories that have failed.
     pub offline: watch::Sender<Vec<Uuid>>,
+}
+
+fn progress() -> Arc<Progress> {
+    Arc::new(Progress {
+        applied: watch::Sender::new(-1),
+        image: watch::Sender::new(Arc::new(Image::empty())),
+        failed: watch::Sender::new(None),
+        offline: watch::Sender::new(Vec::new()),
+    })
 }
 
 /// A broker that has joined its cluster.
@@ -148,12 +204,7 @@ impl Membership {
         options: MembershipOptions,
         listener: Arc<dyn ImageListener>,
     ) -> Result<Membership, JoinError> {
-        let progress = Arc::new(Progress {
-            applied: watch::Sender::new(-1),
-            image: watch::Sender::new(Arc::new(Image::empty())),
-            failed: watch::Sender::new(None),
-            offline: watch::Sender::new(Vec::new()),
-        });
+        let progress = progress();
         let node_id = options.node_id;
         let observer = Observer::new(link.clone(), &options, listener, progress.clone());
         let observer = AbortOnDrop(Some(tokio::spawn(observer.run())));
@@ -172,6 +223,11 @@ impl Membership {
         *self.epoch.borrow()
     }
 
+    /// Tells of each epoch of the registration: it changes when the controllers have forgotten the broker.
+    pub fn epochs(&self) -> watch::Receiver<i64> {
+        self.epoch.clone()
+    }
+
     /// The image that was published last.
     pub fn image(&self) -> Arc<Image> {
         self.progress.image.borrow().clone()
@@ -185,11 +241,18 @@ impl Membership {
     /// Asks to be unfenced, which lets clients see the broker and makes it lead; returns when it is, and the image
     /// shows it.
     pub async fn unfence(&self) -> Result<(), JoinError> {
-        self.wish(Wish::Unfence).await?;
         let mut images = self.progress.image.subscribe();
         let node_id = self.node_id;
-        let shown = images.wait_for(|image| image.is_alive(node_id)).await;
-        shown.map(drop).map_err(|_| JoinError::Left)
+        let unfenced = async {
+            self.wish(Wish::Unfence).await?;
+            let shown = images.wait_for(|image| image.is_alive(node_id)).await;
+            shown.map(drop).map_err(|_| JoinError::Left)
+        };
+        tokio::select! {
+            biased;
+            error = self.failed() => Err(error.into()),
+            unfenced = unfenced => unfenced,
+        }
     }
 
     /// Leaves in order: leadership is moved away and clients are told of other brokers. Returns when the controller
@@ -204,7 +267,8 @@ impl Membership {
         self.progress.offline.send_replace(directories);
     }
 
-    /// Waits until the metadata log cannot be followed any more, which the broker must not survive.
+    /// Waits until the metadata log cannot be followed any more, or another process has taken the broker's place: the
+    /// broker must not survive either.
     pub async fn failed(&self) -> Arc<ObserverError> {
         let mut failed = self.progress.failed.subscribe();
         let error = failed.wait_for(Option::is_some).await.ok().and_then(|error| error.clone());

@@ -1,7 +1,8 @@
 //! Follows the metadata log as a KRaft observer (KIP-595, KIP-630): Fetch, FetchSnapshot, and from what they bring, images.
 //!
 //! Records are applied below the high watermark only, and published on batch boundaries outside transactions. The
-//! first image is published once everything that was committed when the observer began has been applied.
+//! first image is published once everything that was committed when the observer began has been applied, and the
+//! registration of this process with it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ use super::{ControllerLink, ImageListener, LinkError, MembershipOptions, Progres
 
 /// `controller.quorum.retry.backoff.ms`.
 const RETRY: Duration = Duration::from_millis(20);
+/// So many failures in a row are told of: some seconds.
+const TOLD_FAILURES: u32 = 20;
 /// Bytes of one Fetch.
 const FETCH_BYTES_MAX: i32 = 8 * 1024 * 1024;
 /// No snapshot is larger.
@@ -29,7 +32,8 @@ const SNAPSHOT_BYTES_MAX: usize = 1024 * 1024 * 1024;
 /// Batches above the high watermark that are kept; beyond it they are dropped and fetched again.
 const TAIL_BATCHES_MAX: usize = 4096;
 
-/// The metadata log cannot be followed: the broker must stop, for it would diverge from its cluster.
+/// The metadata log cannot be followed, or not by this process: the broker must stop, for it would diverge from its
+/// cluster.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum ObserverError {
@@ -45,6 +49,10 @@ pub enum ObserverError {
     Diverged { end_offset: i64, applied: i64 },
     #[error("the controller belongs to another cluster")]
     OtherCluster,
+    #[error(
+        "another process has registered as broker {node_id}, whose session had ended: this one must not go on"
+    )]
+    Replaced { node_id: i32 },
 }
 
 /// Why a round brought nothing.
@@ -73,6 +81,8 @@ pub(super) struct Observer {
     progress: Arc<Progress>,
     cluster_id: String,
     replica_id: i32,
+    node_id: i32,
+    incarnation_id: Uuid,
     directory_id: Uuid,
     /// The quorum's epoch.
     epoch: i32,
@@ -102,6 +112,8 @@ impl Observer {
             listener,
             progress,
             cluster_id: options.cluster_id.clone(),
+            node_id: options.node_id,
+            incarnation_id: options.incarnation_id,
             directory_id: options.directories.first().copied().unwrap_or_default(),
             epoch: 0,
             next_offset: 0,
@@ -119,11 +131,16 @@ impl Observer {
         let mut failures = 0u32;
         loop {
             match self.round().await {
-                Ok(()) => failures = 0,
+                Ok(()) => {
+                    if failures >= TOLD_FAILURES {
+                        tracing::info!("Metadata log is fetched again");
+                    }
+                    failures = 0;
+                }
                 Err(Fault::Passing(why)) => {
                     if failures == 0 {
                         tracing::debug!(why, "Metadata log could not be fetched");
-                    } else if failures == 100 {
+                    } else if failures == TOLD_FAILURES {
                         tracing::warn!(why, "Metadata log cannot be fetched");
                     }
                     failures = failures.saturating_add(1);
@@ -138,8 +155,20 @@ impl Observer {
         }
     }
 
+    /// Goes round until nothing is there that was not applied.
+    #[cfg(test)]
+    pub async fn catch_up(&mut self) {
+        // The end of the log as it is now is known from a first answer, which does not wait while there is more.
+        loop {
+            assert!(self.round().await.is_ok(), "the log can be followed");
+            if self.high_watermark >= 0 && self.loader.offset() + 1 >= self.high_watermark {
+                return;
+            }
+        }
+    }
+
     async fn round(&mut self) -> Result<(), Fault> {
-        let response = self.link.send(self.fetch_request(), FetchRequest::MAX_VERSION).await?;
+        let response = self.link.fetch(self.fetch_request()).await?;
         match ErrorCode::from_i16(response.error_code) {
             Some(ErrorCode::None) => {}
             Some(ErrorCode::InconsistentClusterId) => return Err(ObserverError::OtherCluster.into()),
@@ -239,7 +268,7 @@ impl Observer {
     fn publish(&mut self) {
         let caught_up = self.high_watermark >= 0 && self.loader.offset() + 1 >= self.high_watermark;
         let has_records = !self.loader.pending().is_empty() || !self.loader.image().is_empty();
-        let is_whole = caught_up && has_records;
+        let is_whole = caught_up && has_records && self.is_registered();
         if !self.has_published && !is_whole {
             return;
         }
@@ -256,13 +285,21 @@ impl Observer {
         }
     }
 
+    /// Whether what was applied holds the registration of this process. Before it, a broker that had crashed would
+    /// still lead what it led then: it would load its coordinators, and a moment later load them again.
+    fn is_registered(&self) -> bool {
+        let registration = self.loader.pending().image().broker(self.node_id);
+        registration.is_some_and(|broker| broker.incarnation_id == self.incarnation_id)
+    }
+
     fn tell(&mut self, delta: &Delta, image: Arc<Image>) {
         self.has_published = true;
         self.published = image.clone();
         self.listener.publish(delta, image.clone());
         let offset = image.offset();
-        self.progress.image.send_replace(image);
+        // Whoever is told of the image by it may say at once how far the broker is.
         self.progress.applied.send_replace(offset);
+        self.progress.image.send_replace(image);
         self.link.set_published(offset);
     }
 

@@ -5,6 +5,7 @@ use super::input::{FrameLength, Input};
 use super::listener::stopped;
 use super::memory::FrameMemory;
 use super::output::{Frame, Output};
+use crate::config::NetworkSettings;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::future::Future;
@@ -17,6 +18,10 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
+/// What frames may take while they arrive, over all connections, unless `queued.max.request.bytes` says otherwise.
+const FRAME_MEMORY: usize = 512 * 1024 * 1024;
+/// A time without traffic that never comes.
+const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// How many answers may wait on one connection before it is not read any further.
 const PENDING_MAX: usize = 64;
 /// How long a peer may take to receive the last answers when the broker stops.
@@ -33,6 +38,21 @@ pub struct ConnectionSettings {
     pub idle_max: Duration,
     /// What large frames may take while they arrive.
     pub memory: FrameMemory,
+    /// SO_SNDBUF, `socket.send.buffer.bytes`; None leaves it to the system.
+    pub send_buffer_bytes: Option<usize>,
+}
+
+impl ConnectionSettings {
+    /// By the settings of the network. Each call makes a memory of its own.
+    pub fn of(network: &NetworkSettings) -> ConnectionSettings {
+        let memory = network.queued_max_request_bytes.unwrap_or(FRAME_MEMORY);
+        ConnectionSettings {
+            frame_max: network.request_max_bytes,
+            idle_max: network.connections_max_idle.unwrap_or(NEVER),
+            memory: FrameMemory::new(memory, network.request_max_bytes),
+            send_buffer_bytes: network.send_buffer_bytes,
+        }
+    }
 }
 
 /// Who is at the other end, and by which listener they came.

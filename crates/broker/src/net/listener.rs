@@ -2,7 +2,7 @@
 
 use super::admission::ConnectionLimits;
 use super::connection::{Connection, ConnectionSettings, Disconnect, Handler, Peer};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -36,9 +36,18 @@ pub struct Listening {
     sockets: Vec<TcpListener>,
 }
 
+/// How the sockets of a listener are opened.
+#[derive(Clone, Copy, Debug)]
+pub struct SocketOptions {
+    /// How many connections may wait to be accepted, `socket.listen.backlog.size`.
+    pub backlog: i32,
+    /// SO_RCVBUF, `socket.receive.buffer.bytes`; None leaves it to the system.
+    pub receive_buffer_bytes: Option<usize>,
+}
+
 /// Opens the sockets of a listener: one for each address of its host, on IPv4 and IPv6; an empty host is all
 /// interfaces of both families. Port 0 takes a free one, the same for all addresses. Must run inside a runtime.
-pub fn bind(name: &str, host: &str, port: u16, backlog: i32) -> Result<Listening, BindError> {
+pub fn bind(name: &str, host: &str, port: u16, options: SocketOptions) -> Result<Listening, BindError> {
     let error = |source| BindError { name: name.to_owned(), host: host.to_owned(), port, source };
     let addresses = addresses(host, port).map_err(error)?;
     let mut sockets: Vec<TcpListener> = Vec::new();
@@ -47,7 +56,7 @@ pub fn bind(name: &str, host: &str, port: u16, backlog: i32) -> Result<Listening
         if let Some(first) = sockets.first() {
             address.set_port(first.local_addr().map_err(error)?.port());
         }
-        match open(address, backlog) {
+        match open(address, options) {
             Ok(socket) => sockets.push(socket),
             // A machine may lack one of the two families; it must not lack both.
             Err(source) if matches!(source.raw_os_error(), Some(97 | 99)) => failure = Some(source),
@@ -74,14 +83,18 @@ fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok(found)
 }
 
-fn open(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
+fn open(address: SocketAddr, options: SocketOptions) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;
+    if let Some(bytes) = options.receive_buffer_bytes {
+        // Connections inherit it, and it must be known before they agree on a window.
+        socket.set_recv_buffer_size(bytes)?;
+    }
     socket.bind(&address.into())?;
-    socket.listen(backlog)?;
+    socket.listen(options.backlog)?;
     TcpListener::from_std(socket.into())
 }
 
@@ -166,10 +179,7 @@ fn admit<H: Handler + Sync>(
             return;
         }
     };
-    // Answers leave whole, so nothing is gained by waiting for more to send with them.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%address, %error, "Setting TCP_NODELAY failed");
-    }
+    tune(&stream, address, &serving.settings);
     let peer = Arc::new(Peer { address, listener: serving.name.clone() });
     let Serving { handler, settings, stopping, .. } = serving.clone();
     let connection = Connection::new(stream, peer, handler, settings, stopping, admission);
@@ -180,4 +190,50 @@ fn admit<H: Handler + Sync>(
             reason => tracing::debug!(%address, %reason, "A connection ended"),
         }
     });
+}
+
+/// What does not succeed here makes a connection slower, not wrong.
+fn tune(stream: &TcpStream, address: SocketAddr, settings: &ConnectionSettings) {
+    // Answers leave whole, so nothing is gained by waiting for more to send with them.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%address, %error, "Setting TCP_NODELAY failed");
+    }
+    if let Some(bytes) = settings.send_buffer_bytes
+        && let Err(error) = SockRef::from(stream).set_send_buffer_size(bytes)
+    {
+        tracing::debug!(%address, bytes, %error, "Setting SO_SNDBUF failed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::FrameMemory;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn sockets_get_the_buffers_that_were_asked_for() {
+        let of_listener = |receive_buffer_bytes| {
+            let options = SocketOptions { backlog: 1, receive_buffer_bytes };
+            let listening = bind("TEST", "127.0.0.1", 0, options).expect("a free port");
+            let size = SockRef::from(&listening.sockets[0]).recv_buffer_size().expect("it is open");
+            (listening, size)
+        };
+        let (listening, small) = of_listener(Some(16 * 1024));
+        let (_, usual) = of_listener(None);
+        assert!(small < usual, "{small} of {usual}");
+
+        let stream = TcpStream::connect(listening.addresses()[0]).await.expect("it listens");
+        let usual = SockRef::from(&stream).send_buffer_size().expect("it is open");
+        let settings = ConnectionSettings {
+            frame_max: 1000,
+            idle_max: Duration::from_secs(1),
+            memory: FrameMemory::new(1000, 1000),
+            send_buffer_bytes: Some(16 * 1024),
+        };
+        tune(&stream, listening.addresses()[0], &settings);
+        let small = SockRef::from(&stream).send_buffer_size().expect("it is open");
+        assert!(small < usual, "{small} of {usual}");
+        assert!(stream.nodelay().expect("it is open"));
+    }
 }

@@ -17,6 +17,6 @@ mod output;
 
 pub use admission::ConnectionLimits;
 pub use connection::{ConnectionSettings, Handler, Peer, Reply};
-pub use listener::{BindError, Listening, bind};
+pub use listener::{BindError, Listening, SocketOptions, bind};
 pub use memory::FrameMemory;
 pub use output::{Frame, Segment};

@@ -34,6 +34,13 @@ impl Frame {
         Frame(vec![Segment::Bytes(bytes)])
     }
 
+    /// An answer that lies in memory without its length.
+    pub fn with_length(answer: Bytes) -> Frame {
+        let length = i32::try_from(answer.len()).expect("an answer fits into a frame");
+        let head = Bytes::copy_from_slice(&length.to_be_bytes());
+        Frame(vec![Segment::Bytes(head), Segment::Bytes(answer)])
+    }
+
     /// Encoded bytes with file slices put into their gaps, in order.
     pub fn with_slices(mut head: BytesMut, gaps: &[Gap], slices: Vec<LogSlice>) -> Frame {
         debug_assert_eq!(gaps.len(), slices.len(), "every gap is a slice");

@@ -1,6 +1,8 @@
 //! A whole broker with its embedded controller, from outside: requests over its listener, and what comes of them.
 
 mod admin;
+mod apache;
+mod cluster;
 mod connections;
 mod fetch_sessions;
 mod fetching;
@@ -10,5 +12,6 @@ mod raw;
 mod records;
 mod restart;
 mod running;
+mod stopping;
 mod transport;
 mod versions;

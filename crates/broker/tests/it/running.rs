@@ -13,17 +13,22 @@ pub struct Running {
     connection: Connection,
 }
 
+/// The configuration of a broker on a free port with its data in `dir` and these properties.
+pub fn configuration(dir: &Path, properties: &[(&str, &str)]) -> BrokerConfig {
+    let mut all = ServerProperties::default();
+    all.set("listeners", "PLAINTEXT://127.0.0.1:0");
+    all.set("log.dirs", dir.to_str().expect("a path in UTF-8"));
+    all.set("offsets.topic.num.partitions", "1");
+    for (name, value) in properties {
+        all.set(name, value);
+    }
+    BrokerConfig::new(&all).expect("a valid configuration")
+}
+
 impl Running {
     /// Starts a broker with its data in `dir` and these properties.
     pub async fn start(dir: &Path, properties: &[(&str, &str)]) -> Running {
-        let mut all = ServerProperties::default();
-        all.set("listeners", "PLAINTEXT://127.0.0.1:0");
-        all.set("log.dirs", dir.to_str().expect("a path in UTF-8"));
-        all.set("offsets.topic.num.partitions", "1");
-        for (name, value) in properties {
-            all.set(name, value);
-        }
-        let config = BrokerConfig::new(&all).expect("a valid configuration");
+        let config = configuration(dir, properties);
         let server = start(config).await.expect("the broker starts");
         let address = server.addresses[0].1[0].to_string();
         let connected = Connection::connect(&address, &ConnectionOptions::default()).await;
@@ -44,6 +49,11 @@ impl Running {
     pub async fn admits_another(&self) -> bool {
         let another = Connection::connect(&self.address, &ConnectionOptions::default()).await;
         another.inspect(Connection::close).is_ok()
+    }
+
+    /// Where its first listener listens.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     /// The broker itself, for what cannot be asked of it.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use thalweg_broker::net::{
-    ConnectionLimits, ConnectionSettings, Frame, FrameMemory, Handler, Peer, Reply, bind,
+    ConnectionLimits, ConnectionSettings, Frame, FrameMemory, Handler, Peer, Reply, SocketOptions, bind,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -44,13 +44,15 @@ impl Handler for Generous {
 }
 
 async fn deaf_peer(later: bool) {
-    let listening = bind("TEST", "127.0.0.1", 0, 16).expect("a free port");
+    let options = SocketOptions { backlog: 16, receive_buffer_bytes: Some(64 * 1024) };
+    let listening = bind("TEST", "127.0.0.1", 0, options).expect("a free port");
     let address = listening.addresses()[0];
     let served = Arc::new(AtomicUsize::new(0));
     let settings = ConnectionSettings {
         frame_max: 1000,
         idle_max: Duration::from_secs(60),
         memory: FrameMemory::new(1 << 20, 1000),
+        send_buffer_bytes: Some(64 * 1024),
     };
     let (stop, stopping) = watch::channel(false);
     let handler = Generous { served: Arc::clone(&served), later };

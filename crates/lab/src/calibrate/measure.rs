@@ -10,7 +10,7 @@ use crate::null_server::{NullServer, NullServerError, Settings};
 use crate::result::HistogramUnreadable;
 use crate::run::saturation::{self, Outcome};
 use crate::worker::{Assignment, Event, Handle, HandleError, Interval, Report, Role, StopWhen};
-use crate::workload::{Payload, RecordSpec};
+use crate::workload::{Payload, RecordSpec, Verify};
 
 /// From the word to begin to the beginning.
 const LEAD: Duration = Duration::from_millis(300);
@@ -138,7 +138,7 @@ fn assignment(plan: &Plan, server: &NullServer, records_per_s: f64, measured_s: 
         first_client: 0,
         threads: 1,
         records: RecordSpec { size_bytes: 128, payload: Payload::Random, keys: None },
-        verify: false,
+        verify: Verify::Off,
         records_per_s: Some(records_per_s),
         stop: StopWhen::Seconds(measured_s),
         group: None,

@@ -1,4 +1,7 @@
-//! Reading everything back with a fresh consumer, and comparing it with what the producers were told.
+//! Reading back with fresh consumers, and comparing what they get with what the producers were told.
+//!
+//! Each processor has a consumer with partitions of its own. Where time is bounded, all partitions are read from their
+//! beginnings until it is over: what is read is checked as ever, and what is missing is told by the offsets alone.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -21,45 +24,82 @@ const STALLED: Duration = Duration::from_secs(30);
 /// Broken batches that are told in words.
 const BROKEN_MAX: usize = 5;
 
-/// Reads the partitions from their first offsets to their ends, on a thread of its own.
+/// Consumers at most: more of them only wait for the brokers.
+const READERS_MAX: usize = 4;
+
+/// Reads the partitions from their first offsets to their ends, or for so long, on threads of its own.
 pub(super) async fn read_back(
     claim: &Claim<'_>,
     partitions: &[PartitionEvidence],
+    most: Option<Duration>,
 ) -> Result<(Check, Vec<String>), EvidenceError> {
+    let until = most.map(|most| Instant::now() + most);
     let stamped = Arc::new(Stamped::new(claim.records, claim.seed)?);
     let metadata = claim.cluster.metadata();
     let bootstrap: Vec<String> = metadata.brokers.values().map(|broker| broker.address()).collect();
     let (connector, options) = (claim.cluster.connector().clone(), claim.cluster.options().clone());
-    let mut ends = Vec::new();
-    for partition in partitions.iter().filter(|partition| partition.end_offset > partition.start_offset) {
-        let at = TopicPartition::new(partition.topic.as_str(), partition.partition);
-        ends.push((at, Offset(partition.start_offset), Offset(partition.end_offset)));
+    let mut readings = Vec::new();
+    for ends in shares(partitions) {
+        let (stamped, connector) = (Arc::clone(&stamped), connector.clone());
+        let (bootstrap, options) = (bootstrap.clone(), options.clone());
+        readings.push(tokio::task::spawn_blocking(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.map_err(EvidenceError::Thread)?.block_on(async {
+                let cluster = Cluster::connect_by(connector, &bootstrap, &options).await?;
+                let reading = Reading { checker: Checker::new(stamped), broken: Vec::new(), whole: true };
+                reading.run(cluster, ends, until).await
+            })
+        }));
     }
-    let read = tokio::task::spawn_blocking(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.map_err(EvidenceError::Thread)?.block_on(async {
-            let cluster = Cluster::connect_by(connector, &bootstrap, &options).await?;
-            Reading { checker: Checker::new(stamped), broken: Vec::new() }.run(cluster, ends).await
-        })
-    });
-    let reading = read.await.map_err(|error| EvidenceError::Thread(error.into()))??;
-    let read = reading.checker.read();
-    let seen = Checker::seen(vec![reading.checker]);
-    let (check, mut faults) = compare(claim.producers, &seen, read);
-    faults.extend(reading.broken);
+    let (mut checkers, mut broken, mut whole) = (Vec::new(), Vec::new(), true);
+    for reading in readings {
+        let reading = reading.await.map_err(|error| EvidenceError::Thread(error.into()))??;
+        whole &= reading.whole;
+        broken.extend(reading.broken);
+        checkers.push(reading.checker);
+    }
+    let read = checkers.iter().map(Checker::read).sum();
+    let seen = Checker::seen(checkers);
+    let (mut check, mut faults) = compare(claim.producers, &seen, read, whole);
+    if !whole {
+        let in_log: u64 = partitions.iter().map(super::log::records).sum();
+        check.lost = claim.acknowledged().saturating_sub(in_log);
+    }
+    faults.extend(broken);
     Ok((check, faults))
+}
+
+/// A partition with its first offset and its end.
+type Stretch = (TopicPartition, Offset, Offset);
+
+/// What each reader has to read: the partitions dealt out, the longest first, so that all have about as much.
+fn shares(partitions: &[PartitionEvidence]) -> Vec<Vec<Stretch>> {
+    let mut stretches: Vec<&PartitionEvidence> =
+        partitions.iter().filter(|partition| partition.end_offset > partition.start_offset).collect();
+    stretches.sort_by_key(|partition| std::cmp::Reverse(super::log::records(partition)));
+    let readers = std::thread::available_parallelism().map_or(1, usize::from).min(READERS_MAX);
+    let mut shares = vec![Vec::new(); readers.min(stretches.len())];
+    for (number, partition) in stretches.into_iter().enumerate() {
+        let at = TopicPartition::new(partition.topic.as_str(), partition.partition);
+        let reader = number % readers;
+        shares[reader].push((at, Offset(partition.start_offset), Offset(partition.end_offset)));
+    }
+    shares
 }
 
 struct Reading {
     checker: Checker,
     broken: Vec<String>,
+    /// Whether it was not ended by the time.
+    whole: bool,
 }
 
 impl Reading {
     async fn run(
         mut self,
         cluster: Cluster,
-        ends: Vec<(TopicPartition, Offset, Offset)>,
+        ends: Vec<Stretch>,
+        until: Option<Instant>,
     ) -> Result<Reading, EvidenceError> {
         let config = ConsumerConfig {
             offset_reset: OffsetReset::None,
@@ -76,6 +116,10 @@ impl Reading {
         let mut buffer = DecompressBuffer::default();
         let mut last = Instant::now();
         while let Some((first, _)) = left.first_key_value() {
+            if until.is_some_and(|until| until <= Instant::now()) {
+                self.whole = false;
+                return Ok(self);
+            }
             match consumer.poll(POLL).await? {
                 Polled::Chunk(chunk) => {
                     last = Instant::now();
@@ -112,26 +156,28 @@ impl Reading {
     }
 }
 
-/// What is in the log against what the producers were told.
-fn compare(producers: &[Report], seen: &[Seen], read: u64) -> (Check, Vec<String>) {
-    let mut check = Check { read, ..Check::default() };
+/// What was read against what the producers were told. Of what is not there, only who read the whole log can tell.
+fn compare(producers: &[Report], seen: &[Seen], read: u64, whole: bool) -> (Check, Vec<String>) {
+    let mut check = Check { read, whole, ..Check::default() };
     let mut faults = Vec::new();
     let of: BTreeMap<u32, &Seen> = seen.iter().map(|seen| (seen.producer, seen)).collect();
     let mut known = Vec::new();
     for order in producers.iter().flat_map(|report| &report.unacknowledged) {
         known.push(order.producer);
         let ranges: &[(u64, u64)] = of.get(&order.producer).map_or(&[], |seen| &seen.ranges);
-        let acknowledged = complement(&order.ranges, order.sent);
-        let missing = subtract(&acknowledged, ranges);
-        let lost = length(&missing);
-        check.lost += lost;
-        check.unacknowledged += length(&order.ranges) - length(&subtract(&order.ranges, ranges));
-        if let Some(&(begin, end)) = missing.first() {
-            faults.push(format!(
-                "{lost} records of producer {} were acknowledged and are not in the log, the first of them {begin} to {}",
-                order.producer,
-                end - 1
-            ));
+        if whole {
+            let acknowledged = complement(&order.ranges, order.sent);
+            let missing = subtract(&acknowledged, ranges);
+            let lost = length(&missing);
+            check.lost += lost;
+            check.unacknowledged += length(&order.ranges) - length(&subtract(&order.ranges, ranges));
+            if let Some(&(begin, end)) = missing.first() {
+                faults.push(format!(
+                    "{lost} records of producer {} were acknowledged and are not in the log, the first of them {begin} to {}",
+                    order.producer,
+                    end - 1
+                ));
+            }
         }
         let unsent = length(&subtract(ranges, &[(0, order.sent)]));
         if unsent > 0 {
@@ -242,8 +288,8 @@ mod tests {
         // 12..15 were not acknowledged and are there all the same; 30..33 were and are not.
         let ranges = vec![(0, 10), (12, 15), (20, 30), (33, 90)];
         let seen = Seen { producer: 4, ranges, ..Seen::default() };
-        let (check, faults) = compare(&[report(order)], &[seen], 80);
-        assert_eq!(check, Check { read: 80, lost: 3, unacknowledged: 3, ..Check::default() });
+        let (check, faults) = compare(&[report(order)], &[seen], 80, true);
+        assert_eq!(check, Check { read: 80, whole: true, lost: 3, unacknowledged: 3, ..Check::default() });
         assert_eq!(
             faults,
             ["3 records of producer 4 were acknowledged and are not in the log, the first of them 30 to 32"]
@@ -251,8 +297,34 @@ mod tests {
     }
 
     #[test]
+    fn who_did_not_read_all_does_not_tell_what_is_missing() {
+        let order = Order { producer: 4, sent: 100, ranges: Vec::new() };
+        let seen = Seen { producer: 4, ranges: vec![(0, 10), (12, 15)], duplicates: 1, ..Seen::default() };
+        let (check, faults) = compare(&[report(order)], &[seen], 14, false);
+        assert_eq!(check, Check { read: 14, duplicated: 1, ..Check::default() });
+        assert_eq!(faults, ["1 records of producer 4 are there more than once"]);
+    }
+
+    #[test]
+    fn readers_have_about_as_much_each_and_nothing_twice() {
+        let partition = |partition, end_offset| PartitionEvidence {
+            topic: "t".to_owned(),
+            partition,
+            end_offset,
+            ..PartitionEvidence::default()
+        };
+        let partitions: Vec<PartitionEvidence> = (0..9).map(|n| partition(n, i64::from(n) * 10)).collect();
+        let shares = shares(&partitions);
+        let mut dealt: Vec<i32> = shares.iter().flatten().map(|(at, ..)| at.partition).collect();
+        dealt.sort_unstable();
+        assert_eq!(dealt, (1..9).collect::<Vec<i32>>(), "an empty partition has nothing to read");
+        assert!(shares.iter().all(|share| !share.is_empty() && share.len() <= 8usize.div_ceil(shares.len())));
+    }
+
+    #[test]
     fn a_producer_of_which_nothing_is_there_lost_everything() {
-        let (check, faults) = compare(&[report(Order { producer: 0, sent: 7, ranges: Vec::new() })], &[], 0);
+        let (check, faults) =
+            compare(&[report(Order { producer: 0, sent: 7, ranges: Vec::new() })], &[], 0, true);
         assert_eq!((check.lost, faults.len()), (7, 1));
     }
 
@@ -264,10 +336,18 @@ mod tests {
             Seen { producer: 3, ranges: vec![(0, 2)], ..Seen::default() },
             Seen { producer: FOREIGN, damaged: 4, ..Seen::default() },
         ];
-        let (check, faults) = compare(&[report(order)], &seen, 14);
+        let (check, faults) = compare(&[report(order)], &seen, 14, true);
         assert_eq!(
             check,
-            Check { read: 14, lost: 0, duplicated: 2, reordered: 1, damaged: 7, unacknowledged: 0 }
+            Check {
+                read: 14,
+                whole: true,
+                lost: 0,
+                duplicated: 2,
+                reordered: 1,
+                damaged: 7,
+                unacknowledged: 0
+            }
         );
         assert_eq!(faults.len(), 5, "{faults:?}");
     }

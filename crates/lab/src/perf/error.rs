@@ -30,6 +30,9 @@ pub enum PerfError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// A thread cannot be started.
+    #[error("No thread for the senders: {0}")]
+    Thread(#[source] std::io::Error),
     /// The cluster.
     #[error(transparent)]
     Client(#[from] ClientError),

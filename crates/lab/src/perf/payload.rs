@@ -20,11 +20,11 @@ pub(super) enum Payloads {
     Random {
         /// The letters.
         pool: Pool,
-        /// The number of the next payload.
-        next: u64,
+        /// How many payloads were drawn.
+        drawn: u64,
     },
     /// Lines of a file, drawn at random.
-    Lines { lines: Vec<Vec<u8>>, random: SmallRng },
+    Lines { lines: Vec<Vec<u8>>, random: SmallRng, drawn: usize },
     /// 0, 1, 2 and so on, as text.
     Monotonic { next: u64, text: String },
 }
@@ -33,7 +33,7 @@ impl Payloads {
     /// Random letters, `size` of them in a payload, without a repetition within `batch_bytes`.
     pub(super) fn random(size: usize, batch_bytes: usize) -> Payloads {
         let pool = Pool::letters(size, (2 * batch_bytes).max(POOL_BYTES_MIN), 0);
-        Payloads::Random { pool, next: 0 }
+        Payloads::Random { pool, drawn: 0 }
     }
 
     /// The parts of a file between delimiters.
@@ -50,7 +50,7 @@ impl Payloads {
             lines.pop();
         }
         output.progress(&format!("Number of records read: {}", lines.len()))?;
-        Ok(Payloads::Lines { lines, random: SmallRng::seed_from_u64(0) })
+        Ok(Payloads::Lines { lines, random: SmallRng::seed_from_u64(0), drawn: 0 })
     }
 
     /// Counts from 0.
@@ -58,23 +58,28 @@ impl Payloads {
         Payloads::Monotonic { next: 0, text: String::new() }
     }
 
-    /// The next payload.
+    /// Draws the next payload.
     #[inline]
-    pub(super) fn next(&mut self) -> &[u8] {
+    pub(super) fn draw(&mut self) {
         match self {
-            Payloads::Random { pool, next } => {
-                let payload = pool.value(*next);
-                *next += 1;
-                payload
-            }
-            Payloads::Lines { lines, random } => &lines[random.random_range(0..lines.len())],
+            Payloads::Random { drawn, .. } => *drawn += 1,
+            Payloads::Lines { lines, random, drawn } => *drawn = random.random_range(0..lines.len()),
             Payloads::Monotonic { next, text } => {
                 use std::fmt::Write;
                 text.clear();
                 write!(text, "{next}").expect("writing to a string does not fail");
                 *next += 1;
-                text.as_bytes()
             }
+        }
+    }
+
+    /// The payload that was drawn last.
+    #[inline]
+    pub(super) fn drawn(&self) -> &[u8] {
+        match self {
+            Payloads::Random { pool, drawn } => pool.value(*drawn),
+            Payloads::Lines { lines, drawn, .. } => &lines[*drawn],
+            Payloads::Monotonic { text, .. } => text.as_bytes(),
         }
     }
 }
@@ -83,10 +88,15 @@ impl Payloads {
 mod tests {
     use super::*;
 
+    fn next(payloads: &mut Payloads) -> Vec<u8> {
+        payloads.draw();
+        payloads.drawn().to_vec()
+    }
+
     #[test]
     fn random_payloads_are_letters_and_do_not_repeat_within_a_batch() {
         let mut payloads = Payloads::random(100, 16 << 10);
-        let seen: Vec<Vec<u8>> = (0..160).map(|_| payloads.next().to_vec()).collect();
+        let seen: Vec<Vec<u8>> = std::iter::repeat_with(|| next(&mut payloads)).take(160).collect();
         assert!(seen.iter().flatten().all(u8::is_ascii_uppercase));
         let mut distinct = seen.clone();
         distinct.sort();
@@ -107,7 +117,7 @@ mod tests {
     #[test]
     fn monotonic_payloads_count() {
         let mut payloads = Payloads::monotonic();
-        assert_eq!((payloads.next(),), (&b"0"[..],));
-        assert_eq!(payloads.next(), b"1");
+        assert_eq!(next(&mut payloads), b"0");
+        assert_eq!(next(&mut payloads), b"1");
     }
 }

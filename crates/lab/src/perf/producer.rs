@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use thalweg_client::{Cluster, Delivery, Producer, ProducerConfig, ProducerRecord, Taken, TopicRef};
+use thalweg_client::{Cluster, Delivery, Producer, ProducerConfig, ProducerRecord, Sending, Taken, TopicRef};
+use tokio::runtime::{Builder, EnterGuard, Runtime};
 use tokio::time::Instant;
 
 use super::bar::Done;
@@ -18,6 +19,9 @@ use crate::pacer::Pacer;
 
 /// How long a topic that does not exist may take to be created. Shorter than `max.block.ms`: a person waits.
 const TOPIC_WAIT: Duration = Duration::from_secs(10);
+/// From this `batch.size` on, and without a rate, batches are written by a thread of their own: to write one takes much
+/// longer than to hand it over. Smaller ones are written by the thread that fills them, while they are in its cache.
+const OWN_THREAD_BATCH_BYTES: usize = 128 * 1024;
 /// Without a rate, the clock is read once for this many records: a microsecond of error at ten million a second.
 const RECORDS_PER_CLOCK: u64 = 16;
 
@@ -96,6 +100,24 @@ pub struct ProducerPerformance {
     json: bool,
 }
 
+/// A thread on which the senders of a producer work that was made in its context.
+struct SenderThread(Option<Runtime>);
+
+impl SenderThread {
+    fn enter(&self) -> EnterGuard<'_> {
+        self.0.as_ref().expect("it ends when it is dropped").enter()
+    }
+}
+
+impl Drop for SenderThread {
+    fn drop(&mut self) {
+        // A runtime may not wait for its threads inside of another one.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
 /// What the callback of the producer counts.
 #[derive(Debug)]
 struct Counts {
@@ -115,7 +137,7 @@ impl ProducerPerformance {
         self.json
     }
 
-    /// Runs the test. Sends and writes on the caller's runtime; one thread is enough for a broker or two.
+    /// Runs the test: on the caller's thread, and with large batches on one more.
     pub async fn run(&self, output: &Output) -> Result<(), PerfError> {
         self.check()?;
         let (producer_config, bootstrap) = self.settings(output)?;
@@ -141,7 +163,11 @@ impl ProducerPerformance {
         let report = move |delivery: &Delivery<'_>| lock(&reported).delivered(delivery);
         let cluster = Cluster::connect(&bootstrap, &producer_config.connection).await?;
         cluster.wait_for_topic(&self.topic, true, TOPIC_WAIT.min(producer_config.max_block)).await?;
-        let mut producer = Producer::new(cluster, producer_config, report);
+        let senders = self.own_thread(&producer_config)?;
+        let mut producer = {
+            let _entered = senders.as_ref().map(SenderThread::enter);
+            Producer::new(cluster, producer_config, report)
+        };
         let topic = producer.topic(&self.topic).await?;
         let bar = output.bar(self.num_records, &done);
         self.send_all(&mut producer, topic, &mut payloads, &counts).await?;
@@ -149,6 +175,15 @@ impl ProducerPerformance {
         drop(bar);
         let counts = lock(&counts);
         self.print(&counts, Instant::now(), output)
+    }
+
+    /// A thread for the senders, where they are better off with one.
+    fn own_thread(&self, config: &ProducerConfig) -> Result<Option<SenderThread>, PerfError> {
+        if self.throughput > 0.0 || config.batch_bytes < OWN_THREAD_BATCH_BYTES {
+            return Ok(None);
+        }
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        Ok(Some(SenderThread(Some(runtime.map_err(PerfError::Thread)?))))
     }
 
     fn check(&self) -> Result<(), PerfError> {
@@ -218,36 +253,37 @@ impl ProducerPerformance {
             counts.total = Stats::new(start, interval, false);
         }
         let pacer = Pacer::new(self.throughput, start);
-        let (mut now, mut timestamp) = (start, start_ms);
-        for n in 0..self.num_records {
-            if !pacer.is_unlimited() {
-                now = pacer.wait(n).await;
-                timestamp = start_ms + elapsed_ms(start, now);
-            } else if n % RECORDS_PER_CLOCK == 0 {
-                now = Instant::now();
-                timestamp = start_ms + elapsed_ms(start, now);
-            }
+        // Records of a run are handed over together, with one look at the clock.
+        let run = if pacer.is_unlimited() { RECORDS_PER_CLOCK } else { 1 };
+        let mut n = 0;
+        while n < self.num_records {
+            let now = if pacer.is_unlimited() { Instant::now() } else { pacer.wait(n).await };
+            let timestamp = start_ms + elapsed_ms(start, now);
             if n == self.warmup_records && n > 0 {
-                now = Instant::now();
                 lock(counts).enter_steady_state(now, Duration::from_millis(self.reporting_interval))?;
             }
-            let record = ProducerRecord {
+            let end = if n < self.warmup_records { self.warmup_records } else { self.num_records };
+            let first = ProducerRecord {
                 topic,
                 partition: None,
                 timestamp,
                 key: None,
-                value: Some(payloads.next()),
+                value: None,
                 headers: &[],
                 sent_at: now,
                 number: n,
             };
-            match producer.try_send(&record)? {
-                Taken::Joined => {}
+            let (taken, left_over) = send_run(&mut producer.sending(), first, end.min(n + run), payloads)?;
+            n += taken;
+            match left_over {
+                LeftOver::Nothing => {}
                 // The senders share this thread: a full batch is written while it is in the cache, and none waits for a
                 // pause that does not come when the rate is more than the cluster takes.
-                Taken::Began => tokio::task::yield_now().await,
-                Taken::Full => {
+                LeftOver::Batch => tokio::task::yield_now().await,
+                LeftOver::Record => {
+                    let record = ProducerRecord { number: n, value: Some(payloads.drawn()), ..first };
                     producer.send(&record).await?;
+                    n += 1;
                 }
             }
         }
@@ -330,6 +366,34 @@ impl Counts {
             let _ = self.output.progress(&line);
         }
     }
+}
+
+/// What a run of records leaves to do.
+enum LeftOver {
+    Nothing,
+    /// A batch was begun, so the one before it can be written.
+    Batch,
+    /// There was no room for the record that was drawn last.
+    Record,
+}
+
+/// Hands over records up to the number `end`, as far as that goes without waiting; says how many.
+fn send_run(
+    sending: &mut Sending<'_>,
+    first: ProducerRecord<'_>,
+    end: u64,
+    payloads: &mut Payloads,
+) -> Result<(u64, LeftOver), PerfError> {
+    for number in first.number..end {
+        payloads.draw();
+        let record = ProducerRecord { number, value: Some(payloads.drawn()), ..first };
+        match sending.try_send(&record)? {
+            Taken::Joined => {}
+            Taken::Began => return Ok((number + 1 - first.number, LeftOver::Batch)),
+            Taken::Full => return Ok((number - first.number, LeftOver::Record)),
+        }
+    }
+    Ok((end - first.number, LeftOver::Nothing))
 }
 
 fn print_metrics(counts: &Counts, output: &Output) -> Result<(), PerfError> {

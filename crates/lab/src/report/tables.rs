@@ -174,7 +174,7 @@ fn evidence_cells(point: &PointResult) -> Vec<String> {
     let checked = |values: Vec<u64>, fault: bool| -> String {
         let sum: u64 = values.iter().sum();
         match (checks.is_empty(), fault && sum > 0) {
-            (true, _) => "<span class=\"dim\">not asked</span>".to_owned(),
+            (true, _) => "<span class=\"dim\">not known</span>".to_owned(),
             (false, true) => format!("<span class=\"bad\">✗ {}</span>", quantity::count(sum)),
             (false, false) => quantity::count(sum),
         }
@@ -203,7 +203,7 @@ fn evidence_cells(point: &PointResult) -> Vec<String> {
         },
         sum(|evidence| evidence.acknowledged),
         sum(|evidence| evidence.in_log),
-        checked(checks.iter().map(|check| check.read).collect(), false),
+        read_back(&all),
         checked(checks.iter().map(|check| check.lost).collect(), true),
         checked(checks.iter().map(|check| check.duplicated).collect(), true),
         checked(checks.iter().map(|check| check.reordered).collect(), true),
@@ -212,6 +212,26 @@ fn evidence_cells(point: &PointResult) -> Vec<String> {
         isr,
         quantity::bytes(all.iter().map(|evidence| evidence.bytes_on_disk as f64).sum()),
     ]
+}
+
+/// How much was read back, and why not all.
+fn read_back(all: &[&Evidence]) -> String {
+    let read: u64 = all.iter().filter_map(|evidence| evidence.check.as_ref()).map(|check| check.read).sum();
+    let mut reasons: Vec<String> = Vec::new();
+    for why in all.iter().filter_map(|evidence| evidence.not_read_back.as_ref()) {
+        if !reasons.contains(why) {
+            reasons.push(why.clone());
+        }
+    }
+    let text = match (read, reasons.is_empty()) {
+        (0, false) => "nothing".to_owned(),
+        (_, true) => format!("all {}", quantity::count(read)),
+        (_, false) => quantity::count(read),
+    };
+    match reasons.is_empty() {
+        true => text,
+        false => format!("{text}<br><span class=\"dim\">{}</span>", list(&reasons)),
+    }
 }
 
 /// What others have published, beside what was measured here. No ratio is given: there is none.

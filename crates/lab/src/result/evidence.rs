@@ -19,8 +19,11 @@ pub struct Evidence {
     pub replication_factor: u16,
     /// When records are synced to disk, in words.
     pub fsync_policy: String,
-    /// What reading everything back has found; none where it was not asked for.
+    /// What reading back has found; none where nothing was read.
     pub check: Option<Check>,
+    /// Why nothing was read back, or not all: for people; none where all was read.
+    #[serde(default)]
+    pub not_read_back: Option<String>,
     /// What contradicts the claim that nothing was lost: for people; empty when all agrees.
     pub faults: Vec<String>,
 }
@@ -53,19 +56,22 @@ pub struct ReplicaEvidence {
     pub in_sync: bool,
 }
 
-/// What reading everything back has found.
+/// What reading back has found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// Records read.
+    /// Records read: of each partition the first ones, where it is not all.
     pub read: u64,
-    /// Acknowledged, and not there.
+    /// Whether all were read.
+    #[serde(default)]
+    pub whole: bool,
+    /// Acknowledged, and not there. Where not all were read, by the offsets alone: as many fewer as the log holds.
     pub lost: u64,
-    /// There more than once.
+    /// There more than once, of those that were read.
     pub duplicated: u64,
-    /// Behind a later record of the same producer, in one partition.
+    /// Behind a later record of the same producer in one partition, of those that were read.
     pub reordered: u64,
-    /// Not what was sent.
+    /// Not what was sent, of those that were read.
     pub damaged: u64,
-    /// There although the producer was not told so: no fault.
+    /// There although the producer was not told so: no fault. Known only where all were read.
     pub unacknowledged: u64,
 }

@@ -34,8 +34,12 @@ pub struct HostUse {
     pub cpu_io_wait: f64,
     /// Bytes through the loopback interface.
     pub loopback_bytes: u64,
-    /// Bytes through all other interfaces.
-    pub network_bytes: u64,
+    /// Bytes received by all other interfaces.
+    #[serde(default)]
+    pub received_bytes: u64,
+    /// Bytes sent by all other interfaces.
+    #[serde(default)]
+    pub sent_bytes: u64,
     /// The disks that were used.
     pub disks: Vec<DiskUse>,
     /// The most dirty memory that was sampled.

@@ -13,8 +13,12 @@ use crate::result::{Knee, Machine, PointResult, ProcessUse, Repetition, Step, Su
 use crate::target::{self, RunningCluster};
 use crate::terminal::{PointAt, Progress};
 use crate::worker::Driver;
-use crate::workload::{Load, Point, Workload};
+use crate::workload::{Load, Point, Unit, Workload};
 
+/// The repetition that does not count is no longer than this: it is there for caches and compilers.
+const WARM_UP_SECONDS_MAX: f64 = 2.0;
+/// A repetition may write so many times what the one before it wrote.
+const BYTES_MARGIN: f64 = 1.25;
 /// Time for the word to end the run to arrive, when a worker has heard it first: Ctrl-C goes to all.
 const INTERRUPT_GRACE: std::time::Duration = std::time::Duration::from_millis(300);
 
@@ -85,6 +89,7 @@ impl Contender {
         if is_search(&point.load) {
             current.load = first_load(point);
         }
+        current.extent.unit = warm_up_unit(point, driver);
         Contender {
             target,
             target_name,
@@ -160,7 +165,11 @@ impl Contender {
     /// Takes in a repetition, and goes on to what comes next.
     fn taken(&mut self, mut taken: Taken, cpus: u32) {
         self.client = taken.client;
-        self.bytes = taken.repetition.evidence.bytes_on_disk.max(1 << 20);
+        // Memory that a repetition has given back is still this machine's for a moment; what goes beyond that is dear.
+        let longer = length_s(&self.asked) / length_s(&self.current);
+        let bytes = taken.repetition.evidence.bytes_on_disk as f64 * longer * BYTES_MARGIN;
+        self.bytes = (bytes as u64).max(1 << 20);
+        self.current.extent = self.asked.extent;
         match &mut self.stage {
             Stage::WarmUp => {
                 self.stage = match Search::new(&self.asked.load, self.asked.producers.count) {
@@ -247,6 +256,7 @@ impl Taking<'_> {
             binary: self.binary,
             point: &contender.current,
             number,
+            counts: matches!(contender.stage, Stage::Measuring),
             seed: seed_of(contender.seed, [u64::from(contender.tried), 0, 0]),
             topics: &self.topics,
             expected_bytes: contender.bytes,
@@ -301,6 +311,23 @@ impl Taking<'_> {
 
 fn cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX))
+}
+
+/// How long the repetition that does not count is.
+pub(super) fn warm_up_unit(point: &Point, driver: Driver) -> Unit {
+    match point.extent.unit {
+        // Kafka's tools start anew in each repetition, which takes them seconds.
+        Unit::Seconds(seconds) if driver != Driver::Java => Unit::Seconds(seconds.min(WARM_UP_SECONDS_MAX)),
+        whole => whole,
+    }
+}
+
+/// Seconds of a repetition where it has seconds, for proportions.
+fn length_s(point: &Point) -> f64 {
+    match point.extent.unit {
+        Unit::Seconds(seconds) => seconds + point.extent.warm_up_s,
+        Unit::Records(_) => 1.0,
+    }
 }
 
 /// What the warm-up of a search takes: its first trial.

@@ -295,7 +295,7 @@ mod tests {
 
     use super::*;
     use crate::worker::{Driver, StopWhen};
-    use crate::workload::{Payload, RecordSpec};
+    use crate::workload::{Payload, RecordSpec, Verify};
 
     #[test]
     fn shares_lose_nothing() {
@@ -316,7 +316,7 @@ mod tests {
             first_client: 0,
             threads: 0,
             records: RecordSpec { size_bytes: 9, payload: Payload::Random, keys: None },
-            verify: false,
+            verify: Verify::Off,
             records_per_s: Some(500.0),
             stop: StopWhen::Records(11),
             group: None,

@@ -10,15 +10,16 @@ use super::course::Course;
 use super::error::Failure;
 use super::figures::{Gathered, figures, gather, seconds};
 use super::fleet::{Fleet, Listening, divide};
+use super::reading_back::{read_back, stamps};
 use super::topics;
-use crate::evidence::{self, Watch};
+use crate::evidence::{self, ReadBack, Watch};
 use crate::result::{Evidence, Repetition};
 use crate::sample::{Sampler, Usage};
 use crate::target::{self, Cluster};
 use crate::terminal::Progress;
 use crate::warm;
 use crate::worker::{Assignment, Driver, Report, Role, StopWhen};
-use crate::workload::{Clients, Load, Measure, Point, Unit};
+use crate::workload::{Clients, Load, Measure, Point, Unit, Verify};
 
 /// From the word to start to the start itself: time for the word to reach every worker.
 const LEAD_US: u64 = 100_000;
@@ -37,10 +38,12 @@ pub(super) struct Setting<'a> {
     /// The point, with the producers and the load of this repetition.
     pub(super) point: &'a Point,
     pub(super) number: u32,
+    /// Whether it counts: what does not is not read back.
+    pub(super) counts: bool,
     pub(super) seed: u64,
     /// Names of the topics; no other repetition has them.
     pub(super) topics: &'a [String],
-    /// About what it will write: memory is warmed for twice as much.
+    /// What it may write: memory is warmed for so much.
     pub(super) expected_bytes: u64,
     pub(super) progress: &'a Progress,
 }
@@ -60,6 +63,8 @@ struct Ran {
     consumers: Listening,
     /// The least number of in-sync replicas, from each moment on.
     in_sync: Vec<(u64, u32)>,
+    /// When the workers began.
+    began_us: u64,
     measure_from_us: u64,
     drain_s: Option<f64>,
 }
@@ -72,6 +77,7 @@ pub(super) async fn take(setting: &Setting<'_>) -> Result<Taken, Failure> {
         return Err(Failure::BrokerDied(reason));
     }
     tracing::debug!("Deleting topics");
+    setting.progress.phase("deleting the topics");
     let tidied = tidy(&admin, setting.cluster, setting.topics).await;
     tracing::debug!("The topics' files are gone");
     let taken = taken?;
@@ -120,6 +126,17 @@ async fn with_topics(setting: &Setting<'_>, admin: &thalweg_client::Cluster) -> 
         sample.in_sync_replicas_min = before.map(|(_, least)| *least);
     }
     let producers: Vec<Report> = prefilled.into_iter().chain(produced_by).collect();
+    let read_back = match setting.counts {
+        true => {
+            let took = main.span.to_us.saturating_sub(ran.began_us);
+            read_back(&stamps(setting.point, setting.driver), Duration::from_micros(took))
+        }
+        false => ReadBack::No("it does not count".to_owned()),
+    };
+    setting.progress.phase(match read_back {
+        ReadBack::No(_) => "looking at the log",
+        ReadBack::Within(_) | ReadBack::Whole => "reading back",
+    });
     let evidence = evidence::collect(evidence::Claim {
         cluster: admin,
         topics: setting.topics,
@@ -128,7 +145,7 @@ async fn with_topics(setting: &Setting<'_>, admin: &thalweg_client::Cluster) -> 
         consumers: &consumed_by,
         records: &setting.point.records,
         seed: setting.seed,
-        verify: setting.point.verify,
+        read_back: &read_back,
         watched: &watched,
     })
     .await?;
@@ -202,7 +219,11 @@ fn assignment(setting: &Setting<'_>, role: Role, clients: &Clients) -> Assignmen
         first_client: 0,
         threads: clients.threads,
         records: setting.point.records.clone(),
-        verify: setting.point.verify,
+        verify: match (setting.driver, role) {
+            // Kafka's consumer knows no stamps, whoever wrote them.
+            (Driver::Java, Role::Consumer) => Verify::Off,
+            _ => stamps(setting.point, setting.driver).unwrap_or(Verify::Off),
+        },
         records_per_s: None,
         stop: StopWhen::Told,
         group: None,
@@ -278,8 +299,10 @@ async fn run_workers(
         }
     }
     tracing::debug!("Making memory ready");
+    setting.progress.phase("making memory ready");
     warm_memory(setting).await;
     tracing::debug!("Starting");
+    setting.progress.phase("beginning");
 
     // A backlog is there at once, and gone when it is gone: the repetition before it was the warm-up.
     let warm_up_s = if point.measure == Measure::Produce { point.extent.warm_up_s } else { 0.0 };
@@ -301,7 +324,7 @@ async fn run_workers(
     };
     let drain_s = course.run().await?;
     let Course { producers, consumers, in_sync, .. } = course;
-    Ok(Ran { client, producers, consumers, in_sync, measure_from_us, drain_s })
+    Ok(Ran { client, producers, consumers, in_sync, began_us: at_us, measure_from_us, drain_s })
 }
 
 async fn start(fleet: Option<Fleet>, role: Role, at_us: u64, measure_from_us: u64) -> Listening {
@@ -345,7 +368,7 @@ async fn warm_memory(setting: &Setting<'_>) {
     if setting.point.measure == Measure::Consume {
         return;
     }
-    let bytes = setting.expected_bytes.saturating_mul(2).min(WARM_BYTES_MAX);
+    let bytes = setting.expected_bytes.min(WARM_BYTES_MAX);
     // An interrupted run drops this future, and with it what the thread looks at: nobody waits for the rest.
     let waiting = Arc::new(());
     let waited_for = Arc::downgrade(&waiting);

@@ -9,7 +9,7 @@
 //! | machine CPU, generator CPU, broker CPU | at least 92 % of all processors was taken: by clients for more than 60 % of what the lab's processes took, by brokers for more than 60 %, or by neither; machine CPU too where others took more than the lab |
 //! | generator CPU | a thread of a client was busy for at least 90 % of the time |
 //! | broker CPU | a thread of a broker was |
-//! | network | interfaces other than loopback carried at least 90 % of the slowest link's speed, where the machine tells it |
+//! | network | interfaces other than loopback carried more than loopback, and one way at least 90 % of the slowest link's speed; not concluded where the machine does not tell that speed |
 //! | one partition | there is one partition, and nothing else is at its end |
 //!
 //! No headline is printed when the figure varies by more than 10 %, when a repetition is shorter than 5 s or there are
@@ -21,6 +21,7 @@ use crate::workload::{Load, Measure, Point};
 
 use super::saturation::fell_behind;
 use super::summary::headline;
+use crate::machine::LINK_SPEED;
 
 /// Variation of a figure beyond which it says too little.
 const VARIATION_MAX: f64 = 0.10;
@@ -187,15 +188,17 @@ fn thread(repetition: &Repetition) -> Option<Finding> {
 
 fn network(repetition: &Repetition, machine: &Machine) -> Option<Finding> {
     let mbit_per_s: f64 = machine.facts.get(LINK_SPEED)?.split_whitespace().next()?.parse().ok()?;
-    let carried = repetition.host.network_bytes as f64 * 8.0 / 1e6 / repetition.measured_s.max(0.001);
-    // A link carries so much each way; the bytes are those of both ways together.
-    (mbit_per_s > 0.0 && carried >= mbit_per_s * BUSY_MIN).then(|| {
-        Finding::new("network", format!("{carried:.0} Mbit/s went over links of {mbit_per_s:.0} Mbit/s"))
+    let host = &repetition.host;
+    // With brokers on this machine, what goes over links is somebody else's.
+    let is_remote = host.received_bytes + host.sent_bytes > host.loopback_bytes;
+    // A link carries so much each way.
+    let (bytes, way) = (host.received_bytes, "received").max((host.sent_bytes, "sent"));
+    let carried = bytes as f64 * 8.0 / 1e6 / repetition.measured_s.max(0.001);
+    (is_remote && mbit_per_s > 0.0 && carried >= mbit_per_s * BUSY_MIN).then(|| {
+        let reason = format!("{carried:.0} Mbit/s were {way} over a link of {mbit_per_s:.0} Mbit/s");
+        Finding::new("network", reason)
     })
 }
-
-/// The fact of the machine that tells the speed of its slowest link, in Mbit/s.
-const LINK_SPEED: &str = "link_speed_mbit_per_s";
 
 fn one_partition(point: &Point, repetition: &Repetition) -> Option<Finding> {
     (point.topics.count == 1 && point.topics.partitions == 1).then(|| Finding {
@@ -302,6 +305,30 @@ mod tests {
             host: HostUse { cpu_busy: 0.3, ..HostUse::default() },
             ..repetition()
         }
+    }
+
+    #[test]
+    fn a_full_link_is_the_limit_of_brokers_elsewhere() {
+        let with = |speed: Option<&str>, change: fn(&mut Repetition)| {
+            let mut repetitions = [calm(100.0), calm(101.0)];
+            repetitions.iter_mut().for_each(|repetition| {
+                // 930 Mbit/s for 10 s.
+                repetition.host.sent_bytes = 1_162_500_000;
+                change(repetition);
+            });
+            let mut point = point();
+            point.topics.partitions = 6;
+            let facts = speed.map(|speed| (LINK_SPEED.to_owned(), speed.to_owned())).into_iter().collect();
+            let machine = Machine { cpus: 4, facts, ..Machine::default() };
+            judge(&point, &repetitions, &summarize(&repetitions).expect("readable"), &machine)
+        };
+        let found = with(Some("1000"), |_| ());
+        assert_eq!(found.limit, "network");
+        assert_eq!(found.reasons, ["930 Mbit/s were sent over a link of 1000 Mbit/s"]);
+        assert_eq!(with(None, |_| ()).limit, "unknown", "nothing tells what the link carries");
+        assert_eq!(with(Some("10000"), |_| ()).limit, "unknown");
+        assert_eq!(with(Some("1000"), |r| r.host.loopback_bytes = 2_000_000_000).limit, "unknown");
+        assert_eq!(with(Some("1000"), |r| r.host.sent_bytes /= 2).limit, "unknown", "half of it");
     }
 
     fn verdict(point: &Point, repetitions: &[Repetition]) -> Verdict {

@@ -9,7 +9,8 @@ use super::proc::{self, CpuTicks, Disk, Stat};
 pub(super) struct HostLook {
     pub cpu: CpuTicks,
     pub loopback_bytes: u64,
-    pub network_bytes: u64,
+    pub received_bytes: u64,
+    pub sent_bytes: u64,
     pub disks: Vec<Disk>,
     pub dirty_bytes: u64,
 }
@@ -41,13 +42,14 @@ fn is_empty(dir: &Path) -> bool {
 /// Looks at the machine.
 pub(super) fn host(disks: &[String]) -> HostLook {
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let (loopback_bytes, network_bytes) = proc::network(&text("/proc/net/dev"));
+    let network = proc::network(&text("/proc/net/dev"));
     let mut all = proc::disks(&text("/proc/diskstats"));
     all.retain(|disk| disks.contains(&disk.name));
     HostLook {
         cpu: proc::cpu(&text("/proc/stat")).unwrap_or_default(),
-        loopback_bytes,
-        network_bytes,
+        loopback_bytes: network.loopback,
+        received_bytes: network.received,
+        sent_bytes: network.sent,
         disks: all,
         dirty_bytes: proc::memory(&text("/proc/meminfo"), "Dirty").unwrap_or_default(),
     }

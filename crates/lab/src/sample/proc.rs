@@ -58,18 +58,34 @@ pub(crate) fn cpu(text: &str) -> Option<CpuTicks> {
     Some(CpuTicks { busy, io_wait, steal, total: busy + idle + io_wait + steal })
 }
 
-/// Bytes through the loopback interface, and through all others in both directions, from `/proc/net/dev`.
-pub(super) fn network(text: &str) -> (u64, u64) {
-    let (mut loopback, mut others) = (0, 0);
+/// Bytes through the interfaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Network {
+    /// Through loopback.
+    pub loopback: u64,
+    /// Received by all others.
+    pub received: u64,
+    /// Sent by all others.
+    pub sent: u64,
+}
+
+/// What went through the interfaces, from `/proc/net/dev`.
+pub(super) fn network(text: &str) -> Network {
+    let mut network = Network::default();
     for line in text.lines() {
         let Some((name, counters)) = line.split_once(':') else { continue };
         let counters: Vec<u64> =
             counters.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect();
         let (Some(received), Some(sent)) = (counters.first(), counters.get(8)) else { continue };
         // What is sent on the loopback interface is received there, and counts once.
-        if name.trim() == "lo" { loopback += received } else { others += received + sent }
+        if name.trim() == "lo" {
+            network.loopback += received;
+        } else {
+            network.received += received;
+            network.sent += sent;
+        }
     }
-    (loopback, others)
+    network
 }
 
 /// One line of `/proc/diskstats`.
@@ -146,7 +162,8 @@ mod tests {
                     lo: 23567622249 1156274    0    0    0     0          0         0 23567622249 1156274    0    0    0     0       0          0\n  \
                     ifb0:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0\n  \
                     eth0:363462743   11505    0    0    0     0          0         0  1020984    7467    0    0    0     0       0          0\n";
-        assert_eq!(network(text), (23_567_622_249, 363_462_743 + 1_020_984));
+        let found = Network { loopback: 23_567_622_249, received: 363_462_743, sent: 1_020_984 };
+        assert_eq!(network(text), found);
     }
 
     #[test]

@@ -208,7 +208,8 @@ impl Series {
             cpu_steal: share(used(|look| look.cpu.steal), total),
             cpu_io_wait: share(used(|look| look.cpu.io_wait), total),
             loopback_bytes: used(|look| look.loopback_bytes).round() as u64,
-            network_bytes: used(|look| look.network_bytes).round() as u64,
+            received_bytes: used(|look| look.received_bytes).round() as u64,
+            sent_bytes: used(|look| look.sent_bytes).round() as u64,
             disks,
             dirty_bytes_max: self
                 .moments(from_us, to_us)

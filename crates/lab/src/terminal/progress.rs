@@ -107,6 +107,13 @@ impl Progress {
         }
     }
 
+    /// What a repetition does beside measuring, for who watches: off a terminal it is not told.
+    pub fn phase(&self, what: &'static str) {
+        if let Drawn::Bars { live, .. } = &self.drawn {
+            live.set_message(what);
+        }
+    }
+
     /// What the last second did, of all workers of a role together.
     pub fn interval(&self, role: Role, interval: &Interval) {
         let (text, due) = {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::result::Histogram;
-use crate::workload::RecordSpec;
+use crate::workload::{RecordSpec, Verify};
 
 /// Who speaks to the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -63,8 +63,9 @@ pub struct Assignment {
     pub threads: u32,
     /// What is produced.
     pub records: RecordSpec,
-    /// Records carry a stamp, and consumers check it.
-    pub verify: bool,
+    /// Unless off, records carry a stamp, and consumers take the time from it; where the whole is verified, they check the
+    /// records, too.
+    pub verify: Verify,
     /// Records per second of all clients of this worker; none for as many as go.
     pub records_per_s: Option<f64>,
     /// When it ends by itself. A [`Command::Stop`] ends it before.

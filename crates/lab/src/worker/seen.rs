@@ -27,7 +27,7 @@ pub(crate) struct Sequences {
     pages: Vec<Page>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 enum Page {
     #[default]
     Empty,
@@ -65,11 +65,10 @@ impl Sequences {
 
     /// Adds all of another set; gives how many were there before.
     pub(crate) fn merge(&mut self, other: &Sequences) -> u64 {
-        let mut twice = 0;
-        for (begin, end) in other.ranges() {
-            twice += (begin..end).map(|sequence| u64::from(!self.insert(sequence))).sum::<u64>();
+        if self.pages.len() < other.pages.len() {
+            self.pages.resize_with(other.pages.len(), Page::default);
         }
-        twice
+        self.pages.iter_mut().zip(&other.pages).map(|(page, other)| page.merge(other)).sum()
     }
 
     /// The ranges in it, from the first to one behind the last, in order and apart from each other.
@@ -101,6 +100,45 @@ impl Sequences {
             }
         }
         ranges
+    }
+}
+
+impl Page {
+    fn count(&self) -> u64 {
+        match self {
+            Page::Empty => 0,
+            Page::Some { count, .. } => u64::from(*count),
+            Page::Full => PAGE,
+        }
+    }
+
+    /// Adds another page; gives how many were in both.
+    fn merge(&mut self, other: &Page) -> u64 {
+        match (&mut *self, other) {
+            (_, Page::Empty) => 0,
+            (Page::Empty, other) => {
+                *self = other.clone();
+                0
+            }
+            (Page::Full, other) => other.count(),
+            (mine, Page::Full) => {
+                let twice = mine.count();
+                *self = Page::Full;
+                twice
+            }
+            (Page::Some { bits, count }, Page::Some { bits: others, .. }) => {
+                let mut twice = 0;
+                for (word, other) in bits.iter_mut().zip(others.iter()) {
+                    twice += (*word & other).count_ones();
+                    *count += (other & !*word).count_ones();
+                    *word |= other;
+                }
+                if u64::from(*count) == PAGE {
+                    *self = Page::Full;
+                }
+                u64::from(twice)
+            }
+        }
     }
 }
 
@@ -286,6 +324,18 @@ mod tests {
         let mut other = Sequences::default();
         assert_eq!(other.merge(&sequences), 0);
         assert_eq!(other.merge(&sequences), model.len() as u64);
+        let halves: [Sequences; 2] = std::array::from_fn(|half| {
+            let mut part = Sequences::default();
+            model.iter().filter(|&&at| at < 100 || at % 2 == half as u64).for_each(|&at| {
+                part.insert(at);
+            });
+            part
+        });
+        let [mut even, odd] = halves;
+        let both = model.iter().filter(|&&at| at < 100).count() as u64;
+        assert_eq!(even.merge(&odd), both, "seed {seed}");
+        assert_eq!(even.ranges(), ranges, "seed {seed}");
+        assert!(matches!(even.pages[4], Page::Full));
     }
 
     fn see(checker: &mut Checker, producer: u32, sequence: u64) -> Option<u64> {

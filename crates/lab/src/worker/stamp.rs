@@ -10,7 +10,7 @@
 
 use super::Assignment;
 use crate::payload::{PayloadError, Pool};
-use crate::workload::RecordSpec;
+use crate::workload::{RecordSpec, Verify};
 
 /// Bytes of a stamp.
 pub(crate) const STAMP_BYTES: usize = 24;
@@ -29,8 +29,8 @@ pub(crate) struct Stamp {
 pub enum VerifyError {
     /// There is no room for the stamp.
     #[error(
-        "records.size_bytes = {size_bytes} is too small for verify = true, whose stamp takes {STAMP_BYTES} bytes: \
-             {STAMP_BYTES} or more, or verify = false, would be right"
+        "records.size_bytes = {size_bytes} is too small to be verified, for a stamp takes {STAMP_BYTES} bytes: \
+             {STAMP_BYTES} or more, or verify = \"off\", would be right"
     )]
     TooSmall {
         /// The size.
@@ -121,7 +121,7 @@ pub(crate) fn check_size(records: &RecordSpec) -> Result<(), VerifyError> {
 
 /// Whether the assignment can be verified, where it is to be.
 pub(crate) fn check_assignment(assignment: &Assignment) -> Result<(), VerifyError> {
-    if assignment.verify { check_size(&assignment.records) } else { Ok(()) }
+    if assignment.verify != Verify::Off { check_size(&assignment.records) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::key::{self, grouped};
 use super::layer::Layer;
 use super::mistake::Mistake;
-use super::{Clients, Load, Measure, Payload, Point, Unit};
+use super::{Clients, Load, Measure, Payload, Point, Unit, Verify};
 
 /// What a record carries when all are checked: producer, sequence, intended time, checksum.
 pub const STAMP_BYTES: u32 = 24;
@@ -66,9 +66,10 @@ impl Rules<'_> {
 
     fn records(&mut self, point: &Point) {
         let size = point.records.size_bytes;
-        if point.verify && size < STAMP_BYTES {
-            let problem = format!("{size} bytes with verify = true, whose stamp takes {STAMP_BYTES}");
-            self.refuse("records.size_bytes", problem, format!("at least {STAMP_BYTES}, or verify = false,"));
+        if point.verify == Verify::Whole && size < STAMP_BYTES {
+            let problem = format!("{size} bytes with verify = \"whole\", whose stamp takes {STAMP_BYTES}");
+            let remedy = format!("at least {STAMP_BYTES}, or verify = \"bounded\" or \"off\",");
+            self.refuse("records.size_bytes", problem, remedy);
         }
         match &point.records.payload {
             Payload::File(_) if !self.is_set("records.file") => {

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use clap::ValueEnum;
+
 use super::check;
 use super::document::{self, Entry, Node, Value};
 use super::key::{self, Key};
@@ -11,7 +13,7 @@ use super::layer::{Layer, POINTS_MAX, unknown};
 use super::mistake::{InvalidFile, Mistake, Position};
 use super::{
     Clients, ClusterSpec, Extent, Keys, Load, Measure, Payload, Point, Published, RecordSpec, Topics, Unit,
-    Workload,
+    Verify, Workload,
 };
 use crate::result::Figures;
 
@@ -329,7 +331,7 @@ fn point(layer: &Layer, folder: &Path) -> Point {
         load: values.load(),
         extent: Extent { warm_up_s: values.number("extent.warm_up_s", 1.0), unit: values.unit() },
         repetitions: values.whole("repetitions", 3),
-        verify: matches!(values.get("verify"), Some(Value::Flag(true))),
+        verify: values.verify(),
     }
 }
 
@@ -339,6 +341,11 @@ struct Values<'a>(&'a Layer);
 impl<'a> Values<'a> {
     fn get(&self, path: &str) -> Option<&'a Value> {
         self.0.settings.get(path).map(|node| &node.value)
+    }
+
+    fn verify(&self) -> Verify {
+        let word = self.text("verify").unwrap_or_default();
+        Verify::from_str(word, false).unwrap_or_default()
     }
 
     fn whole<N: TryFrom<i64>>(&self, path: &str, default: N) -> N {

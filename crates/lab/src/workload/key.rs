@@ -28,8 +28,6 @@ pub(super) enum Kind {
     Word(&'static [&'static str]),
     /// Text that is not empty.
     Text,
-    /// `true` or `false`.
-    Flag,
     /// A table of properties, under names that are not ours.
     Properties,
 }
@@ -49,7 +47,6 @@ impl Kind {
                 )
             }
             Kind::Text => "a text in quotes".to_owned(),
-            Kind::Flag => "true or false".to_owned(),
             Kind::Properties => "a table of properties".to_owned(),
         }
     }
@@ -61,7 +58,6 @@ impl Kind {
             (Kind::Number(min, max), Value::Number(number)) => (min..=max).contains(&number),
             (Kind::Word(words), Value::Text(text)) => words.contains(&text.as_str()),
             (Kind::Text, Value::Text(text)) => !text.trim().is_empty(),
-            (Kind::Flag, Value::Flag(_)) => true,
             (Kind::Properties, value) => value.as_property().is_some(),
             _ => false,
         }
@@ -157,7 +153,7 @@ pub(super) const POINT: &[Key] = keys! {
     "topics.partitions" Kind::Whole(1, PARTITIONS_MAX), "1", "partitions", "The partitions of each topic; at most 100,000 of all topics.";
     "topics.replication_factor" Kind::Whole(1, 1000), "1", "replicas", "The replicas of each partition; at most as many as there are brokers.";
     "topics.properties" Kind::Properties, "empty", "", "Topic properties that differ from the defaults.";
-    "records.size_bytes" Kind::Whole(1, SIZE_MAX), "100", "bytes", "The value of each record. With `verify` at least 24.";
+    "records.size_bytes" Kind::Whole(1, SIZE_MAX), "100", "bytes", "The value of each record. To be verified, at least 24.";
     "records.payload" Kind::Word(&["random", "zeros", "compressible", "json", "file"]), "\"random\"", "", "What the values hold, from a pool made before the run: random bytes, zeros, text that shrinks to about a quarter, objects as services send them, or the lines of `records.file`.";
     "records.file" Kind::Text, "none", "", "The file of the payload `\"file\"`; a relative path begins at the workload's folder.";
     "records.keys_distinct" Kind::Whole(0, 1_000_000_000), "0", "keys", "How many different keys the records have, drawn evenly; 0 for records without a key.";
@@ -181,7 +177,7 @@ pub(super) const POINT: &[Key] = keys! {
     "extent.seconds" Kind::Number(0.1, SECONDS_MAX), "5", "seconds", "How long a measurement is. Either this or `extent.records`.";
     "extent.records" Kind::Whole(1, RECORDS_MAX), "none", "records", "How long a measurement is, all producers together; of `consume` and `drain` the records that were produced before.";
     "repetitions" Kind::Whole(1, 100), "3", "times", "How often the point is measured.";
-    "verify" Kind::Flag, "false", "", "Whether each record carries its producer, sequence and intended time, and all are read back and checked.";
+    "verify" Kind::Word(&["off", "bounded", "whole"]), "\"bounded\"", "", "How far the records are read back after a measurement, and checked: for about as long as the measurement took, to the last record, or not at all. To be checked, each record carries its producer, sequence and intended time.";
 };
 
 #[cfg(test)]
@@ -212,7 +208,6 @@ mod tests {
                 Kind::Number(_, max) => (key.path.to_owned(), max.to_string()),
                 Kind::Word(words) => (key.path.to_owned(), format!("{:?}", words[0])),
                 Kind::Text => (key.path.to_owned(), "\"a\"".to_owned()),
-                Kind::Flag => (key.path.to_owned(), "true".to_owned()),
                 Kind::Properties => (format!("{}.a.b", key.path), "5".to_owned()),
             };
             let root = document::toml::parse(&format!("{path} = {value}\n")).expect("it is TOML");

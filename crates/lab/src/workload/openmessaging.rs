@@ -21,8 +21,8 @@ use super::document::{self, Entry, Node, Value};
 use super::layer::unknown;
 use super::mistake::{InvalidFile, Mistake, Position, WorkloadError};
 use super::{
-    Clients, ClusterSpec, Extent, Keys, Load, Measure, Payload, Point, RecordSpec, Topics, Unit, Workload,
-    read,
+    Clients, ClusterSpec, Extent, Keys, Load, Measure, Payload, Point, RecordSpec, Topics, Unit, Verify,
+    Workload, read,
 };
 use driver::Driver;
 
@@ -146,7 +146,7 @@ fn point(fields: &mut Fields, driver: &Driver) -> Point {
         load,
         extent: Extent { warm_up_s: if measure == Measure::Drain { 0.0 } else { warm_up * 60.0 }, unit },
         repetitions: 1,
-        verify: false,
+        verify: Verify::default(),
     }
 }
 

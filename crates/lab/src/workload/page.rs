@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::key::{self, Key, grouped};
-use super::{Clients, Load, Measure, Payload, Point, Published, Unit, Workload, warnings};
+use super::{Clients, Load, Measure, Payload, Point, Published, Unit, Verify, Workload, warnings};
 
 /// The keys of a workload file: a table for the top of the file, and one for points.
 pub fn key_table() -> String {
@@ -105,7 +105,11 @@ fn records(point: &Point) -> String {
     };
     let keys =
         records.keys.map_or_else(String::new, |keys| format!(", {} keys", grouped(keys.distinct as i64)));
-    let verified = if point.verify { ", verified" } else { "" };
+    let verified = match point.verify {
+        Verify::Off => ", not verified",
+        Verify::Bounded => "",
+        Verify::Whole => ", verified whole",
+    };
     format!("{} B, {payload}{keys}{verified}", grouped(i64::from(records.size_bytes)))
 }
 

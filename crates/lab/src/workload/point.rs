@@ -27,8 +27,33 @@ pub struct Point {
     pub extent: Extent,
     /// How often.
     pub repetitions: u32,
-    /// Whether each record carries producer, sequence and intended time, and all are read back and checked.
-    pub verify: bool,
+    /// Whether the records are read back and checked.
+    pub verify: Verify,
+}
+
+/// How far the records of a repetition are read back, and checked against what was sent. Where they are, each record carries
+/// producer, sequence and intended time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verify {
+    /// Not at all: offsets are all the evidence.
+    Off,
+    /// After the measurement, for about as long as it took.
+    #[default]
+    Bounded,
+    /// To the last record, however long that takes; the run's own consumers check what they read, too.
+    Whole,
+}
+
+impl Verify {
+    /// As files and arguments have it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Verify::Off => "off",
+            Verify::Bounded => "bounded",
+            Verify::Whole => "whole",
+        }
+    }
 }
 
 /// A cluster of one kind of broker.

@@ -72,7 +72,7 @@ fn lists_make_all_combinations_and_labels_name_them() {
                 producers.properties.acks = [\"1\", \"all\"]\n";
     let labels: Vec<_> = points(text).into_iter().map(|point| point.label).collect();
     assert_eq!(labels, ["100 B, 1", "100 B, all", "10,000 B, 1", "10,000 B, all"]);
-    let points = points("topics.partitions = [1, 2]\nverify = true\n");
+    let points = points("topics.partitions = [1, 2]\nverify = \"off\"\n");
     assert_eq!(points[1].label, "topics.partitions 2");
 }
 
@@ -124,7 +124,7 @@ fn what_is_no_toml() {
 
 #[test]
 fn a_file_without_its_title() {
-    let error = file::parse("x", "x.toml", "verify = true\n", Path::new("")).expect_err("no title");
+    let error = file::parse("x", "x.toml", "verify = \"off\"\n", Path::new("")).expect_err("no title");
     let keys: Vec<_> = error.mistakes.iter().map(|mistake| mistake.key.as_str()).collect();
     assert_eq!(keys, ["title", "description"]);
     assert_mistake(
@@ -170,7 +170,8 @@ fn values_of_another_kind_or_out_of_bounds() {
         "cluster.brokers",
         &format!("2000 is invalid; {whole}"),
     );
-    assert_mistake("verify = \"yes\"\n", 3, 10, "verify", "\"yes\" is invalid; true or false would be right");
+    let words = "\"yes\" is invalid; one of \"off\", \"bounded\", \"whole\" would be right";
+    assert_mistake("verify = \"yes\"\n", 3, 10, "verify", words);
     let words = "\"all\" is invalid; one of \"produce\", \"consume\", \"drain\" would be right";
     assert_mistake("measure = \"all\"\n", 3, 11, "measure", words);
     let seconds = "-1 is invalid; a number from 0 to 86400 (seconds) would be right";
@@ -211,7 +212,7 @@ fn lists_that_make_no_points_or_too_many() {
 #[test]
 fn labels_that_are_missing_or_the_same() {
     let missing = "is missing; label = \"...\" in each [[point]] would be right";
-    assert_mistake("[[point]]\nlabel = \"a\"\n[[point]]\nverify = true\n", 5, 1, "label", missing);
+    assert_mistake("[[point]]\nlabel = \"a\"\n[[point]]\nverify = \"off\"\n", 5, 1, "label", missing);
     let same = "two points are called \"a\"; a label of its own for each would be right, such as one with {records.size_bytes}";
     assert_mistake("label = \"a\"\nrepetitions = [1, 2]\n", 3, 9, "label", same);
     let strange = "{records.size} stands for no setting of the point; the path of a key that is set would be right, such \
@@ -258,10 +259,11 @@ fn topics_that_a_cluster_cannot_have() {
 
 #[test]
 fn records_that_cannot_be_made() {
-    let said =
-        "23 bytes with verify = true, whose stamp takes 24; at least 24, or verify = false, would be right";
-    assert_mistake("verify = true\nrecords.size_bytes = 23\n", 4, 22, "records.size_bytes", said);
-    assert_eq!(points("verify = true\nrecords.size_bytes = 24\n").len(), 1);
+    let said = "23 bytes with verify = \"whole\", whose stamp takes 24; at least 24, or verify = \"bounded\" or \"off\", \
+                would be right";
+    assert_mistake("verify = \"whole\"\nrecords.size_bytes = 23\n", 4, 22, "records.size_bytes", said);
+    assert_eq!(points("verify = \"whole\"\nrecords.size_bytes = 24\n").len(), 1);
+    assert_eq!(points("records.size_bytes = 23\n")[0].verify, Verify::Bounded);
     let said =
         "is missing, with records.payload = \"file\"; records.file = \"the file's path\" would be right";
     assert_mistake("records.payload = \"file\"\n", 1, 1, "records.file", said);

@@ -12,7 +12,7 @@ use thalweg_lab::result::{
 };
 use thalweg_lab::worker::{Driver, Interval};
 use thalweg_lab::workload::{
-    Clients, ClusterSpec, Extent, Load, Measure, Payload, Point, Published, RecordSpec, Topics, Unit,
+    Clients, ClusterSpec, Extent, Load, Measure, Payload, Point, Published, RecordSpec, Topics, Unit, Verify,
     Workload,
 };
 
@@ -164,7 +164,7 @@ pub fn point(label: &str, size_bytes: u32, partitions: u32) -> Point {
         load: Load::Maximum,
         extent: Extent { warm_up_s: 5.0, unit: Unit::Seconds(SECONDS as f64) },
         repetitions: 3,
-        verify: true,
+        verify: Verify::Whole,
     }
 }
 
@@ -567,7 +567,8 @@ fn evidence(shape: &Point, records: u64) -> Evidence {
         in_sync_replicas_min: u32::from(shape.topics.replication_factor),
         replication_factor: shape.topics.replication_factor,
         fsync_policy: "by the kernel (flush.messages not set)".to_owned(),
-        check: Some(Check { read: records, ..Check::default() }),
+        check: Some(Check { read: records, whole: true, ..Check::default() }),
+        not_read_back: None,
         faults: Vec::new(),
     }
 }

@@ -71,6 +71,12 @@ struct Job {
 }
 
 impl LogDirs {
+    /// The cluster's id as the first of the directories has it that has one. Changes nothing and takes no lock; what is
+    /// wrong with a directory is told when it is opened.
+    pub fn recorded_cluster_id(disk: &Disk, dirs: &[PathBuf]) -> Option<String> {
+        dirs.iter().find_map(|dir| meta_properties::read(disk, dir).ok()??.cluster_id)
+    }
+
     /// Opens the directories, creating those that are missing, and all partitions in them.
     pub fn open(
         options: LogDirsOptions,

@@ -3,6 +3,7 @@
 //! Owns: which segments go and in which order things change: first the log start rises, then files get their
 //! `.deleted` names, later they are removed. Refuses: deleting a segment with records that are not replicated.
 
+use std::sync::Arc;
 use thalweg_record::Offset;
 
 use super::PartitionLog;
@@ -13,6 +14,10 @@ impl PartitionLog {
     /// that lie wholly below it. Says what the log start is now. The new log start is durable once
     /// [`crate::LogDirs::checkpoint_log_starts`] has written it.
     pub fn delete_records(&mut self, offset: Offset) -> Result<Offset, DeleteRecordsError> {
+        // A log that is closed writes no checkpoint any more that would keep the promise.
+        if let Some(reason) = &self.poison {
+            return Err(LogError::Poisoned { reason: Arc::clone(reason) }.into());
+        }
         if offset > self.high_watermark {
             let (first, last) = (self.log_start, self.high_watermark);
             return Err(OffsetOutOfRange { offset, first, last }.into());

@@ -81,6 +81,17 @@ fn a_log_that_is_only_compacted_keeps_its_segments() {
 }
 
 #[test]
+fn a_log_that_is_closed_promises_no_deletion() {
+    let bench = Bench::with(config());
+    let mut log = filled(&bench, 5);
+    log.set_high_watermark(Offset(18));
+    log.close().expect("closes");
+    let refused = log.delete_records(Offset(10));
+    assert!(matches!(refused, Err(DeleteRecordsError::Log(_))), "{refused:?}");
+    assert_eq!(log.log_start_offset(), Offset(0));
+}
+
+#[test]
 fn deleted_records_stay_deleted() {
     let bench = Bench::with(config());
     let mut log = filled(&bench, 5);

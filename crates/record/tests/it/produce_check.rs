@@ -77,6 +77,24 @@ fn offsets_and_counts_agree() {
 }
 
 #[test]
+fn more_records_than_there_is_room_for_are_refused() {
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    for _ in 0..3 {
+        builder.append(0, None, None, &[]).expect("far from full");
+    }
+    let smallest = builder.build();
+    check(&smallest).expect("the smallest records that there are");
+    for count in [4, i32::MAX] {
+        let mut batch = smallest.to_vec();
+        batch[23..27].copy_from_slice(&(count - 1).to_be_bytes());
+        batch[57..61].copy_from_slice(&count.to_be_bytes());
+        let crc = crc(&batch);
+        batch[17..21].copy_from_slice(&crc.to_be_bytes());
+        assert!(matches!(check(&batch), Err(BatchError::InvalidRecordCount(_))), "{count}");
+    }
+}
+
+#[test]
 fn attributes_that_are_not_a_producers_are_refused() {
     assert!(matches!(check(&with(21, &[0, 5])), Err(BatchError::UnknownCompression(_))));
     assert!(matches!(check(&with(21, &[0, 0x20])), Err(BatchError::ClientControlBatch(_))));

@@ -213,36 +213,45 @@ impl Consume {
             let wait = timeout.map_or(POLL, |timeout| timeout.min(POLL));
             match consumer.poll(wait).await? {
                 Polled::Chunk(chunk) => {
-                    self.print_chunk(&mut out, &chunk, rest, &mut buffer)?;
+                    let printed = self.print_chunk(&mut out, &chunk, rest, &mut buffer);
+                    let printed = printed.and_then(|next| Ok(out.flush().map(|()| next)?));
+                    // What was handed out would be committed; the group has only read what was printed.
+                    let next = printed.as_ref().map_or(Some(chunk.start), |next| *next);
+                    if let Some(next) = next.filter(|_| self.group.is_some()) {
+                        consumer.seek(&chunk.at, next);
+                    }
+                    printed?;
                     last = Instant::now();
                 }
                 Polled::Assigned(_) | Polled::Revoked(_) => {}
                 Polled::Nothing if timeout.is_some_and(|timeout| last.elapsed() >= timeout) => break,
                 Polled::Nothing => {}
             }
-            out.flush()?;
         }
         Ok(())
     }
 
+    /// Gives the first record that is not printed, when it is told to end before it.
     fn print_chunk(
         &self,
         out: &mut impl Write,
         chunk: &Chunk,
         rest: &mut Rest,
         buffer: &mut DecompressBuffer,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Option<Offset>> {
         let end = rest.ends.as_ref().and_then(|ends| ends.get(&chunk.at)).copied();
-        let mut written = Ok(());
+        let (mut written, mut unprinted) = (Ok(()), None);
         chunk.for_each(buffer, |record| {
             if rest.records == 0 || end.is_some_and(|end| record.offset >= end) {
+                unprinted = Some(record.offset);
                 return ControlFlow::Break(());
             }
             rest.records -= 1;
             written = self.print(out, &chunk.at, record);
             if written.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
-        Ok(written?)
+        written?;
+        Ok(unprinted)
     }
 
     fn print(&self, out: &mut impl Write, at: &TopicPartition, record: &Record<'_>) -> std::io::Result<()> {

@@ -1,16 +1,24 @@
 //! `produce`: lines of standard input become records.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, IsTerminal, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use anyhow::Context;
 use clap::Args;
-use thalweg_client::{Cluster, Delivery, Producer, ProducerConfig, ProducerRecord, Taken};
+use clap::builder::NonEmptyStringValueParser;
+use thalweg_client::{
+    Cluster, Delivery, DeliveryError, Producer, ProducerConfig, ProducerRecord, Taken, TopicRef,
+};
 use thalweg_record::Header;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::connect::{Connect, TOPIC_WAIT, warn_about_rest};
 use super::failure::Usage;
+
+/// Lines that are read before they are taken.
+const LINES_AHEAD: usize = 64;
 
 /// Send lines of standard input to a topic, a record for each line.
 #[derive(Args, Debug)]
@@ -27,10 +35,10 @@ pub struct Produce {
     /// The topic.
     topic: String,
     /// Take what stands before this text in a line as the key.
-    #[arg(long, short = 'K', value_name = "TEXT")]
+    #[arg(long, short = 'K', value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     key_separator: Option<String>,
     /// Take what stands before this text in a line as headers: name=value, with commas between them.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     headers_separator: Option<String>,
     /// Add a header to every record; can be repeated.
     #[arg(long = "header", short = 'H', value_name = "NAME=VALUE")]
@@ -49,16 +57,36 @@ pub struct Produce {
     compression: Option<String>,
 }
 
-/// The parts of a line.
+/// The parts of a line. Its bytes are sent as they are, text or not.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Parts<'a> {
-    headers: Vec<(&'a str, &'a str)>,
-    key: Option<&'a str>,
-    value: Option<&'a str>,
+    headers: Vec<(&'a [u8], &'a [u8])>,
+    key: Option<&'a [u8]>,
+    value: Option<&'a [u8]>,
+}
+
+/// The first delivery that failed. Told at once: a person at a terminal would type on.
+#[derive(Default)]
+struct Failure {
+    error: Mutex<Option<DeliveryError>>,
+    told: Notify,
+}
+
+impl Failure {
+    fn report(&self, delivery: &Delivery<'_>) {
+        if let Err(error) = delivery.result {
+            self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
+            self.told.notify_one();
+        }
+    }
+
+    fn take(&self) -> Option<DeliveryError> {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 impl Produce {
-    /// Sends lines until there are no more.
+    /// Sends lines until there are no more, or until Ctrl-C.
     pub async fn run(&self) -> anyhow::Result<()> {
         let mut properties = self.connect.properties()?;
         for (key, value) in [("acks", &self.acks), ("compression.type", &self.compression)] {
@@ -69,58 +97,72 @@ impl Produce {
         let bootstrap = properties.take_bootstrap_servers()?;
         let config = ProducerConfig::take(&mut properties)?;
         warn_about_rest(&properties);
-        let failure = Arc::new(Mutex::new(None));
+        let line_bytes_max = config.request_bytes_max;
+        let failure = Arc::new(Failure::default());
         let failed = Arc::clone(&failure);
-        let report = move |delivery: &Delivery<'_>| {
-            if let Err(error) = delivery.result {
-                failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
-            }
-        };
         let cluster = Cluster::connect(&bootstrap, &config.connection).await?;
         cluster.wait_for_topic(&self.topic, true, TOPIC_WAIT.min(config.max_block)).await?;
-        let mut producer = Producer::new(cluster, config, report);
-        self.send_lines(&mut producer).await?;
+        let mut producer =
+            Producer::new(cluster, config, move |delivery: &Delivery<'_>| failed.report(delivery));
+        let sent = tokio::select! {
+            sent = self.send_lines(&mut producer, line_bytes_max) => sent,
+            signal = tokio::signal::ctrl_c() => signal.map_err(anyhow::Error::from),
+            () = failure.told.notified() => Ok(()),
+        };
+        // The lines before one that cannot be sent, or before Ctrl-C, are sent.
         producer.close().await;
-        match failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        match failure.take() {
             Some(error) => Err(error.into()),
-            None => Ok(()),
+            None => sent,
         }
     }
 
-    async fn send_lines(&self, producer: &mut Producer) -> anyhow::Result<()> {
-        let fixed = self.headers.iter().map(|header| split_header(header)).collect::<Result<Vec<_>, _>>()?;
+    async fn send_lines(&self, producer: &mut Producer, line_bytes_max: usize) -> anyhow::Result<()> {
+        let fixed = self.headers.iter().map(|header| split_header(header.as_bytes()));
+        let fixed = fixed.collect::<Result<Vec<_>, _>>()?;
         let topic = producer.topic(&self.topic).await?;
         let prompt = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-        let mut lines = read_lines(prompt);
+        let mut lines = read_lines(prompt, line_bytes_max);
+        let mut number = 0u64;
         while let Some(line) = lines.recv().await {
-            let line = line?;
-            let parts = self.split(&line)?;
-            let all = fixed.iter().chain(&parts.headers);
-            let headers: Vec<Header<'_>> =
-                all.map(|(name, value)| Header::new(name, Some(value.as_bytes()))).collect();
-            let record = ProducerRecord {
-                topic,
-                partition: self.partition,
-                timestamp: now_ms(),
-                key: parts.key.map(str::as_bytes),
-                value: parts.value.map(str::as_bytes),
-                headers: &headers,
-                sent_at: Instant::now(),
-                number: 0,
-            };
-            if producer.send(&record).await? == Taken::Began {
+            number += 1;
+            let taken = self.send_line(producer, topic, &fixed, &line?).await;
+            if taken.with_context(|| format!("Line {number}"))? == Taken::Began {
                 tokio::task::yield_now().await;
             }
         }
         Ok(())
     }
 
-    fn split<'a>(&self, line: &'a str) -> Result<Parts<'a>, Usage> {
+    async fn send_line(
+        &self,
+        producer: &mut Producer,
+        topic: TopicRef,
+        fixed: &[(&[u8], &[u8])],
+        line: &[u8],
+    ) -> anyhow::Result<Taken> {
+        let parts = self.split(line)?;
+        let all = fixed.iter().chain(&parts.headers);
+        let headers: Vec<Header<'_>> = all.map(|&(key, value)| Header { key, value: Some(value) }).collect();
+        let record = ProducerRecord {
+            topic,
+            partition: self.partition,
+            timestamp: now_ms(),
+            key: parts.key,
+            value: parts.value,
+            headers: &headers,
+            sent_at: Instant::now(),
+            number: 0,
+        };
+        Ok(producer.send(&record).await?)
+    }
+
+    fn split<'a>(&self, line: &'a [u8]) -> Result<Parts<'a>, Usage> {
         let mut parts = Parts::default();
         let mut rest = line;
         if let Some(separator) = &self.headers_separator {
             let (headers, after) = cut(rest, separator, "headers", "--headers-separator")?;
-            for header in headers.split(',').filter(|header| !header.is_empty()) {
+            for header in headers.split(|&byte| byte == b',').filter(|header| !header.is_empty()) {
                 parts.headers.push(split_header(header)?);
             }
             rest = after;
@@ -134,50 +176,109 @@ impl Produce {
         Ok(parts)
     }
 
-    fn unless_null<'a>(&self, text: &'a str) -> Option<&'a str> {
-        Some(text).filter(|text| self.null_marker.as_deref() != Some(*text))
+    fn unless_null<'a>(&self, part: &'a [u8]) -> Option<&'a [u8]> {
+        let marker = self.null_marker.as_ref().map(String::as_bytes);
+        Some(part).filter(|&part| marker != Some(part))
     }
 }
 
-fn cut<'a>(line: &'a str, separator: &str, part: &str, option: &str) -> Result<(&'a str, &'a str), Usage> {
-    line.split_once(separator).ok_or_else(|| {
+fn cut<'a>(line: &'a [u8], separator: &str, part: &str, option: &str) -> Result<(&'a [u8], &'a [u8]), Usage> {
+    split_once(line, separator.as_bytes()).ok_or_else(|| {
         Usage(format!(
-            "The line {line:?} has no {separator:?} behind {part}: {option} says that there is one"
+            "{:?} has no {separator:?} behind {part}: {option} says that there is one",
+            shown(line)
         ))
     })
 }
 
-fn split_header(text: &str) -> Result<(&str, &str), Usage> {
-    text.split_once('=')
+fn split_header(header: &[u8]) -> Result<(&[u8], &[u8]), Usage> {
+    split_once(header, b"=")
         .filter(|(name, _)| !name.is_empty())
-        .ok_or_else(|| Usage(format!("The header {text:?} is invalid: name=value would be right")))
+        .ok_or_else(|| Usage(format!("the header {:?} is invalid: name=value would be right", shown(header))))
+}
+
+/// What stands before and after the first `separator`, which is not empty.
+fn split_once<'a>(bytes: &'a [u8], separator: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let at = bytes.windows(separator.len()).position(|window| window == separator)?;
+    Some((&bytes[..at], &bytes[at + separator.len()..]))
+}
+
+/// As much of a line as fits into a message.
+fn shown(line: &[u8]) -> String {
+    const SHOWN_MAX: usize = 80;
+    let text = String::from_utf8_lossy(&line[..line.len().min(SHOWN_MAX)]);
+    if line.len() > SHOWN_MAX { format!("{text}...") } else { text.into_owned() }
+}
+
+/// A line goes on for longer than a record may.
+#[derive(Debug, thiserror::Error)]
+#[error("Line {number} is longer than max.request.size={limit_bytes} bytes")]
+struct LineTooLong {
+    number: u64,
+    limit_bytes: usize,
 }
 
 /// Reads standard input on a thread of its own, a few lines ahead: a terminal must not stop the producer.
-fn read_lines(prompt: bool) -> tokio::sync::mpsc::Receiver<std::io::Result<String>> {
-    let (to, lines) = tokio::sync::mpsc::channel(1024);
+fn read_lines(prompt: bool, line_bytes_max: usize) -> tokio::sync::mpsc::Receiver<anyhow::Result<Vec<u8>>> {
+    let (to, lines) = tokio::sync::mpsc::channel(LINES_AHEAD);
     std::thread::spawn(move || {
         let mut input = std::io::stdin().lock();
-        loop {
+        for number in 1.. {
             if prompt {
                 let mut out = std::io::stdout();
                 // A prompt that cannot be written is no reason to stop reading.
                 let _ = write!(out, ">").and_then(|()| out.flush());
             }
-            let mut line = String::new();
-            let read = match input.read_line(&mut line) {
-                Ok(0) => return,
-                Ok(_) => Ok(line
-                    .strip_suffix('\n')
-                    .map_or(line.clone(), |line| line.trim_end_matches('\r').to_owned())),
-                Err(error) => Err(error),
+            let mut is_last = false;
+            let read = match read_line(&mut input, line_bytes_max) {
+                Ok(None) => {
+                    if prompt {
+                        // What comes next on the terminal begins its own line.
+                        let _ = writeln!(std::io::stdout());
+                    }
+                    return;
+                }
+                Ok(Some(line)) if line.bytes.len() > line_bytes_max => {
+                    Err(LineTooLong { number, limit_bytes: line_bytes_max }.into())
+                }
+                Ok(Some(line)) => {
+                    is_last = !line.is_ended;
+                    Ok(line.bytes)
+                }
+                Err(error) => Err(anyhow::Error::from(error).context("Standard input cannot be read")),
             };
-            if to.blocking_send(read).is_err() {
+            is_last |= read.is_err();
+            if to.blocking_send(read).is_err() || is_last {
                 return;
             }
         }
     });
     lines
+}
+
+/// A line of the input.
+#[derive(Debug, PartialEq, Eq)]
+struct InputLine {
+    /// Without its end, which is LF or CR LF.
+    bytes: Vec<u8>,
+    /// Whether it has one. A line without is the last, and a terminal would be asked for more behind it.
+    is_ended: bool,
+}
+
+/// The next line; nothing at the end of the input. One that is too long comes with more bytes than it may have, and not
+/// with all of them.
+fn read_line(input: &mut impl BufRead, bytes_max: usize) -> std::io::Result<Option<InputLine>> {
+    let mut bytes = Vec::new();
+    // The line's end is not counted.
+    let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX).saturating_add(2);
+    if Read::by_ref(input).take(limit).read_until(b'\n', &mut bytes)? == 0 {
+        return Ok(None);
+    }
+    let is_ended = bytes.pop_if(|byte| *byte == b'\n').is_some();
+    if is_ended {
+        bytes.pop_if(|byte| *byte == b'\r');
+    }
+    Ok(Some(InputLine { bytes, is_ended }))
 }
 
 #[allow(clippy::disallowed_methods, reason = "a person's records have the time of the world")]
@@ -204,17 +305,33 @@ mod tests {
     #[test]
     fn a_line_is_cut_into_headers_key_and_value() {
         let plain = produce("t");
-        assert_eq!(plain.split("a:b").expect("a line").value, Some("a:b"));
+        assert_eq!(plain.split(b"a:b").expect("a line").value, Some(&b"a:b"[..]));
         let keyed = produce("t --key-separator : --null-marker NULL");
-        let parts = keyed.split("k:v:w").expect("a line");
-        assert_eq!((parts.key, parts.value), (Some("k"), Some("v:w")));
-        let tombstone = keyed.split("k:NULL").expect("a line");
-        assert_eq!((tombstone.key, tombstone.value), (Some("k"), None));
-        let error = keyed.split("no key").expect_err("a refusal");
+        let parts = keyed.split(b"k\xff:v:w").expect("a line");
+        assert_eq!((parts.key, parts.value), (Some(&b"k\xff"[..]), Some(&b"v:w"[..])));
+        let tombstone = keyed.split(b"k:NULL").expect("a line");
+        assert_eq!((tombstone.key, tombstone.value), (Some(&b"k"[..]), None));
+        let error = keyed.split(b"no key").expect_err("a refusal");
         assert!(error.to_string().contains("--key-separator"), "{error}");
-        let full = produce("t --key-separator : --headers-separator |");
-        let parts = full.split("a=1,b=|k:v").expect("a line");
-        assert_eq!(parts.headers, [("a", "1"), ("b", "")]);
-        assert_eq!((parts.key, parts.value), (Some("k"), Some("v")));
+        let full = produce("t --key-separator :: --headers-separator |");
+        let parts = full.split(b"a=1,b=|k:::v").expect("a line");
+        assert_eq!(parts.headers, [(&b"a"[..], &b"1"[..]), (b"b", b"")]);
+        assert_eq!((parts.key, parts.value), (Some(&b"k"[..]), Some(&b":v"[..])));
+        assert!(Line::try_parse_from(["produce", "t", "--key-separator", ""]).is_err());
+    }
+
+    #[test]
+    fn a_line_ends_with_lf_or_cr_lf_and_is_not_read_for_ever() {
+        let mut input = &b"unix\ndos\r\n\n\r\r\n\xff\xfe\nlast\r"[..];
+        let read = |input: &mut &[u8], bytes_max| read_line(input, bytes_max).expect("it is memory");
+        let lines: Vec<InputLine> = std::iter::from_fn(|| read(&mut input, 100)).collect();
+        let (last, ended) = lines.split_last().expect("lines");
+        assert!(ended.iter().all(|line| line.is_ended) && !last.is_ended);
+        let bytes: Vec<&[u8]> = lines.iter().map(|line| &line.bytes[..]).collect();
+        assert_eq!(bytes, [&b"unix"[..], b"dos", b"", b"\r", b"\xff\xfe", b"last\r"]);
+        let long = |mut input: &[u8]| read(&mut input, 4).expect("a line").bytes;
+        assert_eq!(long(b"four\r\n"), b"four");
+        assert!(long(b"fives\n").len() > 4);
+        assert!(long(b"endless endless endless").len() > 4);
     }
 }

@@ -1,4 +1,4 @@
-//! `thalweg serve`: a broker in the foreground, until it is told to stop.
+//! `thalweg serve`: a broker, a controller, or both, in the foreground, until it is told to stop.
 
 use super::failure::Usage;
 use anyhow::{Context, Result, bail};
@@ -7,9 +7,9 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thalweg_broker::Loading;
 use thalweg_broker::config::{BrokerConfig, ServerProperties, WarningKind};
-use tokio::signal::unix::{SignalKind, signal};
+use thalweg_broker::{ControllerServer, Loading, Server, StartError};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// What comes so soon after a signal is the same once more: `timeout` and others tell a process and then its group.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
@@ -19,11 +19,16 @@ const SAME_SIGNAL: Duration = Duration::from_secs(1);
 /// Without options it listens on localhost:9092 and keeps its data in ./thalweg-data, which it formats by itself. A Kafka
 /// server.properties is read as it is; keys that are unknown or not served are named in a warning. Options win over the
 /// file. SIGTERM or Ctrl-C stops it in order. RUST_LOG sets what is logged, as in RUST_LOG=debug.
+///
+/// With process.roles=broker it joins the cluster of the controllers that controller.quorum.bootstrap.servers names,
+/// Thalweg's or Apache Kafka's.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
   thalweg serve
   thalweg serve --data-dir /var/lib/thalweg --listen 0.0.0.0:9092
-  thalweg serve server.properties --set num.partitions=6")]
+  thalweg serve server.properties --set num.partitions=6
+  thalweg serve --set process.roles=broker --set node.id=2 --listen localhost:9094 --data-dir ./data-2 \\
+      --set controller.quorum.bootstrap.servers=localhost:9093")]
 pub struct Serve {
     /// A Kafka properties file (server.properties)
     #[arg(value_name = "FILE")]
@@ -111,44 +116,84 @@ fn listener(address: &str) -> Result<String> {
     Ok(format!("PLAINTEXT://{host}:{port}"))
 }
 
+/// What runs: a broker, with or without an embedded controller, or a controller alone.
+enum Node {
+    Broker(Server),
+    Controller(ControllerServer),
+}
+
+impl Node {
+    async fn start(config: BrokerConfig, loading: &Loading) -> Result<Node, StartError> {
+        if config.roles.broker {
+            return Ok(Node::Broker(thalweg_broker::start_watched(config, loading).await?));
+        }
+        Ok(Node::Controller(thalweg_broker::start_controller(config).await?))
+    }
+
+    /// What people are told once it serves.
+    fn described(&self) -> String {
+        let (what, addresses, data_dirs) = match self {
+            Node::Broker(server) => {
+                (format!("Broker {}", server.broker.node_id), &server.addresses, &server.data_dirs)
+            }
+            Node::Controller(server) => {
+                (format!("Controller {}", server.node_id), &server.addresses, &server.data_dirs)
+            }
+        };
+        let listens: Vec<String> = addresses
+            .iter()
+            .flat_map(|(name, addresses)| addresses.iter().map(move |address| format!("{name}://{address}")))
+            .collect();
+        let data: Vec<String> = data_dirs.iter().map(|dir| dir.display().to_string()).collect();
+        format!("{what} listens on {}, its data is in {}", listens.join(", "), data.join(", "))
+    }
+
+    async fn failed(&self) -> String {
+        match self {
+            Node::Broker(server) => server.failed().await,
+            Node::Controller(server) => server.failed().await,
+        }
+    }
+
+    async fn stop(self) {
+        match self {
+            Node::Broker(server) => server.stop().await,
+            Node::Controller(server) => server.stop().await,
+        }
+    }
+}
+
 async fn serve(config: BrokerConfig, started: Instant, bars: MultiProgress) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let loading = Arc::new(Loading::default());
     let shown = tokio::spawn(show(Arc::clone(&loading), bars));
     // On a task of its own, since it blocks where it opens logs.
-    let starting = tokio::spawn(async move { thalweg_broker::start_watched(config, &loading).await });
-    let server = tokio::select! {
-        server = starting => server?.map_err(anyhow::Error::from),
+    let starting = tokio::spawn(async move { Node::start(config, &loading).await });
+    let node = tokio::select! {
+        node = starting => node?.map_err(anyhow::Error::from),
         _ = terminate.recv() => Err(StoppedEarly.into()),
         _ = interrupt.recv() => Err(StoppedEarly.into()),
     };
     // It is waited for, so that the bar is gone before the next line.
     shown.abort();
     let _ = shown.await;
-    let server = server?;
-    let listens: Vec<String> = server
-        .addresses
-        .iter()
-        .flat_map(|(name, addresses)| addresses.iter().map(move |address| format!("{name}://{address}")))
-        .collect();
-    let data: Vec<String> = server.data_dirs.iter().map(|dir| dir.display().to_string()).collect();
-    let took_ms = started.elapsed().as_millis();
-    tracing::info!(
-        "Broker {} listens on {}, its data is in {}; started in {took_ms} ms",
-        server.broker.node_id,
-        listens.join(", "),
-        data.join(", "),
-    );
+    let node = node?;
+    tracing::info!("{}; started in {} ms", node.described(), started.elapsed().as_millis());
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
-        reason = server.failed() => {
-            tracing::error!(reason, "The cluster cannot be followed any more; the broker stops");
-            server.stop().await;
+        reason = node.failed() => {
+            tracing::error!(reason, "The cluster cannot be followed any more; the process stops");
+            node.stop().await;
             bail!("the cluster cannot be followed: {reason}");
         }
     }
+    stop(node, terminate, interrupt).await
+}
+
+/// Stops in order, unless a second signal comes.
+async fn stop(node: Node, mut terminate: Signal, mut interrupt: Signal) -> Result<()> {
     tracing::info!("Stopping");
     let signalled = now();
     let signalled_again = async {
@@ -163,7 +208,7 @@ async fn serve(config: BrokerConfig, started: Instant, bars: MultiProgress) -> R
         }
     };
     tokio::select! {
-        () = server.stop() => tracing::info!("Stopped in order"),
+        () = node.stop() => tracing::info!("Stopped in order"),
         () = signalled_again => bail!("stopped without order by a second signal"),
     }
     Ok(())

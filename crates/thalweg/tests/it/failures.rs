@@ -1,23 +1,10 @@
 //! What cannot be done is said at once, in one line on standard error, with the right exit code: 1 when it failed, 2 when
 //! it was asked for the wrong thing.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use crate::binary::{Broker, run, thalweg};
+use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
-
-fn thalweg(line: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
-    command.args(line.split_whitespace());
-    command.env_remove("THALWEG_BOOTSTRAP_SERVER").env_remove("RUST_LOG").stdin(Stdio::null());
-    command
-}
-
-/// The exit code, standard output and standard error.
-fn run(command: &mut Command) -> (Option<i32>, String, String) {
-    let output = command.output().expect("the binary runs");
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    (output.status.code(), text(output.stdout), text(output.stderr))
-}
+use std::process::Command;
 
 /// Every command that connects, to `address`.
 fn commands(address: &str) -> [Command; 7] {
@@ -89,38 +76,6 @@ fn a_server_that_says_nothing_is_not_waited_for_longer_than_the_setup_may_take()
     let (code, _, error) = run(command.arg(&address));
     assert_eq!(code, Some(1), "{error}");
     assert!(error.contains("did not answer as a Kafka broker does: nothing came within 200 ms"), "{error}");
-}
-
-/// A broker, ended when it is dropped.
-struct Broker {
-    process: Child,
-    address: String,
-    _dir: tempfile::TempDir,
-}
-
-impl Broker {
-    fn start() -> Broker {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let mut command =
-            thalweg("serve --listen 127.0.0.1:0 --set auto.create.topics.enable=false --data-dir");
-        let mut process = command.arg(dir.path()).stderr(Stdio::piped()).spawn().expect("the binary runs");
-        let mut lines = BufReader::new(process.stderr.take().expect("it is a pipe")).lines();
-        let said = lines.find_map(|line| {
-            let line = line.expect("text");
-            line.split_once("listens on PLAINTEXT://").map(|(_, rest)| rest.to_owned())
-        });
-        let address = said.and_then(|said| said.split(',').next().map(str::to_owned)).expect("an address");
-        // What it says later is read, so that it never waits for this end.
-        std::thread::spawn(move || lines.for_each(drop));
-        Broker { process, address, _dir: dir }
-    }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }
 
 #[test]

@@ -133,8 +133,9 @@ fn assert_ends_with(output: &Output, code: i32) {
 fn a_short_run_yields_a_whole_result_that_can_be_shown_compared_and_run_again() {
     let _alone = alone();
     let place = Place::with(&workload(1.0, "consumers.count = 1"));
-    let output = ran(place.run(&["--verify", "--seed", "7"]));
+    let output = ran(place.run(&["--seed", "7"]));
     assert_ends_with(&output, 0);
+    assert!(text(&output.stderr).contains("To be measured: 1 point, about 0:"), "{}", text(&output.stderr));
     let (table, page) = (text(&output.stdout), place.out().join("report.html"));
     assert!(table.contains("embedded") && table.contains("report.html"), "{table}");
     assert!(std::fs::read_to_string(page).expect("a report").contains("</html>"));
@@ -149,7 +150,7 @@ fn a_short_run_yields_a_whole_result_that_can_be_shown_compared_and_run_again() 
         assert_eq!(evidence.faults, Vec::<String>::new());
         assert_eq!(evidence.acknowledged, evidence.in_log);
         let check = evidence.check.as_ref().expect("it was asked for");
-        assert_eq!((check.lost, check.duplicated, check.damaged), (0, 0, 0));
+        assert_eq!((check.whole, check.lost, check.duplicated, check.damaged), (true, 0, 0, 0));
         assert!(evidence.acknowledged > 0 && check.read == evidence.in_log);
         assert!(repetition.acknowledge_latency.is_some() && repetition.end_to_end_latency.is_some());
         let names: Vec<&str> = repetition.processes.iter().map(|used| used.name.as_str()).collect();
@@ -294,7 +295,8 @@ fn a_broker_that_drops_acknowledged_records_is_caught() {
         });
         let rate = "load = { kind = \"rate\", records_per_s = 20000 }";
         let place = Place::with(&workload(1.0, rate));
-        let output = ran(place.run(&["--bootstrap", &server.address(), "--verify", "--repetitions", "1"]));
+        let output =
+            ran(place.run(&["--bootstrap", &server.address(), "--verify", "whole", "--repetitions", "1"]));
         assert_ends_with(&output, 1);
         let point = place.point();
         let evidence = &point.repetitions.first().unwrap_or_else(|| panic!("{:?}", point.failure)).evidence;
@@ -337,4 +339,46 @@ fn stalls_of_20_ms_show_in_the_999th_of_a_thousand_latencies() {
         return;
     }
     panic!("p99.9 was, by the share of the processors that were busy, {seen:?} us");
+}
+
+const OMB_WORKLOAD: &str = "name: two topics\n\ntopics: 2\npartitionsPerTopic: 2\nmessageSize: 200\n\
+                            payloadFile: \"payload/payload-200b.data\"\nsubscriptionsPerTopic: 1\n\
+                            consumerPerSubscription: 1\nproducersPerTopic: 1\nproducerRate: 2000\n\
+                            consumerBacklogSizeGB: 0\ntestDurationMinutes: 0.02\nwarmupDurationMinutes: 0.01\n";
+
+const OMB_DRIVER: &str = "name: Kafka\ndriverClass: io.openmessaging.benchmark.driver.kafka.KafkaBenchmarkDriver\n\n\
+                          replicationFactor: 1\nreset: true\n\ntopicConfig: |\n  retention.ms=3600000\n\ncommonConfig: |\n  \
+                          bootstrap.servers=localhost:9092\n\nproducerConfig: |\n  acks=all\n  linger.ms=1\n\n\
+                          consumerConfig: |\n  auto.offset.reset=earliest\n  enable.auto.commit=false\n";
+
+#[test]
+fn files_of_the_openmessaging_benchmark_are_run_and_its_results_written() {
+    let _alone = alone();
+    let place = Place::with("");
+    std::fs::write(place.dir.path().join("two.yaml"), OMB_WORKLOAD).expect("written");
+    std::fs::write(place.dir.path().join("kafka.yaml"), OMB_DRIVER).expect("written");
+    let arguments = ["run", "two.yaml", "--omb-driver", "kafka.yaml", "--omb-result", "--out", "out"];
+    let output = ran(place.lab(&arguments));
+    assert_ends_with(&output, 0);
+    place.assert_nothing_is_left();
+    let point = place.point();
+    assert_eq!(
+        (point.point.topics.count, point.point.producers.count, point.point.consumers.count),
+        (2, 2, 2)
+    );
+    assert_eq!(point.point.topics.properties.get("retention.ms").map(String::as_str), Some("3600000"));
+    assert_eq!(point.point.producers.properties.get("acks").map(String::as_str), Some("all"));
+    let written = place.out().join("omb-two-two-topics-embedded-thalweg.json");
+    let json = std::fs::read(&written).expect("a result of its form");
+    let json: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+    assert_eq!((&json["topics"], &json["messageSize"]), (&2.into(), &200.into()));
+    assert!(json["aggregatedPublishLatency99pct"].as_f64().is_some_and(|ms| ms > 0.0), "{json}");
+    assert!(text(&output.stdout).contains("omb-two-two-topics-embedded-thalweg.json"));
+
+    std::fs::remove_file(&written).expect("it is there");
+    assert_ends_with(&ran(place.lab(&["report", "out/result.json", "--omb-result"])), 0);
+    assert!(written.exists(), "a report can write them, too");
+    let strange = ran(place.lab(&["run", "quick", "--omb-driver", "kafka.yaml"]));
+    assert_ends_with(&strange, 2);
+    assert!(text(&strange.stderr).contains("--omb-driver kafka.yaml has no workload"));
 }

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use thalweg_client::{Cluster, ConnectionOptions};
-use thalweg_lab::evidence::{self, Claim, Watched};
+use thalweg_lab::evidence::{self, Claim, ReadBack, Watched};
 use thalweg_lab::null_server::{Loss, NullServer, ServiceTime, Settings};
 use thalweg_lab::result::Evidence;
 use thalweg_lab::target::kafka_jars;
 use thalweg_lab::worker::{Assignment, Driver, Event, Handle, Report, Role, StopWhen};
-use thalweg_lab::workload::{Payload, RecordSpec};
+use thalweg_lab::workload::{Payload, RecordSpec, Verify};
 
 const SEED: u64 = 42;
 /// A worker that says nothing for so long has failed.
@@ -38,7 +38,7 @@ fn assignment(driver: Driver, role: Role, server: &NullServer, stop: StopWhen) -
         first_client: 0,
         threads: 1,
         records: RECORDS,
-        verify: driver != Driver::Java,
+        verify: if driver == Driver::Java { Verify::Off } else { Verify::Whole },
         records_per_s: None,
         stop,
         group: (role == Role::Consumer).then(|| "readers".to_owned()),
@@ -73,7 +73,7 @@ async fn evidence(server: &NullServer, producer: Report) -> Evidence {
         consumers: &[],
         records: &RECORDS,
         seed: SEED,
-        verify: true,
+        read_back: &ReadBack::Whole,
         watched: &watched,
     };
     evidence::collect(claim).await.expect("evidence")
@@ -123,7 +123,7 @@ async fn every_driver_consumes_what_the_null_server_keeps() {
         consume.group = Some(format!("readers-{driver:?}"));
         let (client, report) = run(&consume).await;
         assert!(report.acknowledged >= 20_000, "{client}: {report:?}");
-        if consume.verify {
+        if consume.verify == Verify::Whole {
             let seen = &report.seen[..];
             assert_eq!(seen.len(), 1, "{client}: {seen:?}");
             assert_eq!(seen[0].ranges, [(0, 20_000)], "{client}");
@@ -181,9 +181,9 @@ async fn what_a_tool_of_kafka_cannot_do_is_refused_by_name() {
     }
     let server = serve(Settings::default());
     let mut produce = assignment(Driver::Java, Role::Producer, &server, StopWhen::Records(10));
-    produce.verify = true;
+    produce.verify = Verify::Whole;
     let binary = Path::new(env!("CARGO_BIN_EXE_thalweg"));
     let mut worker = Handle::spawn("worker", binary, &produce).expect("started");
     let error = worker.ready().await.expect_err("refused").to_string();
-    assert!(error.contains("verify = true: Kafka's ProducerPerformance cannot do that"), "{error}");
+    assert!(error.contains("verify = \"whole\": Kafka's ProducerPerformance cannot do that"), "{error}");
 }

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use thalweg_client::{Cluster, ConnectionOptions};
-use thalweg_lab::evidence::{self, Claim, Watch, Watched};
+use thalweg_lab::evidence::{self, Claim, ReadBack, Watch, Watched};
 use thalweg_lab::result::Evidence;
 use thalweg_lab::target::{self, RunningCluster, StartOptions, TargetSpec};
 use thalweg_lab::worker::{Assignment, Driver, Event, Handle, HandleError, Interval, Report, Role, StopWhen};
-use thalweg_lab::workload::{ClusterSpec, Keys, Payload, RecordSpec};
+use thalweg_lab::workload::{ClusterSpec, Keys, Payload, RecordSpec, Verify};
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use thalweg_wire::request::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use thalweg_wire::request::{CreateTopicsRequest, DeleteRecordsRequest};
@@ -78,7 +78,7 @@ impl Lab {
             first_client: 0,
             threads: 1,
             records: RecordSpec { size_bytes: 128, payload: Payload::Random, keys: None },
-            verify: true,
+            verify: Verify::Whole,
             records_per_s: None,
             stop,
             group: (role == Role::Consumer).then(|| "readers".to_owned()),
@@ -96,7 +96,10 @@ impl Lab {
             consumers: &[],
             records,
             seed: SEED,
-            verify,
+            read_back: &match verify {
+                true => ReadBack::Whole,
+                false => ReadBack::No("nobody asked".to_owned()),
+            },
             watched: &watched,
         };
         evidence::collect(claim).await.expect("evidence")
@@ -284,7 +287,7 @@ async fn the_time_from_end_to_end_counts_from_the_intended_time() {
 async fn a_worker_that_is_told_to_stop_reports_what_it_did() {
     let lab = Lab::start(1, &[]).await;
     let mut assignment = lab.assignment(Role::Producer, StopWhen::Told);
-    assignment.verify = false;
+    assignment.verify = Verify::Off;
     let mut worker = spawn("producer-0", &assignment);
     worker.ready().await.expect("ready");
     let at_us = now_us();
@@ -326,7 +329,7 @@ async fn what_cannot_be_done_is_said_before_anything_begins() {
         assignment
     };
     let cases = [
-        (with(|a| a.records.size_bytes = 20), "records.size_bytes = 20 is too small for verify = true"),
+        (with(|a| a.records.size_bytes = 20), "records.size_bytes = 20 is too small to be verified"),
         (
             with(|a| drop(a.properties.insert("security.protocol".to_owned(), "SASL_SSL".to_owned()))),
             "security.protocol=SASL_SSL: the driver thalweg speaks neither TLS nor SASL",

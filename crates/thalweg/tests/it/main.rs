@@ -1,5 +1,6 @@
 //! The binary as a person meets it: started, spoken to, stopped; exit codes, and what it says.
 
+mod binary;
 mod embedded_target;
 mod failures;
 mod lab;
@@ -7,3 +8,4 @@ mod lab_drivers;
 mod lab_worker;
 mod streams;
 mod streams_kafka;
+mod tools;

@@ -2,85 +2,29 @@
 //! come late, and a file that is rotated while it is followed.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
-
-/// How long a condition may take to come about.
-const LIMIT: Duration = Duration::from_secs(60);
+use super::binary::{self, Running, pause, until};
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/streams")
 }
 
 fn stream(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
-    command.arg("stream").args(arguments).env_remove("RUST_LOG").env("TZ", "UTC");
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = binary::thalweg("stream");
+    command.args(arguments).env("TZ", "UTC");
     command
 }
 
-/// Runs to the end with this on standard input: exit code, standard output, standard error.
 fn run(command: &mut Command, input: &[u8]) -> (Option<i32>, String, String) {
-    let mut child = command.spawn().expect("the binary runs");
-    let mut stdin = child.stdin.take().expect("it is a pipe");
-    let input = input.to_vec();
-    let writer = std::thread::spawn(move || {
-        // Whoever needs no input may have ended.
-        let _ = stdin.write_all(&input);
-    });
-    let output = child.wait_with_output().expect("it ends");
-    writer.join().expect("the writer ends");
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    (output.status.code(), text(output.stdout), text(output.stderr))
+    binary::run_with_input(command, input)
 }
 
-/// A stream that runs, ended when it is dropped.
-struct Running(Child);
-
-impl Running {
-    fn start(arguments: &[&str]) -> Running {
-        Running(stream(arguments).stderr(Stdio::inherit()).spawn().expect("the binary runs"))
-    }
-
-    fn lines(&mut self) -> impl Iterator<Item = String> + use<> {
-        BufReader::new(self.0.stdout.take().expect("it is a pipe")).lines().map(|line| line.expect("text"))
-    }
-
-    fn interrupt(&self) {
-        let pid = Pid::from_raw(self.0.id() as i32).expect("it has an id");
-        kill_process(pid, Signal::INT).expect("it runs");
-    }
-
-    fn exit_code(&mut self) -> Option<i32> {
-        self.0.wait().expect("it ends").code()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Waits until a condition holds.
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let mut waited = Duration::ZERO;
-    while !holds() {
-        assert!(waited < LIMIT, "{what} did not come about");
-        let step = Duration::from_millis(20);
-        pause(step);
-        waited += step;
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a test waits on a thread of its own")]
-fn pause(time: Duration) {
-    std::thread::sleep(time);
+fn start(arguments: &[&str]) -> Running {
+    Running::start(&mut stream(arguments))
 }
 
 /// Runs an example in a folder of its own, with the orders on standard input: standard output, and the folder.
@@ -204,14 +148,14 @@ fn the_example_of_batches_reaches_a_server_that_comes_late() {
     let port = free.local_addr().expect("an address").port().to_string();
     drop(free);
     let text = std::fs::read_to_string(examples().join("batches.stream")).expect("it is there");
-    let mut sender = Running::start(&["run", &text.replace("9000/orders --", &format!("{port}/orders --"))]);
+    let mut sender = start(&["run", &text.replace("9000/orders --", &format!("{port}/orders --"))]);
     let mut stdin = sender.0.stdin.take().expect("it is a pipe");
     stdin
         .write_all(&std::fs::read(examples().join("orders.json")).expect("the orders are there"))
         .expect("it reads");
     drop(stdin);
     pause(Duration::from_millis(300));
-    let mut receiver = Running::start(&["run", &format!("http --port={port} --path=/orders | log")]);
+    let mut receiver = start(&["run", &format!("http --port={port} --path=/orders | log")]);
     let mut lines = receiver.lines();
     let request = lines.find(|line| line.contains(" stream: [")).expect("a request comes");
     assert_eq!(request.matches("\"id\":").count(), 6, "{request}");
@@ -268,7 +212,7 @@ fn ctrl_c_drains_and_the_report_says_what_was_done() {
         "time --fixedDelay=0.01 | batch --size=1000000 --timeout=1h | null; tap:stream:stream > file --path={}",
         seen.display()
     );
-    let mut running = Running::start(&["run", "--json", &text]);
+    let mut running = start(&["run", "--json", &text]);
     until("a message", || std::fs::metadata(&seen).is_ok_and(|metadata| metadata.len() > 0));
     running.interrupt();
     let mut report = String::new();
@@ -323,7 +267,7 @@ fn ten_thousand_lines_are_followed_while_their_file_is_rotated_and_cut() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("app.log");
     let text = format!("file --path={} --mode=follow | stdout", path.display());
-    let mut running = Running::start(&["run", &text]);
+    let mut running = start(&["run", &text]);
     let mut lines = running.lines();
     let mut written = 0;
     for (round, count) in [1000, 1000, 1000, 1000, 1000, 500, 1500, 1000, 1000, 1000].into_iter().enumerate()
@@ -351,7 +295,7 @@ fn ten_thousand_lines_are_followed_while_their_file_is_rotated_and_cut() {
 fn a_slow_sink_is_waited_for() {
     // A generator without an end: if the sink were not waited for, memory would fill within seconds.
     let text = "load-generator --messageCount=0 --messageSize=100000 | rate-limit --rate=50 | null";
-    let mut running = Running::start(&["run", "--json", text]);
+    let mut running = start(&["run", "--json", text]);
     pause(Duration::from_secs(2));
     let status = std::fs::read_to_string(format!("/proc/{}/status", running.0.id())).expect("it runs");
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory is told");
@@ -363,10 +307,8 @@ fn a_slow_sink_is_waited_for() {
 
 #[test]
 fn a_request_is_answered_when_its_message_is_taken() {
-    let mut running = Running::start(&[
-        "run",
-        "http --port=0 --path=/in --maxSize=10 | transform --key=key | log --showKey=true",
-    ]);
+    let mut running =
+        start(&["run", "http --port=0 --path=/in --maxSize=10 | transform --key=key | log --showKey=true"]);
     let mut lines = running.lines();
     let said = lines.next().expect("it says where it listens");
     let address = said

@@ -2,82 +2,33 @@
 //! killed goes on where its sink had got to.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
-/// How long a condition may take to come about.
-const LIMIT: Duration = Duration::from_secs(90);
+use super::binary::{self, Running, until};
 
-fn thalweg(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
-    command.args(arguments).env_remove("RUST_LOG").env_remove("THALWEG_BOOTSTRAP_SERVER");
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-/// Runs to the end with this on standard input: exit code, standard output, standard error.
 fn run(command: &mut Command, input: &[u8]) -> (Option<i32>, String, String) {
-    let mut child = command.spawn().expect("the binary runs");
-    let mut stdin = child.stdin.take().expect("it is a pipe");
-    let input = input.to_vec();
-    let writer = std::thread::spawn(move || {
-        // Whoever needs no input may have ended.
-        let _ = stdin.write_all(&input);
-    });
-    let output = child.wait_with_output().expect("it ends");
-    writer.join().expect("the writer ends");
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    (output.status.code(), text(output.stdout), text(output.stderr))
+    binary::run_with_input(command, input)
 }
 
-/// A process, ended when it is dropped.
-struct Running(Child);
-
-impl Running {
-    fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.0.id() as i32).expect("it has an id");
-        kill_process(pid, signal).expect("it runs");
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
+/// A broker with the topics `in` and `out`, and a folder.
 struct Broker {
-    _process: Running,
-    address: String,
+    broker: binary::Broker,
     dir: tempfile::TempDir,
 }
 
 impl Broker {
     fn start() -> Broker {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let data = dir.path().join("data");
-        let data = data.to_str().expect("text");
-        let settings = ["--set", "group.initial.rebalance.delay.ms=0", "--set", "num.partitions=3"];
-        let mut command = thalweg(&["serve", "--listen", "127.0.0.1:0", "--data-dir", data]);
-        let mut process = command.args(settings).stdout(Stdio::null()).spawn().expect("the binary runs");
-        let mut lines = BufReader::new(process.stderr.take().expect("it is a pipe")).lines();
-        let said = lines.find_map(|line| {
-            let line = line.expect("text");
-            line.split_once("listens on PLAINTEXT://").map(|(_, rest)| rest.to_owned())
-        });
-        let address = said.and_then(|said| said.split(',').next().map(str::to_owned)).expect("an address");
-        // What it says later is read, so that it never waits for this end.
-        std::thread::spawn(move || lines.for_each(drop));
-        let broker = Broker { _process: Running(process), address, dir };
+        let broker = Broker {
+            broker: binary::Broker::start(),
+            dir: tempfile::tempdir().expect("a temporary directory"),
+        };
         for topic in ["in", "out"] {
             let create =
-                ["topic", "create", topic, "--partitions", "3", "--bootstrap-server", &broker.address];
-            let (code, _, error) = run(&mut thalweg(&create), b"");
+                format!("topic create {topic} --partitions 3 --bootstrap-server {}", broker.broker.address);
+            let (code, _, error) = run(&mut binary::thalweg(&create), b"");
             assert_eq!(code, Some(0), "{error}");
         }
         broker
@@ -85,8 +36,8 @@ impl Broker {
 
     /// A stream, in which `kafka` is this broker's.
     fn stream(&self, text: &str) -> Command {
-        let text = text.replace("kafka ", &format!("kafka --bootstrap={} ", self.address));
-        thalweg(&["stream", "run", &text])
+        let text = text.replace("kafka ", &format!("kafka --bootstrap={} ", self.broker.address));
+        stream(&text)
     }
 
     fn produce(&self, numbers: std::ops::Range<u32>) {
@@ -101,19 +52,10 @@ fn numbers(lines: &str) -> Vec<u32> {
     lines.lines().map(|line| line.parse().expect("a number")).collect()
 }
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let mut waited = Duration::ZERO;
-    while !holds() {
-        assert!(waited < LIMIT, "{what} did not come about");
-        let step = Duration::from_millis(20);
-        pause(step);
-        waited += step;
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a test waits on a thread of its own")]
-fn pause(time: Duration) {
-    std::thread::sleep(time);
+fn stream(text: &str) -> Command {
+    let mut command = binary::thalweg("stream run");
+    command.arg(text);
+    command
 }
 
 fn text(path: &Path) -> String {
@@ -149,17 +91,16 @@ fn a_group_goes_on_where_its_sink_had_got_to() {
     broker.produce(0..500);
     let file = broker.dir.path().join("seen.txt");
     let text_of_stream = format!("kafka --topics=in --group=g | file --path={}", file.display());
-    let start =
-        || Running(broker.stream(&text_of_stream).stderr(Stdio::inherit()).spawn().expect("the binary runs"));
+    let start = || Running::start(&mut broker.stream(&text_of_stream));
     let mut first = start();
     until("all of the first part", || text(&file).lines().count() >= 500);
     first.signal(Signal::INT);
-    assert_eq!(first.0.wait().expect("it ends").code(), Some(0));
+    assert_eq!(first.exit_code(), Some(0));
     broker.produce(500..800);
     let mut second = start();
     until("all of the second part", || text(&file).lines().count() >= 800);
     second.signal(Signal::INT);
-    assert_eq!(second.0.wait().expect("it ends").code(), Some(0));
+    assert_eq!(second.exit_code(), Some(0));
     // Stopped in order, it delivers nothing twice.
     let mut seen = numbers(&text(&file));
     seen.sort_unstable();
@@ -184,13 +125,11 @@ fn a_stream_that_is_killed_delivers_every_record_at_least_once() {
         assert_eq!(code, Some(0), "{error}");
         out.trim_start_matches("stream: ").trim().parse::<u32>().expect("a count")
     };
-    let first = broker.stream(&text_of_stream).stderr(Stdio::inherit()).spawn().expect("the binary runs");
-    let first = Running(first);
+    let first = Running::start(&mut broker.stream(&text_of_stream));
     until("some records", || written() > count / 5);
     first.signal(Signal::KILL);
     drop(first);
-    let last =
-        Running(broker.stream(&text_of_stream).stderr(Stdio::inherit()).spawn().expect("the binary runs"));
+    let last = Running::start(&mut broker.stream(&text_of_stream));
     let seen = || {
         let (_, out, _) = run(&mut broker.stream("kafka --topics=out --untilEnd=true | stdout"), b"");
         numbers(&out).into_iter().collect::<BTreeSet<_>>()
@@ -213,7 +152,7 @@ fn what_cannot_be_reached_or_is_not_there_is_told() {
     assert!(error.contains("leave out --partitions and --untilEnd"), "{error}");
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
     let text = format!("stdin | kafka --bootstrap={free} --topic=x --deliveryTimeout=1s");
-    let (code, _, error) = run(&mut thalweg(&["stream", "run", &text]), b"a\n");
+    let (code, _, error) = run(&mut stream(&text), b"a\n");
     assert_eq!(code, Some(1));
     assert!(error.contains("Topic x did not take a message"), "{error}");
 }

@@ -12,7 +12,7 @@ use super::reason::{
 
 family! { NODE "Node and controllers";
     "process.roles": List = "broker,controller", filled_list_of(&["broker", "controller"]), High, ReadOnly, Served,
-        "What this process is: `broker,controller` runs the embedded single-voter controller beside the broker; `broker` joins a quorum of Apache Kafka controllers.",
+        "What this process is: `broker,controller` runs the embedded single-voter controller beside the broker; `broker` joins the cluster of controllers elsewhere, Apache Kafka's or Thalweg's; `controller` is the embedded controller alone. See `docs/clusters.md`.",
         differs = "Kafka demands it; a broker with its own controller needs nothing else.";
     "node.id": Int = "1", at_least(0), High, ReadOnly, Served,
         "The number of this node, unique in the cluster.",
@@ -23,10 +23,10 @@ family! { NODE "Node and controllers";
     "broker.rack": String = null, ANY, Medium, ReadOnly, Served,
         "The rack or zone of this broker, told to clients and used to spread replicas.";
     "controller.listener.names": List = "CONTROLLER", FILLED_LIST, High, ReadOnly, Served,
-        "The listeners of the controllers; a broker that joins a quorum speaks to the first.",
+        "The names of the listeners on which controllers are reached. With `process.roles=broker,controller` such a listener is optional: it lets other nodes join, and the embedded controller is then a single point of failure for them all.",
         differs = "Kafka demands it; this is the name in the configuration that Kafka ships.";
     "controller.quorum.bootstrap.servers": List = "", BOOTSTRAP_SERVERS, High, ReadOnly, Served,
-        "Where to find the controllers of the quorum: `host:port`, separated by commas.";
+        "Where to find the controllers of the quorum: `host:port`, separated by commas. Any of them tells which is active.";
     "controller.quorum.voters": List = "", QUORUM_VOTERS, High, ReadOnly, Served,
         "The controllers of a static quorum: `id@host:port`, separated by commas.";
     "controller.quorum.auto.join.enable": Boolean = "false", ANY, Low, ReadOnly, Unserved(VOTER),

@@ -6,7 +6,7 @@ use crate::payload::{PayloadError, Pool};
 use crate::target::KafkaJars;
 use crate::worker::counts::Window;
 use crate::worker::{Assignment, Role, StopWhen};
-use crate::workload::Payload;
+use crate::workload::{Payload, Verify};
 
 /// As many records as a tool can be told: it is ended, not awaited.
 const RECORDS_ENDLESS: u64 = i64::MAX.unsigned_abs();
@@ -152,8 +152,8 @@ fn throughput(assignment: &Assignment) -> String {
 fn check(assignment: &Assignment) -> Result<(), NotByJava> {
     let tool = super::tool(assignment.role);
     let refuse = |setting, value: String, expected| Err(NotByJava { setting, value, tool, expected });
-    if assignment.verify {
-        return refuse("verify", "true".to_owned(), "verify = false");
+    if assignment.verify != Verify::Off {
+        return refuse("verify", format!("{:?}", assignment.verify.words()), "verify = \"off\"");
     }
     if assignment.topics.is_empty() {
         return refuse("topics", "[]".to_owned(), "the name of a topic that exists");
@@ -202,7 +202,7 @@ mod tests {
             first_client: 0,
             threads: 1,
             records: RecordSpec { size_bytes: 100, payload: Payload::Random, keys: None },
-            verify: false,
+            verify: Verify::Off,
             records_per_s: Some(1000.0),
             stop: StopWhen::Records(1001),
             group: Some("g".to_owned()),
@@ -241,11 +241,11 @@ mod tests {
     #[test]
     fn what_the_tools_cannot_do_is_refused_by_name() {
         let mut verified = assignment(Role::Producer);
-        verified.verify = true;
+        verified.verify = Verify::Whole;
         let error = Plan::new(&verified, &jars()).expect_err("refused");
         assert_eq!(
             error.to_string(),
-            "verify = true: Kafka's ProducerPerformance cannot do that; verify = false would be right, or another driver"
+            "verify = \"whole\": Kafka's ProducerPerformance cannot do that; verify = \"off\" would be right, or another driver"
         );
         let mut keyed = assignment(Role::Producer);
         keyed.records.keys = Some(Keys { distinct: 7 });

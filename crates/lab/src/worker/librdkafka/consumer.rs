@@ -3,7 +3,6 @@
 //! Members join before the run and hold their partitions still until it begins, so that a backlog is not read before anyone
 //! measures.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -17,8 +16,7 @@ use thalweg_client::TopicPartition;
 use super::{Broken, LastError, Unconfigurable, Unreachable, properties};
 use crate::worker::counts::{self, Window, lock};
 use crate::worker::link::Link;
-use crate::worker::seen::Checker;
-use crate::worker::stamp::Stamped;
+use crate::worker::look::{Look, Looks};
 use crate::worker::threads::{self, Crew, Word};
 use crate::worker::{Assignment, Report, StopWhen, WorkerError};
 
@@ -31,22 +29,17 @@ const RECORDS_PER_LOOK: u32 = 1024;
 
 /// Consumes what is assigned.
 pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
-    let stamped = match assignment.verify {
-        true => {
-            Some(Arc::new(Stamped::new(&assignment.records, assignment.seed).map_err(WorkerError::driver)?))
-        }
-        false => None,
-    };
+    let looks = Looks::new(assignment).map_err(WorkerError::driver)?;
     let left = match assignment.stop {
         StopWhen::Records(records) => AtomicU64::new(records),
         StopWhen::Seconds(_) | StopWhen::Told => AtomicU64::new(u64::MAX),
     };
-    let work = async |crew: Crew| consume(crew, assignment, stamped.as_ref(), &left).await;
-    let (counts, checkers) = threads::run(assignment, link, super::client(), work)?;
+    let work = async |crew: Crew| consume(crew, assignment, &looks, &left).await;
+    let (counts, looked) = threads::run(assignment, link, super::client(), work)?;
     let (mut report, latency) = counts::report(&counts);
     report.end_to_end_latency = latency;
     report.sent = report.acknowledged;
-    report.seen = Checker::seen(checkers.into_iter().flatten().collect());
+    report.seen = Look::seen(looked.into_iter().flatten().collect());
     report.notes = properties::translate(assignment, 0).notes;
     Ok(report)
 }
@@ -55,17 +48,17 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
 async fn consume(
     mut crew: Crew,
     assignment: &Assignment,
-    stamped: Option<&Arc<Stamped>>,
+    looks: &Looks,
     left: &AtomicU64,
-) -> Result<Vec<Checker>, WorkerError> {
+) -> Result<Vec<Look>, WorkerError> {
     let mut members = Vec::with_capacity(crew.clients.len());
     for &number in &crew.clients {
-        members.push(Member::subscribe(number, assignment, stamped)?);
+        members.push(Member::subscribe(number, assignment, looks)?);
     }
     join(&members, assignment, &crew)?;
     crew.ready().await;
     let Some(window) = hold(&mut crew, &members).await else {
-        return Ok(members.into_iter().filter_map(|member| member.checker).collect());
+        return Ok(members.into_iter().map(|member| member.look).collect());
     };
     for member in &members {
         member.consumer.context().begun.store(true, Ordering::Relaxed);
@@ -75,29 +68,25 @@ async fn consume(
     let limited = matches!(assignment.stop, StopWhen::Records(_));
     let turn = Turn { crew: &crew, window, left: limited.then_some(left), wait: POLL / count(&members) };
     turn.take_all(&mut members)?;
-    Ok(members.into_iter().filter_map(|member| member.checker).collect())
+    Ok(members.into_iter().map(|member| member.look).collect())
 }
 
 /// A member of the group.
 struct Member {
     consumer: BaseConsumer<Membership>,
-    checker: Option<Checker>,
+    look: Look,
     /// The partition of the last record.
     at: Option<TopicPartition>,
 }
 
 impl Member {
-    fn subscribe(
-        number: u32,
-        assignment: &Assignment,
-        stamped: Option<&Arc<Stamped>>,
-    ) -> Result<Member, WorkerError> {
+    fn subscribe(number: u32, assignment: &Assignment, looks: &Looks) -> Result<Member, WorkerError> {
         let config = properties::translate(assignment, number).config;
         let consumer = BaseConsumer::from_config_and_context(&config, Membership::default())
             .map_err(|error| WorkerError::driver(Unconfigurable(error)))?;
         let topics: Vec<&str> = assignment.topics.iter().map(String::as_str).collect();
         consumer.subscribe(&topics).map_err(|error| WorkerError::driver(Unconfigurable(error)))?;
-        Ok(Member { consumer, checker: stamped.map(|stamped| Checker::new(Arc::clone(stamped))), at: None })
+        Ok(Member { consumer, look: looks.look(), at: None })
     }
 }
 
@@ -189,7 +178,7 @@ impl Turn<'_> {
 
     /// Takes what is there, up to a limit; false when the measurement has all its records.
     fn take(&self, member: &mut Member) -> Result<bool, WorkerError> {
-        let Member { consumer, checker, at } = member;
+        let Member { consumer, look, at } = member;
         let mut wait = self.wait;
         for _ in 0..RECORDS_PER_LOOK {
             let message = match consumer.poll(wait) {
@@ -203,12 +192,12 @@ impl Turn<'_> {
             let value = message.payload().unwrap_or_default();
             let bytes = value.len() + message.key().map_or(0, <[u8]>::len);
             let mut counts = lock(&self.crew.counts);
-            if let Some(checker) = checker {
+            if look.tells_times() {
                 let here = (message.topic(), message.partition());
                 if at.as_ref().is_none_or(|at| (&*at.topic, at.partition) != here) {
-                    checker.enter(at.insert(TopicPartition::new(here.0, here.1)));
+                    look.enter(at.insert(TopicPartition::new(here.0, here.1)));
                 }
-                if let Some(intended_us) = checker.see(value) {
+                if let Some(intended_us) = look.see(value) {
                     counts.took(1, now_us.saturating_sub(intended_us), intended_us);
                 }
             }

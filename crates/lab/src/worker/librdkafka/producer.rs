@@ -26,6 +26,7 @@ use crate::worker::link::Link;
 use crate::worker::stamp::{self, Stamp};
 use crate::worker::threads::{self, Crew, Word};
 use crate::worker::{Assignment, Order, Report, WorkerError};
+use crate::workload::Verify;
 
 /// Time for the cluster to answer before the run.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(20);
@@ -201,7 +202,7 @@ impl Turn<'_> {
         let sequence = client.sent;
         let topics = &self.assignment.topics;
         let topic = &topics[(n % topics.len() as u64) as usize];
-        let value: &[u8] = if self.assignment.verify {
+        let value: &[u8] = if self.assignment.verify != Verify::Off {
             let value = pool.value_mut(sequence);
             let magic = stamp::magic(self.assignment.seed);
             Stamp { magic, producer: client.number, sequence, intended_us }.write(value);

@@ -147,7 +147,7 @@ fn assignors(classes: &str) -> String {
 mod tests {
     use super::*;
     use crate::worker::{Driver, StopWhen};
-    use crate::workload::{Payload, RecordSpec};
+    use crate::workload::{Payload, RecordSpec, Verify};
 
     fn translated(role: Role, properties: &[(&str, &str)]) -> Translated {
         let assignment = Assignment {
@@ -163,7 +163,7 @@ mod tests {
             first_client: 0,
             threads: 1,
             records: RecordSpec { size_bytes: 10, payload: Payload::Zeros, keys: None },
-            verify: false,
+            verify: Verify::Off,
             records_per_s: None,
             stop: StopWhen::Told,
             group: Some("g".to_owned()),

@@ -1,4 +1,4 @@
-//! Consuming: members of a group that read what they are given, count it, and check it where records are verified.
+//! Consuming: members of a group that read what they are given, count it, and look at it as the assignment says.
 //!
 //! Before the word to begin, members join and keep their place in the group; what a fetch brings meanwhile is put back.
 //! Records are read in place: a chunk's records borrow the bytes that came, or a buffer for compressed batches that is used
@@ -16,10 +16,10 @@ use super::{NoGroup, settings};
 use crate::worker::clock::Clock;
 use crate::worker::counts::{self, SharedCounts, Window, lock};
 use crate::worker::link::Link;
-use crate::worker::seen::Checker;
-use crate::worker::stamp::Stamped;
+use crate::worker::look::{Look, Looks};
 use crate::worker::threads::{self, Crew, Word, stopped};
 use crate::worker::{Assignment, Report, Seen, StopWhen, WorkerError};
+use crate::workload::Verify;
 
 const POLL: Duration = Duration::from_millis(100);
 /// Ranges of sequences that a report tells. Records with keys, read by several workers, are scattered beyond telling.
@@ -27,28 +27,21 @@ const RANGES_MAX: usize = 1 << 20;
 
 /// Consumes what is assigned.
 pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
-    let stamped = match assignment.verify {
-        true => Some(Stamped::new(&assignment.records, assignment.seed).map_err(WorkerError::driver)?),
-        false => None,
-    };
-    let job = Arc::new(Job {
-        assignment: assignment.clone(),
-        stamped: stamped.map(Arc::new),
-        consumed: AtomicU64::new(0),
-    });
+    let looks = Looks::new(assignment).map_err(WorkerError::driver)?;
+    let job = Arc::new(Job { assignment: assignment.clone(), looks, consumed: AtomicU64::new(0) });
     config(assignment, 0)?;
     let work = async |crew: Crew| consume(crew, &job).await;
-    let (counts, checkers) = threads::run(assignment, link, super::client(), work)?;
+    let (counts, looks) = threads::run(assignment, link, super::client(), work)?;
     let (mut report, latency) = counts::report(&counts);
     report.sent = report.acknowledged;
     report.end_to_end_latency = latency;
     report.notes = notes(assignment)?;
-    report.seen = seen(checkers.into_iter().flatten().collect(), &mut report.notes);
+    report.seen = seen(looks.into_iter().flatten().collect(), &mut report.notes);
     Ok(report)
 }
 
-fn seen(checkers: Vec<Checker>, notes: &mut Vec<String>) -> Vec<Seen> {
-    let mut seen = Checker::seen(checkers);
+fn seen(looks: Vec<Look>, notes: &mut Vec<String>) -> Vec<Seen> {
+    let mut seen = Look::seen(looks);
     let ranges: usize = seen.iter().map(|seen| seen.ranges.len()).sum();
     if ranges > RANGES_MAX {
         seen.iter_mut().for_each(|seen| seen.ranges = Vec::new());
@@ -63,7 +56,7 @@ fn notes(assignment: &Assignment) -> Result<Vec<String>, WorkerError> {
     let mut notes = Vec::new();
     let (_, note) = config(assignment, 0)?;
     notes.extend(note);
-    if !assignment.verify {
+    if assignment.verify == Verify::Off {
         notes.push(
             "Records without a stamp: the time from end to end is counted from their timestamps, whole milliseconds"
                 .to_owned(),
@@ -86,13 +79,13 @@ fn config(assignment: &Assignment, number: u32) -> Result<(ConsumerConfig, Optio
 #[derive(Debug)]
 struct Job {
     assignment: Assignment,
-    stamped: Option<Arc<Stamped>>,
+    looks: Looks,
     /// Records consumed within the measurement.
     consumed: AtomicU64,
 }
 
 /// All clients of one thread.
-async fn consume(mut crew: Crew, job: &Arc<Job>) -> Result<Vec<Checker>, WorkerError> {
+async fn consume(mut crew: Crew, job: &Arc<Job>) -> Result<Vec<Look>, WorkerError> {
     let numbers = std::mem::take(&mut crew.clients);
     // All join at the same time: one after the other, each would have the group rebalance.
     let (joined, mut all_joined) = tokio::sync::mpsc::channel(numbers.len().max(1));
@@ -104,7 +97,7 @@ async fn consume(mut crew: Crew, job: &Arc<Job>) -> Result<Vec<Checker>, WorkerE
             counts: crew.counts.clone(),
             clock: crew.clock,
             buffer: DecompressBuffer::default(),
-            checker: job.stamped.as_ref().map(|stamped| Checker::new(Arc::clone(stamped))),
+            look: job.looks.look(),
         };
         members.spawn(client.run(config, crew.word.clone(), joined.clone()));
     }
@@ -115,11 +108,11 @@ async fn consume(mut crew: Crew, job: &Arc<Job>) -> Result<Vec<Checker>, WorkerE
         }
     }
     crew.ready().await;
-    let mut checkers = Vec::new();
+    let mut looks = Vec::new();
     while let Some(ended) = members.join_next().await {
-        checkers.extend(ended.map_err(WorkerError::driver)??);
+        looks.push(ended.map_err(WorkerError::driver)??);
     }
-    Ok(checkers)
+    Ok(looks)
 }
 
 /// One member of the group.
@@ -128,7 +121,7 @@ struct Client {
     counts: SharedCounts,
     clock: Clock,
     buffer: DecompressBuffer,
-    checker: Option<Checker>,
+    look: Look,
 }
 
 type Words = tokio::sync::watch::Receiver<Word>;
@@ -139,7 +132,7 @@ impl Client {
         config: ConsumerConfig,
         mut word: Words,
         joined: tokio::sync::mpsc::Sender<()>,
-    ) -> Result<Option<Checker>, WorkerError> {
+    ) -> Result<Look, WorkerError> {
         let assignment = &self.job.assignment;
         let mut consumer =
             Consumer::connect(&assignment.bootstrap, config).await.map_err(WorkerError::driver)?;
@@ -170,7 +163,7 @@ impl Client {
         if let Err(error) = consumer.close().await {
             tracing::warn!(%error, "A consumer could not leave its group in order");
         }
-        Ok(self.checker)
+        Ok(self.look)
     }
 
     async fn consume(&mut self, consumer: &mut Consumer, window: Window) -> Result<(), WorkerError> {
@@ -216,11 +209,9 @@ impl Client {
 
     /// Counts the records of a chunk, and checks them. Gives how many there were.
     fn read(&mut self, chunk: &Chunk, at_us: u64) -> u64 {
-        let Client { counts, buffer, checker, .. } = self;
+        let Client { counts, buffer, look, .. } = self;
         let mut counts = lock(counts);
-        if let Some(checker) = checker {
-            checker.enter(&chunk.at);
-        }
+        look.enter(&chunk.at);
         let (mut records, mut bytes) = (0, 0);
         // Records of one time come one after another, and are told together.
         let (mut time, mut of_time) = (None, 0);
@@ -228,9 +219,9 @@ impl Client {
             let value = record.value.unwrap_or_default();
             records += 1;
             bytes += (value.len() + record.key.map_or(0, <[u8]>::len)) as u64;
-            let intended_us = match checker {
-                Some(checker) => checker.see(value),
-                None => u64::try_from(record.timestamp).ok().map(|ms| ms.saturating_mul(1000)),
+            let intended_us = match look.tells_times() {
+                true => look.see(value),
+                false => u64::try_from(record.timestamp).ok().map(|ms| ms.saturating_mul(1000)),
             };
             if intended_us == time {
                 of_time += 1;

@@ -23,30 +23,33 @@ use crate::worker::link::Link;
 use crate::worker::stamp::{Stamp, magic};
 use crate::worker::threads::{self, Crew, Word, stopped};
 use crate::worker::{Assignment, Order, Report, WorkerError};
+use crate::workload::Verify;
 
 /// Bytes of a key.
 const KEY_BYTES: usize = 8;
+/// Copying a value of so many bytes costs less than a pool for each client.
+const SMALL_BYTES: usize = 2048;
 /// Sets clients of one rate apart: the golden ratio's fraction spreads any number of them evenly.
 const PHASE: f64 = 0.618_033_988_749_894_9;
 
 /// Produces what is assigned.
 pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
-    let config = ProducerConfig::take(&mut settings::properties(assignment, "producer", 0)?)
-        .map_err(WorkerError::driver)?;
+    let mut properties = settings::properties(assignment, "producer", 0)?;
+    let config = ProducerConfig::take(&mut properties).map_err(WorkerError::driver)?;
+    let mut notes: Vec<String> = settings::note_rest(&properties).into_iter().collect();
+    notes.extend(notes_of(assignment, &config));
     let pool = Pool::new(&assignment.records, assignment.seed).map_err(WorkerError::driver)?;
     let job = Arc::new(Job { assignment: assignment.clone(), pool, budget: Budget::new(assignment) });
     let work = async |crew: Crew| produce(crew, &job).await;
     let (counts, orders) = threads::run(assignment, link, super::client(), work)?;
     let mut report = counts::produced(&counts, orders);
-    report.notes = notes(assignment, &config)?;
+    report.notes = notes;
     Ok(report)
 }
 
-fn notes(assignment: &Assignment, config: &ProducerConfig) -> Result<Vec<String>, WorkerError> {
+/// What a reader must know of records sent so.
+fn notes_of(assignment: &Assignment, config: &ProducerConfig) -> Vec<String> {
     let mut notes = Vec::new();
-    let mut properties = settings::properties(assignment, "producer", 0)?;
-    ProducerConfig::take(&mut properties).map_err(WorkerError::driver)?;
-    notes.extend(settings::note_rest(&properties));
     if config.acks == Acks::None {
         notes.push("acks=0: a record counts as acknowledged when it is written to the socket".to_owned());
     }
@@ -62,7 +65,7 @@ fn notes(assignment: &Assignment, config: &ProducerConfig) -> Result<Vec<String>
                 .to_owned(),
         );
     }
-    Ok(notes)
+    notes
 }
 
 /// What all clients of the worker share.
@@ -160,11 +163,16 @@ impl Client {
 
     /// Sends, waits for the end of all that was sent, and tells.
     async fn run(mut self, mut turn: Turn) -> Result<Order, WorkerError> {
-        if self.job.assignment.verify {
-            // Stamps are written over the beginnings of the values, so each client has its own.
-            let pool = self.job.pool.clone();
-            let values = Stamping { pool, magic: magic(self.job.assignment.seed), producer: self.number };
-            self.send_all(&mut turn, values).await?;
+        if self.job.assignment.verify != Verify::Off {
+            let magic = magic(self.job.assignment.seed);
+            if self.job.assignment.records.size_bytes as usize <= SMALL_BYTES {
+                let (job, producer) = (Arc::clone(&self.job), self.number);
+                let values = StampingCopies { job, magic, producer, value: Vec::with_capacity(SMALL_BYTES) };
+                self.send_all(&mut turn, values).await?;
+            } else {
+                let pool = self.job.pool.clone();
+                self.send_all(&mut turn, Stamping { pool, magic, producer: self.number }).await?;
+            }
         } else {
             let values = Plain(Arc::clone(&self.job));
             self.send_all(&mut turn, values).await?;
@@ -174,70 +182,148 @@ impl Client {
     }
 
     async fn send_all(&mut self, turn: &mut Turn, mut values: impl Values) -> Result<(), WorkerError> {
-        let job = Arc::clone(&self.job);
-        let assignment = &job.assignment;
-        let rate = assignment.records_per_s.map(|rate| rate / f64::from(assignment.clients.max(1)));
-        let start = turn.clock.instant(turn.window.start_us);
-        let phase = (f64::from(self.number) * PHASE).fract();
-        let mut pace = Pace::new(rate, start, phase, turn.of_thread);
-        let mut keys = Keys::new(assignment, self.number);
-        let mut now = Instant::now();
-        let mut time = Time::default();
-        let (mut n, mut share, mut topic) = (0, 0u64, 0);
+        let mut flow = Flow::new(self.number, &self.job.assignment, turn);
         loop {
-            let intended = match pace.next(n, &mut now) {
-                Next::Send(intended) => intended,
-                Next::Wait(until) => {
-                    tokio::select! {
-                        () = pace.wait(until) => continue,
-                        () = stopped(&mut turn.word) => break,
-                    }
-                }
-            };
-            time.set(intended, &turn.clock);
-            if time.us >= turn.window.to_us {
-                break;
-            }
-            if time.us >= turn.window.from_us {
-                if share == 0 {
-                    share = job.budget.take();
-                    if share == 0 {
-                        break;
-                    }
-                }
-                share -= 1;
-            }
-            if n.is_multiple_of(RECORDS_PER_CLOCK) && told_to_stop(&turn.word) {
-                break;
-            }
-            let record = ProducerRecord {
-                topic: self.topics[topic],
-                partition: None,
-                timestamp: time.ms,
-                key: keys.next(),
-                value: Some(values.value(n, time.us)),
-                headers: &[],
-                sent_at: intended,
-                number: n,
-            };
-            match self.producer.try_send(&record).map_err(WorkerError::driver)? {
-                Taken::Joined => {}
+            let pause = self.send_run(turn, &mut flow, &mut values)?;
+            self.sent = flow.n;
+            match pause {
+                Pause::None => {}
+                Pause::End => break,
                 // The senders share this thread: a full batch is written while it is in the cache.
-                Taken::Began => tokio::task::yield_now().await,
-                Taken::Full => {
+                Pause::Batch => tokio::task::yield_now().await,
+                Pause::Until(until) => tokio::select! {
+                    () = flow.pace.wait(until) => {}
+                    () = stopped(&mut turn.word) => break,
+                },
+                Pause::Room => {
+                    let topic = self.topics[flow.topic];
+                    let record = flow.record(topic, &mut values);
                     tokio::select! {
-                        sent = self.producer.send(&record) => refused(sent, n, &self.counts, &self.given_up)?,
+                        sent = self.producer.send(&record) => {
+                            refused(sent, flow.n, &self.counts, &self.given_up)?;
+                        }
                         () = stopped(&mut turn.word) => break,
                     }
+                    flow.sent_one(self.topics.len());
+                    self.sent = flow.n;
                     // The wait is over: a clock from before it would count it for the records that follow.
-                    now = Instant::now();
+                    flow.now = Instant::now();
                 }
             }
-            n += 1;
-            self.sent = n;
-            topic = if topic + 1 == self.topics.len() { 0 } else { topic + 1 };
         }
         Ok(())
+    }
+
+    /// Hands over what can be handed over without waiting, up to some records: the producer's lock is taken once for them.
+    fn send_run(
+        &mut self,
+        turn: &Turn,
+        flow: &mut Flow,
+        values: &mut impl Values,
+    ) -> Result<Pause, WorkerError> {
+        if told_to_stop(&turn.word) {
+            return Ok(Pause::End);
+        }
+        let mut sending = self.producer.sending();
+        for _ in 0..RECORDS_PER_CLOCK {
+            match flow.pace.next(flow.n, &mut flow.now) {
+                Next::Send(intended) => flow.intended = intended,
+                Next::Wait(until) => return Ok(Pause::Until(until)),
+            }
+            flow.time.set(flow.intended, &turn.clock);
+            if flow.time.us >= turn.window.to_us || !flow.may_send(&turn.window, &self.job.budget) {
+                return Ok(Pause::End);
+            }
+            flow.keys.draw();
+            let record = flow.record(self.topics[flow.topic], values);
+            let taken = sending.try_send(&record).map_err(WorkerError::driver)?;
+            if taken == Taken::Full {
+                return Ok(Pause::Room);
+            }
+            flow.sent_one(self.topics.len());
+            if taken == Taken::Began {
+                return Ok(Pause::Batch);
+            }
+        }
+        Ok(Pause::None)
+    }
+}
+
+/// What a run of records waits for.
+enum Pause {
+    /// Nothing.
+    None,
+    /// The time of the next record.
+    Until(Instant),
+    /// The senders, which have a batch to write.
+    Batch,
+    /// Room for the next record.
+    Room,
+    /// Nothing any more: all is sent, or the time is over.
+    End,
+}
+
+/// How far a client is.
+struct Flow {
+    pace: Pace,
+    keys: Keys,
+    /// The last look at the clock.
+    now: Instant,
+    /// When the record was to be sent.
+    intended: Instant,
+    /// The same, as the record carries it.
+    time: Time,
+    /// The number of the record.
+    n: u64,
+    /// What is left of the client's share of the budget.
+    share: u64,
+    /// The place of its topic.
+    topic: usize,
+}
+
+impl Flow {
+    fn new(client: u32, assignment: &Assignment, turn: &Turn) -> Flow {
+        let rate = assignment.records_per_s.map(|rate| rate / f64::from(assignment.clients.max(1)));
+        let start = turn.clock.instant(turn.window.start_us);
+        let phase = (f64::from(client) * PHASE).fract();
+        let (pace, keys) = (Pace::new(rate, start, phase, turn.of_thread), Keys::new(assignment, client));
+        let now = Instant::now();
+        Flow { pace, keys, now, intended: now, time: Time::default(), n: 0, share: 0, topic: 0 }
+    }
+
+    /// Whether the budget has a record for this client. What is sent before the window is free.
+    #[inline]
+    fn may_send(&mut self, window: &Window, budget: &Budget) -> bool {
+        if self.time.us >= window.from_us {
+            if self.share == 0 {
+                self.share = budget.take();
+                if self.share == 0 {
+                    return false;
+                }
+            }
+            self.share -= 1;
+        }
+        true
+    }
+
+    #[inline]
+    fn record<'a>(&'a self, topic: TopicRef, values: &'a mut impl Values) -> ProducerRecord<'a> {
+        ProducerRecord {
+            topic,
+            partition: None,
+            timestamp: self.time.ms,
+            key: self.keys.drawn(),
+            value: Some(values.value(self.n, self.time.us)),
+            headers: &[],
+            sent_at: self.intended,
+            number: self.n,
+        }
+    }
+
+    #[inline]
+    fn sent_one(&mut self, topics: usize) {
+        self.n += 1;
+        self.topic = if self.topic + 1 == topics { 0 } else { self.topic + 1 };
     }
 }
 
@@ -332,7 +418,25 @@ impl Values for Plain {
     }
 }
 
-/// Values with a stamp.
+/// Small values with a stamp, written over the beginning of a copy. Many clients then read one pool, which stays in the cache.
+struct StampingCopies {
+    job: Arc<Job>,
+    magic: u32,
+    producer: u32,
+    value: Vec<u8>,
+}
+
+impl Values for StampingCopies {
+    #[inline]
+    fn value(&mut self, n: u64, intended_us: u64) -> &[u8] {
+        self.value.clear();
+        self.value.extend_from_slice(self.job.pool.value(n));
+        Stamp { magic: self.magic, producer: self.producer, sequence: n, intended_us }.write(&mut self.value);
+        &self.value
+    }
+}
+
+/// Large values with a stamp, written over their own beginnings: each client has a pool to itself.
 struct Stamping {
     pool: Pool,
     magic: u32,
@@ -363,10 +467,16 @@ impl Keys {
     }
 
     #[inline]
-    fn next(&mut self) -> Option<&[u8]> {
-        let distinct = self.distinct?;
-        self.key = self.random.random_range(0..distinct).to_be_bytes();
-        Some(&self.key)
+    fn draw(&mut self) {
+        if let Some(distinct) = self.distinct {
+            self.key = self.random.random_range(0..distinct).to_be_bytes();
+        }
+    }
+
+    /// The key that was drawn last.
+    #[inline]
+    fn drawn(&self) -> Option<&[u8]> {
+        self.distinct.map(|_| self.key.as_slice())
     }
 }
 
@@ -392,7 +502,7 @@ mod tests {
                 payload: Payload::Zeros,
                 keys: Some(crate::workload::Keys { distinct: 4 }),
             },
-            verify: false,
+            verify: Verify::Off,
             records_per_s: None,
             stop,
             group: None,
@@ -420,7 +530,8 @@ mod tests {
             let mut drawn = [0; 4];
             let mut order = Vec::new();
             for _ in 0..4000 {
-                let key = keys.next().expect("there are keys");
+                keys.draw();
+                let key = keys.drawn().expect("there are keys");
                 drawn[usize::from(key[7])] += 1;
                 order.push(key[7]);
             }

@@ -12,10 +12,12 @@ use super::Fields;
 /// The class that reads such files.
 const CLASS: &str = "io.openmessaging.benchmark.driver.kafka.KafkaBenchmarkDriver";
 
-const KEYS: [&str; 7] = [
+/// `reset` has the driver delete topics of runs before; the lab has topics of its own, so that there is nothing to delete.
+const KEYS: [&str; 8] = [
     "name",
     "driverClass",
     "replicationFactor",
+    "reset",
     "topicConfig",
     "commonConfig",
     "producerConfig",
@@ -57,6 +59,7 @@ impl Driver {
             _ => {}
         }
         let replication_factor = fields.whole("replicationFactor", None, 1, 1000);
+        fields.flag("reset");
         let mut properties = |key: &str| -> BTreeMap<String, String> {
             let text = fields.text(key).unwrap_or_default();
             let mut taken = Properties::parse(&text);

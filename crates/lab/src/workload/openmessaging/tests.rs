@@ -9,7 +9,7 @@ const WORKLOAD: &str = "name: Two topics\n\ntopics: 2\npartitionsPerTopic: 8\nke
                         producersPerTopic: 4\nproducerRate: 50000\nconsumerBacklogSizeGB: 0\ntestDurationMinutes: 5\n";
 
 const DRIVER: &str = "name: Kafka\ndriverClass: io.openmessaging.benchmark.driver.kafka.KafkaBenchmarkDriver\n\
-                      replicationFactor: 3\ntopicConfig: |\n  min.insync.replicas=2\ncommonConfig: |\n  \
+                      replicationFactor: 3\nreset: true\ntopicConfig: |\n  min.insync.replicas=2\ncommonConfig: |\n  \
                       bootstrap.servers=localhost:9092\n  request.timeout.ms=120000\nproducerConfig: |\n  acks=all\n  \
                       linger.ms=1\n  batch.size=131072\nconsumerConfig: |\n  auto.offset.reset=earliest\n  \
                       request.timeout.ms=9000\n";

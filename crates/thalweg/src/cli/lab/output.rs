@@ -7,6 +7,7 @@ use anyhow::Context;
 use thalweg_lab::result::{self, RunResult, State};
 use thalweg_lab::{report, run, terminal};
 
+use super::run::Wanted;
 use crate::cli::failure::{Failed, Usage};
 
 /// The folder of all results.
@@ -68,20 +69,51 @@ impl Output {
     }
 
     /// Writes result and report, says what came out, and whether it is a success.
-    pub fn tell(&self, run: &RunResult, json: bool) -> anyhow::Result<()> {
+    pub fn tell(&self, run: &RunResult, wanted: Wanted<'_>) -> anyhow::Result<()> {
         result::write(&self.result(), run)?;
         let page = self.file(REPORT);
         result::write_whole(&page, report::html(run).as_bytes())?;
+        let for_omb = if wanted.omb_result { write_for_omb(&self.dir, run)? } else { Vec::new() };
         let mut out = std::io::stdout().lock();
-        if json {
+        if wanted.place.json {
             writeln!(out, "{}", serde_json::to_string(run)?)?;
         } else {
             let colours = out.is_terminal();
             writeln!(out, "{}", terminal::table(run, colours))?;
             writeln!(out, "Report: {}\nResult: {}", page.display(), self.result().display())?;
+            for path in for_omb {
+                writeln!(out, "Result for the OpenMessaging Benchmark: {}", path.display())?;
+            }
         }
         verdict(run)
     }
+}
+
+/// Writes a result of the OpenMessaging Benchmark's form for each point that was measured.
+pub fn write_for_omb(dir: &Path, run: &RunResult) -> anyhow::Result<Vec<PathBuf>> {
+    let mut written: Vec<PathBuf> = Vec::new();
+    for workload in &run.workloads {
+        for point in workload.points.iter().filter(|point| !point.repetitions.is_empty()) {
+            let parts =
+                [&workload.workload.name, &point.point.label, &point.target, point.driver.words()].map(plain);
+            let path = dir.join(format!("omb-{}.json", parts.join("-")));
+            // Labels that differ in what no file name holds would overwrite each other.
+            let path = match written.contains(&path) {
+                true => path.with_extension(format!("{}.json", written.len())),
+                false => path,
+            };
+            let json = serde_json::to_string_pretty(&result::openmessaging::write(point))?;
+            result::write_whole(&path, json.as_bytes())?;
+            written.push(path);
+        }
+    }
+    Ok(written)
+}
+
+/// A text as file names hold it.
+fn plain(text: impl AsRef<str>) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '-' };
+    text.as_ref().chars().map(plain).take(NAMES_MAX).collect()
 }
 
 /// The folder of brokers, removed with the run when it is the run's own.
@@ -126,8 +158,7 @@ fn verdict(run: &RunResult) -> anyhow::Result<()> {
 /// A name that sorts by time and holds what file systems hold.
 fn folder_name(time: &str, names: &[&str]) -> String {
     let time: String = time.chars().map(|c| if c.is_ascii_digit() || c == 'T' { c } else { '-' }).collect();
-    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '-' };
-    let names: String = names.join("-").chars().map(plain).take(NAMES_MAX).collect();
+    let names = plain(names.join("-"));
     format!("{}-{names}", time.trim_end_matches('-'))
 }
 

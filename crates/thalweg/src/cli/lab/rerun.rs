@@ -6,7 +6,7 @@ use clap::{Args, Parser};
 use thalweg_lab::result;
 
 use super::arguments::HIDDEN;
-use super::run::{Place, measure};
+use super::run::{Place, Wanted, measure};
 use crate::cli::failure::Usage;
 use crate::cli::{Cli, Command};
 
@@ -43,7 +43,8 @@ impl Rerun {
         let workloads = before.workloads.into_iter().map(|run| run.workload).collect();
         let (targets, drivers) = (run.targets.specs()?, run.drivers.all());
         // Kept as they were, so that the new result can be run again too.
-        measure(workloads, targets, drivers, before.seed, &self.place, before.arguments).await
+        let wanted = Wanted { place: &self.place, omb_result: run.omb_result.omb_result };
+        measure(workloads, targets, drivers, before.seed, wanted, before.arguments).await
     }
 
     /// An argument with the secret that was left out of it.

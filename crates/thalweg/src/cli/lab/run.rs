@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use thalweg_lab::run::estimate::estimate;
 use thalweg_lab::run::{Options, repetitions, run};
 use thalweg_lab::target::TargetSpec;
 use thalweg_lab::terminal::Progress;
 use thalweg_lab::worker::Driver;
-use thalweg_lab::workload::{self, STAMP_BYTES, Workload};
+use thalweg_lab::workload::{self, STAMP_BYTES, Verify, Workload};
 
 use super::output::{Output, WorkDir};
 use super::targets::{Drivers, Targets};
@@ -25,13 +26,14 @@ Examples:
   thalweg lab run ibm-fast queue-kafka --target embedded --target apache-kafka
   thalweg lab run ibm-fast --points '1 broker' --repetitions 5
   thalweg lab run xd-kafka --target apache-kafka --scale 0.1    a tenth of the records, said in the report
-  thalweg lab run ibm-fast --verify                             reads everything back and checks it
+  thalweg lab run ibm-fast --verify whole                       reads everything back, however long it takes
   thalweg lab run mine.toml --bootstrap b1:9092,b2:9092 --property security.protocol=PLAINTEXT
   thalweg lab run ibm-fast --driver thalweg --driver librdkafka --target apache-kafka
+  thalweg lab run 1-topic.yaml --omb-driver kafka.yaml --omb-result --bootstrap b1:9092     OpenMessaging Benchmark's files
 
 `thalweg lab list` names the workloads, `thalweg lab show NAME --toml` is a start for one's own.")]
 pub struct Run {
-    /// Workloads: names of those that are built in, or files (.toml, or OpenMessaging's .yaml).
+    /// Workloads: names of those that are built in, or files (.toml, or .yaml of the OpenMessaging Benchmark).
     #[arg(required = true, value_name = "NAME|FILE")]
     workloads: Vec<String>,
     #[command(flatten)]
@@ -47,14 +49,57 @@ pub struct Run {
     /// The seed of payloads and keys.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// Reads all records back and checks that each is there once, whole, and in order.
-    #[arg(long)]
-    verify: bool,
+    /// How far records are read back after a measurement, and checked to be there once, whole and in order [default: as
+    /// the workload says; bounded, where it says nothing].
+    #[arg(long, value_name = "HOW")]
+    verify: Option<Verify>,
     /// Only points whose label holds this text; given again, those of any.
     #[arg(long, value_name = "TEXT")]
     points: Vec<String>,
     #[command(flatten)]
+    omb: OmbDriver,
+    #[command(flatten)]
+    pub omb_result: OmbResult,
+    #[command(flatten)]
     pub place: Place,
+}
+
+/// The driver's file of the OpenMessaging Benchmark.
+#[derive(Args, Debug, Clone)]
+pub struct OmbDriver {
+    /// The Kafka driver's file of the OpenMessaging Benchmark, for its workloads (.yaml): replicas, topics' and clients'
+    /// settings. Its bootstrap.servers is left out: targets are named here.
+    #[arg(long, value_name = "FILE.yaml")]
+    omb_driver: Option<PathBuf>,
+}
+
+impl OmbDriver {
+    /// A workload, by name or file.
+    pub fn load(&self, name: &str, scale: Option<f64>) -> anyhow::Result<Workload> {
+        Ok(workload::load_with(name, self.omb_driver.as_deref(), scale)?)
+    }
+
+    /// Refuses a driver's file that none of the workloads takes.
+    pub fn check(&self, names: &[&str]) -> anyhow::Result<()> {
+        if let Some(path) = &self.omb_driver
+            && !names.iter().any(|name| workload::is_openmessaging(name))
+        {
+            let message = format!(
+                "--omb-driver {} has no workload: it goes with a .yaml of the OpenMessaging Benchmark",
+                path.display()
+            );
+            return Err(Usage(message).into());
+        }
+        Ok(())
+    }
+}
+
+/// Results for the tools of the OpenMessaging Benchmark.
+#[derive(Args, Debug, Clone, Copy)]
+pub struct OmbResult {
+    /// Also writes a result of the OpenMessaging Benchmark's form for each point, beside result.json: omb-*.json.
+    #[arg(long)]
+    pub omb_result: bool,
 }
 
 /// Where results and brokers go.
@@ -74,8 +119,10 @@ pub struct Place {
 impl Run {
     /// Does it.
     pub async fn run(&self) -> anyhow::Result<()> {
+        let names: Vec<&str> = self.workloads.iter().map(String::as_str).collect();
+        self.omb.check(&names)?;
         let mut workloads = Vec::new();
-        for name in &self.workloads {
+        for name in names {
             workloads.push(self.load(name)?);
         }
         measure(
@@ -83,14 +130,14 @@ impl Run {
             self.targets.specs()?,
             self.drivers.all(),
             self.seed,
-            &self.place,
+            Wanted { place: &self.place, omb_result: self.omb_result.omb_result },
             arguments::of_process(),
         )
         .await
     }
 
     fn load(&self, name: &str) -> anyhow::Result<Workload> {
-        let mut loaded = workload::load(name, self.scale)?;
+        let mut loaded = self.omb.load(name, self.scale)?;
         for warning in workload::warnings(&loaded) {
             tracing::warn!("{name}: {warning}");
         }
@@ -104,10 +151,10 @@ impl Run {
         }
         for point in &mut loaded.points {
             point.repetitions = self.repetitions.unwrap_or(point.repetitions);
-            point.verify |= self.verify;
-            if point.verify && (point.records.size_bytes as usize) < STAMP_BYTES as usize {
+            point.verify = self.verify.unwrap_or(point.verify);
+            if point.verify == Verify::Whole && point.records.size_bytes < STAMP_BYTES {
                 let message = format!(
-                    "--verify needs values of {STAMP_BYTES} bytes at the least: {name}, {}, has {}",
+                    "--verify whole needs values of {STAMP_BYTES} bytes at the least: {name}, {}, has {}",
                     point.label, point.records.size_bytes
                 );
                 return Err(Usage(message).into());
@@ -117,15 +164,25 @@ impl Run {
     }
 }
 
+/// What a run leaves, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Where.
+    pub place: &'a Place,
+    /// Results for the tools of the OpenMessaging Benchmark, too.
+    pub omb_result: bool,
+}
+
 /// Takes a run from its beginning to its report.
 pub async fn measure(
     workloads: Vec<Workload>,
     targets: Vec<TargetSpec>,
     drivers: Vec<Driver>,
     seed: u64,
-    place: &Place,
+    wanted: Wanted<'_>,
     arguments: Vec<String>,
 ) -> anyhow::Result<()> {
+    let place = wanted.place;
     let names: Vec<&str> = workloads.iter().map(|workload| workload.name.as_str()).collect();
     let output = Output::make(place.out.as_deref(), &names)?;
     let work_dir: WorkDir = output.work_dir(place.work_dir.as_deref())?;
@@ -142,10 +199,11 @@ pub async fn measure(
         lab_version: lab_version(),
     };
     let progress = Progress::new(repetitions(&options));
+    progress.log(&format!("To be measured: {}", estimate(&options)));
     let result = run(&options, &heard, &progress).await;
     progress.finish();
     drop(work_dir);
-    output.tell(&result, place.json)
+    output.tell(&result, wanted)
 }
 
 /// This program: it is worker and embedded broker too.

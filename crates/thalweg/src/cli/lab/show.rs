@@ -5,6 +5,8 @@ use std::io::Write;
 use clap::Args;
 use thalweg_lab::workload;
 
+use super::run::OmbDriver;
+
 /// Show what a workload does: its points, settings and published figures.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -22,12 +24,15 @@ pub struct Show {
     /// The file of a workload that is built in.
     #[arg(long)]
     toml: bool,
+    #[command(flatten)]
+    omb: OmbDriver,
 }
 
 impl Show {
     /// Shows it.
     pub fn run(&self) -> anyhow::Result<()> {
-        let loaded = workload::load(&self.workload, None)?;
+        self.omb.check(&[&self.workload])?;
+        let loaded = self.omb.load(&self.workload, None)?;
         let mut out = std::io::stdout().lock();
         if self.json {
             writeln!(out, "{}", serde_json::to_string_pretty(&loaded)?)?;

@@ -7,11 +7,11 @@ use clap::Args;
 use thalweg_lab::result::{State, write_whole};
 use thalweg_lab::run::Options;
 use thalweg_lab::terminal::Progress;
+use thalweg_lab::tune;
 use thalweg_lab::worker::Driver;
-use thalweg_lab::{tune, workload};
 
 use super::output::Output;
-use super::run::{Place, binary, lab_version};
+use super::run::{OmbDriver, Place, binary, lab_version};
 use super::targets::Targets;
 use super::{arguments, interrupt};
 use crate::cli::failure::{Failed, Usage};
@@ -21,7 +21,7 @@ use crate::cli::failure::{Failed, Usage};
 /// From the first point of a workload on, each setting is tried alone on top of the best so far, in turns with it: log.dirs,
 /// partitions, topics, batch.size, linger.ms, producers, compression.type, threads, fsync policy, buffer.memory. A value is
 /// kept when it gains at least 2 % and the 95 % interval of the gain lies above nothing. What limited the best stands beside
-/// each step.
+/// each step. tune.json is written after each value, marked partial until the end.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -48,13 +48,16 @@ pub struct Tune {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
+    omb: OmbDriver,
+    #[command(flatten)]
     place: Place,
 }
 
 impl Tune {
     /// Does it.
     pub async fn run(&self) -> anyhow::Result<()> {
-        let loaded = workload::load(&self.workload, self.scale)?;
+        self.omb.check(&[&self.workload])?;
+        let loaded = self.omb.load(&self.workload, self.scale)?;
         let Some(mut base) = loaded.points.first().cloned() else {
             return Err(Usage(format!("{} has no point to begin with", self.workload)).into());
         };
@@ -83,7 +86,14 @@ impl Tune {
         let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
         let brokers_are_ours = !matches!(target, thalweg_lab::target::TargetSpec::Bootstrap { .. });
         let progress = Progress::new(tune::repetitions(&base, cpus, brokers_are_ours));
-        let study = tune::study(&options, &base, &heard, &progress).await;
+        let interim = output.file("tune.json");
+        let keep = |study: &tune::Study| {
+            let written = serde_json::to_string_pretty(study).map_err(anyhow::Error::from);
+            if let Err(error) = written.and_then(|json| write(&interim, &json)) {
+                progress.log(&format!("The study so far is not kept: {error}"));
+            }
+        };
+        let study = tune::study(&options, &base, &heard, &progress, &keep).await;
         progress.finish();
         drop(work_dir);
         self.tell(&study, &output)

@@ -1,0 +1,185 @@
+//! The embedded controller with the listeners by which other nodes reach it (`controller.listener.names`): beside a
+//! broker, or alone in its process (`process.roles=controller`).
+//!
+//! A connection to such a listener is served by the controller only, with the same bounds as a client's. The quorum
+//! has one voter: while its process is down, nothing in the cluster can be decided, and the log says so.
+
+use crate::config::{BrokerConfig, Listener};
+use crate::config_rules::BrokerConfigRules;
+use crate::loading::Loading;
+use crate::net::{ConnectionLimits, ConnectionSettings, Frame, Handler, Listening, Peer, Reply};
+use crate::server::{self, DRAIN, StartError};
+use crate::{features, reconfigure};
+use bytes::Bytes;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_controller::{Controller, ControllerOptions, HandleError};
+use thalweg_log::{Clock, LogDirs};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// An interval that never ends.
+const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// The controller of this process and its listeners.
+pub(crate) struct ControllerNode {
+    controller: Arc<Controller>,
+    addresses: Vec<(String, Vec<SocketAddr>)>,
+    stopping: watch::Sender<bool>,
+    listeners: JoinSet<()>,
+}
+
+impl ControllerNode {
+    /// Starts the controller, and serves it on the sockets that are bound for it.
+    pub async fn start(
+        config: &Arc<BrokerConfig>,
+        log_dirs: &LogDirs,
+        clock: &Clock,
+        may_format: bool,
+        listening: Vec<Listening>,
+    ) -> Result<ControllerNode, StartError> {
+        let port = |name: &str| listening.iter().find(|l| l.name == name).map(Listening::port);
+        let advertised = config.listeners.controller_advertised_as(&server::host_name(), port);
+        let options = options(config, log_dirs, clock, may_format, &advertised);
+        let rules = Arc::new(BrokerConfigRules::new(Arc::clone(config)));
+        let controller = Arc::new(Controller::start(options, rules).await?);
+        if !advertised.is_empty() {
+            let addresses: Vec<String> = advertised.iter().map(ToString::to_string).collect();
+            tracing::warn!(
+                listeners = addresses.join(","),
+                "The embedded controller serves other nodes as the only voter of its quorum: it is a single point of \
+                 failure. While it is down, leaders do not change, topics cannot be created, and no broker can join"
+            );
+        }
+        let addresses = listening.iter().map(|l| (l.name.clone(), l.addresses())).collect();
+        let (stopping, stop) = watch::channel(false);
+        let settings = ConnectionSettings::of(&config.network);
+        let limits = reconfigure::connection_limits(&config.network);
+        let mut listeners = JoinSet::new();
+        for listening in listening {
+            let handler = ControllerHandler(Arc::clone(&controller));
+            let (settings, limits) = (settings.clone(), Arc::<ConnectionLimits>::clone(&limits));
+            listeners.spawn(listening.serve(handler, settings, limits, stop.clone()));
+        }
+        Ok(ControllerNode { controller, addresses, stopping, listeners })
+    }
+
+    /// The controller.
+    pub fn controller(&self) -> &Arc<Controller> {
+        &self.controller
+    }
+
+    /// What is listened on: the listener's name and its addresses.
+    pub fn addresses(&self) -> &[(String, Vec<SocketAddr>)] {
+        &self.addresses
+    }
+
+    /// Stops the controller, then its listeners. Requests that wait are not answered: their senders look for another
+    /// controller.
+    pub async fn stop(mut self) {
+        self.controller.shutdown().await;
+        self.stopping.send_replace(true);
+        let drained = async { while self.listeners.join_next().await.is_some() {} };
+        if tokio::time::timeout(DRAIN, drained).await.is_err() {
+            self.listeners.abort_all();
+        }
+    }
+}
+
+fn options(
+    config: &BrokerConfig,
+    log_dirs: &LogDirs,
+    clock: &Clock,
+    may_format: bool,
+    advertised: &[Listener],
+) -> ControllerOptions {
+    let settings = &config.controller;
+    let dir = settings.metadata_log.dir.clone();
+    let described = log_dirs.describe();
+    let directory = described.iter().find(|d| d.path == dir).or(described.first());
+    let directory_id = directory.map_or(thalweg_wire::Uuid::ZERO, |d| server::wire_uuid(d.id));
+    ControllerOptions {
+        listeners: advertised.iter().map(server::endpoint).collect(),
+        default_num_partitions: config.topics.num_partitions,
+        default_replication_factor: config.topics.default_replication_factor,
+        delete_topics: config.topics.delete_enable,
+        broker_session_timeout: settings.session_timeout,
+        snapshot_bytes: settings.metadata_log.max_bytes_between_snapshots,
+        snapshot_interval: settings.metadata_log.max_snapshot_interval.unwrap_or(Duration::ZERO),
+        segment_bytes: settings.metadata_log.segment_bytes,
+        segment_ms: settings.metadata_log.segment_ms,
+        retention_bytes: settings.metadata_log.retention_bytes,
+        retention_ms: settings.metadata_log.retention_ms,
+        rebalance_leaders: settings.leader_imbalance_check_interval.is_some(),
+        rebalance_interval: settings.leader_imbalance_check_interval.unwrap_or(NEVER),
+        supported_features: features::ranges(),
+        may_format,
+        clock: clock.clone(),
+        ..ControllerOptions::new(config.node_id, log_dirs.cluster_id(), directory_id, dir)
+    }
+}
+
+/// Serves the requests of connections to the controller.
+#[derive(Clone)]
+struct ControllerHandler(Arc<Controller>);
+
+impl Handler for ControllerHandler {
+    type Session = ();
+
+    fn open(&self, _: Arc<Peer>) {}
+
+    fn handle(&self, (): &mut (), frame: Bytes) -> Reply {
+        let controller = Arc::clone(&self.0);
+        Reply::Later(Box::pin(async move {
+            match controller.handle(frame).await {
+                Ok(answer) => Reply::Now(Frame::with_length(answer)),
+                Err(HandleError::Stopped) => Reply::Close("the controller is stopping".to_owned()),
+                Err(error) => Reply::Close(error.to_string()),
+            }
+        }))
+    }
+}
+
+/// A process that is a controller and no broker.
+pub struct ControllerServer {
+    /// What is listened on: the listener's name and its addresses.
+    pub addresses: Vec<(String, Vec<SocketAddr>)>,
+    /// Where the data lies.
+    pub data_dirs: Vec<PathBuf>,
+    /// `node.id`.
+    pub node_id: i32,
+    node: ControllerNode,
+    /// Held open, so that no other process uses them.
+    _log_dirs: Arc<LogDirs>,
+}
+
+/// Starts a controller without a broker.
+pub async fn start_controller(config: BrokerConfig) -> Result<ControllerServer, StartError> {
+    let config = Arc::new(config);
+    let listening = server::bind_all(&config.listeners.controller, &config)?;
+    let clock = Clock::system();
+    let (log_dirs, found) = server::open_logs(&config, &clock, None, &Loading::default())?;
+    let node = ControllerNode::start(&config, &log_dirs, &clock, found.is_empty(), listening).await?;
+    Ok(ControllerServer {
+        addresses: node.addresses().to_vec(),
+        data_dirs: config.log.dirs.clone(),
+        node_id: config.node_id,
+        node,
+        _log_dirs: log_dirs,
+    })
+}
+
+impl ControllerServer {
+    /// Waits until the controller has ended by itself: the process must not go on then. Says why.
+    pub async fn failed(&self) -> String {
+        self.node.controller().stopped().await;
+        "the controller has ended".to_owned()
+    }
+
+    /// Stops in order.
+    pub async fn stop(self) {
+        self.node.stop().await;
+    }
+}

@@ -1,0 +1,246 @@
+//! The observer and a quorum in memory whose leader changes: what was never committed is dropped, nothing else is.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use thalweg_client::{Connector, FrameReader};
+use thalweg_metadata::{Delta, Image, VersionedRecord};
+use thalweg_record::{BatchBuilder, BatchOptions, LeaderEpoch, Offset};
+use thalweg_wire::frame::{decode_request_header, encode_response, peek_request};
+use thalweg_wire::metadata::{FeatureLevelRecord, RegisterBrokerRecord, TopicRecord};
+use thalweg_wire::request::api_versions_response::ApiVersion;
+use thalweg_wire::request::fetch_response::{
+    EpochEndOffset, FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint, PartitionData,
+};
+use thalweg_wire::request::{ApiVersionsResponse, FetchRequest, FetchResponse};
+use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message, MetadataRecord, Records, Uuid};
+use tokio::io::{AsyncWriteExt, DuplexStream};
+
+use super::observer::Observer;
+use super::*;
+
+/// A batch of the log of a node.
+#[derive(Clone)]
+struct Entry {
+    base: i64,
+    next: i64,
+    epoch: i32,
+    bytes: Bytes,
+}
+
+#[derive(Clone, Default)]
+struct Node {
+    is_up: bool,
+    log: Vec<Entry>,
+    high_watermark: i64,
+}
+
+/// Nodes 0, 1 and 2 at `node:0`, `node:1` and `node:2`.
+#[derive(Default)]
+struct Fake {
+    epoch: i32,
+    leader: usize,
+    nodes: [Node; 3],
+    /// How often an observer was told that its log diverges.
+    diverged: usize,
+}
+
+type Shared = Arc<Mutex<Fake>>;
+
+fn entry(base: i64, epoch: i32, records: Vec<MetadataRecord>) -> Entry {
+    let options = BatchOptions {
+        base_offset: Offset(base),
+        leader_epoch: LeaderEpoch(epoch),
+        ..BatchOptions::default()
+    };
+    let mut builder = BatchBuilder::new(options);
+    let next = base + i64::try_from(records.len()).expect("few");
+    for record in records {
+        let value = VersionedRecord::new(record, 0).to_value().expect("version 0 holds it");
+        builder.append(1, None, Some(&value), &[]).expect("it fits");
+    }
+    Entry { base, next, epoch, bytes: builder.build() }
+}
+
+fn topic(name: &str, id: u128) -> MetadataRecord {
+    MetadataRecord::Topic(TopicRecord { name: name.to_owned(), topic_id: Uuid(id) })
+}
+
+fn is_leader(fake: &Fake, node: usize) -> bool {
+    fake.leader == node && fake.nodes[node].is_up
+}
+
+/// The answer of a node to a Fetch as of now, and whether it is worth sending before the time is over.
+fn answer(fake: &mut Fake, node: usize, request: &FetchRequest) -> (FetchResponse, bool) {
+    let asked = &request.topics[0].partitions[0];
+    let leader = fake.leader;
+    let mut data = PartitionData {
+        current_leader: LeaderIdAndEpoch {
+            leader_id: i32::try_from(leader).expect("small"),
+            leader_epoch: fake.epoch,
+        },
+        high_watermark: fake.nodes[node].high_watermark,
+        records: Some(Records::default()),
+        ..PartitionData::default()
+    };
+    let mut is_ready = true;
+    let log = &fake.nodes[node].log;
+    let end_of = |epoch: i32| log.iter().filter(|e| e.epoch <= epoch).map(|e| (e.epoch, e.next)).next_back();
+    if asked.current_leader_epoch < fake.epoch {
+        data.error_code = ErrorCode::FencedLeaderEpoch.code();
+    } else if !is_leader(fake, node) {
+        data.error_code = ErrorCode::NotLeaderOrFollower.code();
+    } else if asked.fetch_offset > 0
+        && let Some((epoch, end_offset)) = end_of(asked.last_fetched_epoch)
+        && (epoch != asked.last_fetched_epoch || end_offset < asked.fetch_offset)
+    {
+        data.diverging_epoch = EpochEndOffset { epoch, end_offset };
+        fake.diverged += 1;
+    } else {
+        let wanted = log.iter().filter(|entry| entry.base >= asked.fetch_offset);
+        let bytes: Vec<u8> = wanted.flat_map(|entry| entry.bytes.to_vec()).collect();
+        is_ready = !bytes.is_empty() || asked.high_watermark < data.high_watermark;
+        data.records = Some(Records::Inline(bytes.into()));
+    }
+    let endpoint = NodeEndpoint {
+        node_id: i32::try_from(leader).expect("small"),
+        host: "node".to_owned(),
+        port: i32::try_from(leader).expect("small"),
+        rack: None,
+    };
+    let topic = FetchableTopicResponse {
+        topic_id: Uuid::METADATA_TOPIC,
+        partitions: vec![data],
+        ..Default::default()
+    };
+    let response =
+        FetchResponse { responses: vec![topic], node_endpoints: vec![endpoint], ..Default::default() };
+    (response, is_ready)
+}
+
+fn versions() -> ApiVersionsResponse {
+    let api = |api: ApiKey, max_version| ApiVersion { api_key: api as i16, min_version: 0, max_version };
+    ApiVersionsResponse {
+        api_keys: vec![api(ApiKey::Fetch, 18), api(ApiKey::ApiVersions, 4)],
+        ..Default::default()
+    }
+}
+
+/// Serves one connection to a node until the node is down.
+async fn serve(shared: Shared, node: usize, stream: DuplexStream) {
+    let (reader, mut writer) = tokio::io::split(stream);
+    let mut frames = FrameReader::new(reader, 1 << 20);
+    while let Ok(frame) = frames.next().await {
+        let prefix = peek_request(&frame).expect("a header");
+        let (version, id) = (prefix.api_version, prefix.correlation_id);
+        let encoded = if prefix.api_key == ApiKey::ApiVersions as i16 {
+            encode_response(&versions(), ApiKey::ApiVersions, version, id)
+        } else {
+            let mut d = Decoder::new(frame);
+            decode_request_header(&mut d, ApiKey::Fetch, version).expect("a header");
+            let request = FetchRequest::decode(&mut d, version).expect("a Fetch");
+            let deadline = Instant::now() + Duration::from_millis(request.max_wait_ms.unsigned_abs().into());
+            let response = loop {
+                let (response, is_ready) = answer(&mut shared.lock(), node, &request);
+                if is_ready || Instant::now() >= deadline {
+                    break response;
+                }
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            };
+            encode_response(&response, ApiKey::Fetch, version, id)
+        };
+        if !shared.lock().nodes[node].is_up {
+            return;
+        }
+        let (bytes, _) = encoded.expect("it can be written");
+        if writer.write_all(&bytes).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn link(shared: &Shared) -> ControllerLink {
+    let shared = shared.clone();
+    let connector = Connector::new(move |address: String| {
+        let shared = shared.clone();
+        async move {
+            let node: usize = address.strip_prefix("node:").and_then(|id| id.parse().ok()).expect("a node");
+            if !shared.lock().nodes[node].is_up {
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
+            let (ours, theirs) = tokio::io::duplex(1 << 16);
+            tokio::spawn(serve(shared, node, theirs));
+            Ok(Box::new(ours) as Box<dyn thalweg_client::ByteStream>)
+        }
+    });
+    ControllerLink::to_quorum(QuorumOptions {
+        servers: vec!["node:0".to_owned(), "node:1".to_owned()],
+        voters: BTreeMap::new(),
+        quorum_timeout: Duration::from_secs(2),
+        session_timeout: Duration::from_secs(9),
+        request_timeout: Duration::from_secs(30),
+        client_id: "test".to_owned(),
+        connector,
+    })
+}
+
+struct Nothing;
+
+impl ImageListener for Nothing {
+    fn publish(&self, _: &Delta, _: Arc<Image>) {}
+}
+
+#[tokio::test]
+async fn what_a_new_leader_does_not_have_is_dropped_and_was_never_shown() {
+    let options = MembershipOptions { node_id: 9, ..MembershipOptions::default() };
+    let registration = RegisterBrokerRecord {
+        broker_id: 9,
+        incarnation_id: options.incarnation_id,
+        broker_epoch: 1,
+        ..Default::default()
+    };
+    let version = FeatureLevelRecord { name: "metadata.version".to_owned(), feature_level: 21 };
+    let beginning = vec![MetadataRecord::FeatureLevel(version), MetadataRecord::RegisterBroker(registration)];
+    let common = vec![entry(0, 5, beginning), entry(2, 5, vec![topic("committed", 1)])];
+    let with = |last: Entry| common.iter().cloned().chain([last]).collect::<Vec<_>>();
+    let shared: Shared = Shared::default();
+    {
+        let mut fake = shared.lock();
+        (fake.epoch, fake.leader) = (5, 1);
+        fake.nodes[0] = Node { is_up: true, log: common.clone(), high_watermark: 3 };
+        let uncommitted = with(entry(3, 5, vec![topic("lost", 2)]));
+        fake.nodes[1] = Node { is_up: true, log: uncommitted, high_watermark: 3 };
+        fake.nodes[2] = Node { is_up: true, log: common.clone(), high_watermark: 3 };
+    }
+    let progress = Arc::new(Progress {
+        applied: watch::Sender::new(-1),
+        image: watch::Sender::new(Arc::new(Image::empty())),
+        failed: watch::Sender::new(None),
+        offline: watch::Sender::new(Vec::new()),
+    });
+    let observer = Observer::new(link(&shared), &options, Arc::new(Nothing), progress.clone());
+    let observer = tokio::spawn(observer.run());
+    let mut images = progress.image.subscribe();
+    let shows = |image: &Arc<Image>, name: &str| image.topic(name).is_some();
+    let wait = Duration::from_secs(20);
+    let seen = tokio::time::timeout(wait, images.wait_for(|image| shows(image, "committed"))).await;
+    let seen = seen.expect("in time").expect("it goes on").clone();
+    assert!(!shows(&seen, "lost") && seen.offset() == 2, "only what is committed is shown");
+    {
+        let mut fake = shared.lock();
+        (fake.epoch, fake.leader) = (6, 2);
+        fake.nodes[1].is_up = false;
+        fake.nodes[2].log = with(entry(3, 6, vec![topic("kept", 3)]));
+        fake.nodes[2].high_watermark = 4;
+    }
+    let seen = tokio::time::timeout(wait, images.wait_for(|image| shows(image, "kept"))).await;
+    let seen = seen.expect("in time").expect("it goes on").clone();
+    assert!(shows(&seen, "committed") && !shows(&seen, "lost"));
+    assert_eq!((seen.offset(), shared.lock().diverged), (3, 1));
+    assert!(progress.failed.borrow().is_none());
+    observer.abort();
+}

@@ -1,0 +1,156 @@
+//! Who leads the quorum, as far as answers have told (Kafka's `KafkaRaftClient` as an observer). Pure.
+//!
+//! Any node of the quorum can be asked: it names the leader, and where that listens. What an older epoch says is
+//! passed over. A leader that does not answer is forgotten, and the configured servers are asked in turn.
+
+use std::collections::BTreeMap;
+
+/// The active controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leader {
+    /// Its node id.
+    pub id: i32,
+    /// The quorum's epoch in which it leads.
+    pub epoch: i32,
+    /// Where it listens: `host:port`.
+    pub address: String,
+}
+
+/// What an answer says of the leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    /// Its id; negative where there is none, or none is known.
+    pub leader_id: i32,
+    /// The epoch of the node that answered.
+    pub epoch: i32,
+    /// Where the leader listens. Answers before version 17 of Fetch do not say.
+    pub address: Option<String>,
+    /// Whether the node that answered did what only the leader does.
+    pub by_leader: bool,
+}
+
+/// The search for the leader.
+#[derive(Debug)]
+pub(super) struct LeaderSearch {
+    /// Where to ask: `host:port`.
+    servers: Vec<String>,
+    /// Where voters of a static quorum listen.
+    voters: BTreeMap<i32, String>,
+    next_server: usize,
+    epoch: i32,
+    leader: Option<Leader>,
+}
+
+impl LeaderSearch {
+    /// Begins with the first of `servers`, of which there must be one.
+    pub fn new(servers: Vec<String>, voters: BTreeMap<i32, String>) -> LeaderSearch {
+        assert!(!servers.is_empty(), "the configuration demands a server to ask");
+        LeaderSearch { servers, voters, next_server: 0, epoch: 0, leader: None }
+    }
+
+    /// The leader, when it is known.
+    pub fn leader(&self) -> Option<&Leader> {
+        self.leader.as_ref()
+    }
+
+    /// Whom to ask next.
+    pub fn target(&self) -> &str {
+        self.leader.as_ref().map_or(&self.servers[self.next_server], |leader| &leader.address)
+    }
+
+    /// `asked` has answered.
+    pub fn told(&mut self, asked: &str, told: &Told) {
+        if told.epoch < self.epoch {
+            // It has not heard of the present epoch, so it does not lead it.
+            return self.failed(asked);
+        }
+        if told.epoch > self.epoch {
+            self.epoch = told.epoch;
+            self.leader = None;
+        }
+        if told.leader_id < 0 {
+            return self.failed(asked);
+        }
+        let by_itself = told.by_leader.then(|| asked.to_owned());
+        let known = || self.voters.get(&told.leader_id).cloned();
+        match told.address.clone().or(by_itself).or_else(known) {
+            Some(address) => self.leader = Some(Leader { id: told.leader_id, epoch: told.epoch, address }),
+            // The leader is among the servers, or nobody can find it.
+            None => self.failed(asked),
+        }
+    }
+
+    /// `asked` has not answered, or is of no help.
+    pub fn failed(&mut self, asked: &str) {
+        if self.leader.as_ref().is_some_and(|leader| leader.address == asked) {
+            self.leader = None;
+        }
+        if self.servers[self.next_server] == asked || self.leader.is_none() {
+            self.next_server = (self.next_server + 1) % self.servers.len();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn search() -> LeaderSearch {
+        let servers = ["a:1", "b:1", "c:1"].map(str::to_owned).to_vec();
+        LeaderSearch::new(servers, BTreeMap::from([(7, "voter:7".to_owned())]))
+    }
+
+    fn told(leader_id: i32, epoch: i32, address: Option<&str>) -> Told {
+        Told { leader_id, epoch, address: address.map(str::to_owned), by_leader: false }
+    }
+
+    #[test]
+    fn whoever_is_asked_leads_to_the_leader() {
+        let mut search = search();
+        assert_eq!(search.target(), "a:1");
+        search.told("a:1", &told(2, 5, Some("b:1")));
+        assert_eq!((search.target(), search.leader().map(|leader| leader.id)), ("b:1", Some(2)));
+        search.told("b:1", &told(3, 6, Some("c:1")));
+        assert_eq!(search.target(), "c:1");
+        search.told("a:1", &told(2, 5, Some("b:1")));
+        assert_eq!(search.target(), "c:1", "an older epoch says nothing of the present one");
+    }
+
+    #[test]
+    fn a_leader_that_does_not_answer_is_searched_for_anew() {
+        let mut search = search();
+        search.told("a:1", &told(2, 5, Some("b:1")));
+        search.failed("b:1");
+        assert_eq!(search.leader(), None);
+        let mut asked = Vec::new();
+        for _ in 0..4 {
+            let target = search.target().to_owned();
+            search.failed(&target);
+            asked.push(target);
+        }
+        asked.sort();
+        asked.dedup();
+        assert_eq!(asked.len(), 3, "every server is asked in turn");
+    }
+
+    #[test]
+    fn an_epoch_without_a_leader_is_no_leader() {
+        let mut search = search();
+        search.told("a:1", &told(2, 5, Some("b:1")));
+        search.told("b:1", &told(-1, 6, None));
+        assert_eq!(search.leader(), None);
+        search.told("c:1", &told(2, 5, Some("b:1")));
+        assert_eq!(search.leader(), None, "who led before the election leads no longer");
+    }
+
+    #[test]
+    fn a_leader_without_an_address_is_a_voter_or_the_one_that_was_asked() {
+        let mut search = search();
+        search.told("a:1", &told(7, 5, None));
+        assert_eq!(search.target(), "voter:7");
+        search.told("voter:7", &told(8, 6, None));
+        assert_eq!(search.leader(), None);
+        search.told("c:1", &Told { by_leader: true, ..told(8, 6, None) });
+        assert_eq!(search.target(), "c:1");
+    }
+}

@@ -1,0 +1,281 @@
+//! The controllers as they are reached over the network.
+//!
+//! The Fetch of the metadata log finds the active controller and notices when it is gone; all other requests follow it.
+//! A server answers the requests of one connection one after the other, so what must not wait for each other has
+//! connections of its own: the log, the signs of life, changes of partitions, and everything else.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use thalweg_client::{ApiVersions, ClientError, Connection, ConnectionOptions, Connector, RequestOptions};
+use thalweg_wire::request::{
+    AllocateProducerIdsResponse, AlterPartitionResponse, ApiVersionsRequest, AssignReplicasToDirsResponse,
+    BrokerHeartbeatResponse, BrokerRegistrationResponse, CreateTopicsResponse, DescribeClusterRequest,
+    EnvelopeResponse, FetchRequest, FetchResponse,
+};
+use thalweg_wire::{ApiKey, ErrorCode, Request};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::leader::{Leader, LeaderSearch, Told};
+use super::link::LinkError;
+
+/// How long after a failure a request is sent again.
+const RETRY: Duration = Duration::from_millis(50);
+/// How long the leader may keep a Fetch waiting (Kafka's `MAX_FETCH_WAIT_MS` of a raft client).
+pub(super) const FETCH_WAIT: Duration = Duration::from_millis(500);
+/// DescribeCluster asks for controllers.
+const CONTROLLERS: i8 = 2;
+
+/// Where the controllers are, and how long they may take.
+#[derive(Clone, Debug)]
+pub struct QuorumOptions {
+    /// Where to ask for the active controller: `host:port`.
+    pub servers: Vec<String>,
+    /// Where the voters of a static quorum listen, by node id.
+    pub voters: BTreeMap<i32, String>,
+    /// `controller.quorum.request.timeout.ms`: for a connection, and for a Fetch beyond the time that it may wait.
+    pub quorum_timeout: Duration,
+    /// For heartbeats and registrations, until another is sent.
+    pub session_timeout: Duration,
+    /// `request.timeout.ms`: for everything else.
+    pub request_timeout: Duration,
+    /// How this node names itself.
+    pub client_id: String,
+    /// How connections are made.
+    pub connector: Connector,
+}
+
+/// What has a connection of its own.
+#[derive(Clone, Copy)]
+enum Channel {
+    Log,
+    Life,
+    Partitions,
+    Rest,
+}
+
+impl Channel {
+    fn of(api: ApiKey) -> Channel {
+        match api {
+            ApiKey::Fetch | ApiKey::FetchSnapshot => Channel::Log,
+            ApiKey::BrokerRegistration | ApiKey::BrokerHeartbeat | ApiKey::ApiVersions => Channel::Life,
+            ApiKey::AlterPartition | ApiKey::AssignReplicasToDirs => Channel::Partitions,
+            _ => Channel::Rest,
+        }
+    }
+}
+
+/// The way to the active controller of a quorum.
+pub(super) struct Quorum {
+    options: QuorumOptions,
+    search: Mutex<LeaderSearch>,
+    leader: watch::Sender<Option<Leader>>,
+    /// What the active controller serves, once one has said so.
+    versions: Mutex<Option<ApiVersions>>,
+    channels: [tokio::sync::Mutex<Option<Connection>>; 4],
+}
+
+impl Quorum {
+    pub fn new(options: QuorumOptions) -> Quorum {
+        Quorum {
+            search: Mutex::new(LeaderSearch::new(options.servers.clone(), options.voters.clone())),
+            options,
+            leader: watch::Sender::new(None),
+            versions: Mutex::new(None),
+            channels: Default::default(),
+        }
+    }
+
+    /// The versions of an API that the active controller serves; none while it is not known, or where it serves none.
+    pub fn served(&self, api: ApiKey) -> Option<(i16, i16)> {
+        self.versions.lock().as_ref()?.range(api)
+    }
+
+    /// The finalized features, as a controller has told them.
+    pub fn features(&self) -> Vec<(String, i16)> {
+        let versions = self.versions.lock();
+        let features = versions.iter().flat_map(ApiVersions::features);
+        features.map(|(name, level)| (name.to_owned(), level)).collect()
+    }
+
+    /// Asks the active controller anew what it serves, and which features are finalized.
+    pub async fn ask_versions(&self) -> Result<(), LinkError> {
+        let request = ApiVersionsRequest {
+            client_software_name: "thalweg".to_owned(),
+            client_software_version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let response = self.send(&request, ApiVersionsRequest::KEY.versions().1).await?;
+        *self.versions.lock() = Some(ApiVersions::from_response(&response));
+        Ok(())
+    }
+
+    /// Whether it is known what the active controller serves.
+    pub fn is_known(&self) -> bool {
+        self.versions.lock().is_some()
+    }
+
+    /// Fetches from the leader, or from a node that tells who leads.
+    pub async fn fetch(&self, request: &FetchRequest, version: i16) -> Result<FetchResponse, LinkError> {
+        let address = self.search.lock().target().to_owned();
+        let limit = self.options.quorum_timeout + FETCH_WAIT;
+        let answered = self.ask(Channel::Log, &address, request, version, limit).await;
+        {
+            let mut search = self.search.lock();
+            match answered.as_ref().ok().and_then(told_by) {
+                Some(told) => search.told(&address, &told),
+                None => search.failed(&address),
+            }
+            let leader = search.leader().cloned();
+            self.leader.send_if_modified(|known| {
+                let changed = *known != leader;
+                if changed {
+                    match &leader {
+                        Some(Leader { id, epoch, address }) => {
+                            tracing::info!(id, epoch, address, "Follows the active controller");
+                        }
+                        None => tracing::info!("Active controller is not known and is looked for"),
+                    }
+                    *known = leader;
+                }
+                changed
+            });
+        }
+        Ok(answered?)
+    }
+
+    /// Sends a request to the active controller, and again to the next one where that has moved.
+    pub async fn send<R: Request>(&self, request: &R, version: i16) -> Result<R::Response, LinkError> {
+        let channel = Channel::of(R::KEY);
+        let limit = match channel {
+            Channel::Log => self.options.quorum_timeout,
+            Channel::Life => self.options.session_timeout / 2,
+            Channel::Partitions | Channel::Rest => self.options.request_timeout,
+        };
+        let deadline = Instant::now() + limit;
+        let mut last = "none is known".to_owned();
+        loop {
+            let mut changes = self.leader.subscribe();
+            let known = tokio::time::timeout_at(deadline, changes.wait_for(Option::is_some)).await;
+            let known = known.ok().and_then(|leader| leader.ok()?.clone());
+            let Some(leader) = known else { return Err(LinkError::NoController { after: limit, last }) };
+            let left = deadline.saturating_duration_since(Instant::now());
+            let answered = tokio::select! {
+                answered = self.ask(channel, &leader.address, request, version, left) => answered,
+                // The answer of one that leads no longer is worth nothing.
+                _ = changes.wait_for(|now| now.as_ref().is_none_or(|now| *now != leader)) => {
+                    last = format!("{} leads no longer", leader.address);
+                    continue;
+                }
+            };
+            last = match answered {
+                Ok(response) if is_not_controller(&response) => {
+                    format!("{} is not the active controller", leader.address)
+                }
+                Ok(response) => return Ok(response),
+                Err(error) if error.is_retriable() => error.to_string(),
+                Err(error) => return Err(error.into()),
+            };
+            if Instant::now() + RETRY >= deadline {
+                return Err(LinkError::NoController { after: limit, last });
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    /// The id of the quorum's cluster, as the next node tells it. It need not be the leader.
+    pub async fn cluster_id(&self) -> Result<String, LinkError> {
+        let address = self.search.lock().target().to_owned();
+        let request = DescribeClusterRequest { endpoint_type: CONTROLLERS, ..Default::default() };
+        let version = DescribeClusterRequest::KEY.versions().1;
+        let limit = self.options.quorum_timeout;
+        match self.ask(Channel::Rest, &address, &request, version, limit).await {
+            Ok(response) if response.error_code == 0 && !response.cluster_id.is_empty() => {
+                Ok(response.cluster_id)
+            }
+            Ok(response) => {
+                self.search.lock().failed(&address);
+                let code = ErrorCode::from_i16(response.error_code).unwrap_or(ErrorCode::UnknownServerError);
+                let message = response.error_message.unwrap_or_default();
+                Err(LinkError::NoClusterId { address, code, message })
+            }
+            Err(error) => {
+                self.search.lock().failed(&address);
+                Err(error.into())
+            }
+        }
+    }
+
+    async fn ask<R: Request>(
+        &self,
+        channel: Channel,
+        address: &str,
+        request: &R,
+        newest: i16,
+        limit: Duration,
+    ) -> Result<R::Response, ClientError> {
+        let connection = self.connection(channel, address).await?;
+        let newest = connection.versions().newest(R::KEY, newest);
+        let version = newest.map_or_else(|| connection.version_of::<R>(), Ok)?;
+        connection.send_with(request, RequestOptions { version: Some(version), timeout: Some(limit) }).await
+    }
+
+    async fn connection(&self, channel: Channel, address: &str) -> Result<Connection, ClientError> {
+        let mut held = self.channels[channel as usize].lock().await;
+        if let Some(connection) = held.as_ref()
+            && &**connection.peer() == address
+            && !connection.is_closed()
+        {
+            return Ok(connection.clone());
+        }
+        if let Some(other) = held.take() {
+            other.close();
+        }
+        let options = ConnectionOptions {
+            client_id: self.options.client_id.clone(),
+            connect_timeout: self.options.quorum_timeout,
+            request_timeout: self.options.request_timeout,
+            ..ConnectionOptions::default()
+        };
+        let connection = Connection::connect_by(&self.options.connector, address, &options).await?;
+        *self.versions.lock() = Some(connection.versions().clone());
+        *held = Some(connection.clone());
+        Ok(connection)
+    }
+}
+
+/// What an answer to Fetch says of the leader; nothing when it has no partition to say it of.
+fn told_by(response: &FetchResponse) -> Option<Told> {
+    let data = response.responses.first()?.partitions.first()?;
+    let leader_id = data.current_leader.leader_id;
+    let endpoint = response.node_endpoints.iter().find(|endpoint| endpoint.node_id == leader_id);
+    Some(Told {
+        leader_id,
+        epoch: data.current_leader.leader_epoch,
+        address: endpoint.map(|endpoint| address(&endpoint.host, endpoint.port)),
+        by_leader: data.error_code == ErrorCode::None.code(),
+    })
+}
+
+/// `host:port`, with brackets around an IPv6 address.
+pub(crate) fn address(host: &str, port: impl std::fmt::Display) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+/// Whether an answer says that its sender is not the active controller.
+fn is_not_controller(response: &dyn Any) -> bool {
+    fn code<T: 'static>(response: &dyn Any, code: fn(&T) -> i16) -> Option<i16> {
+        response.downcast_ref::<T>().map(code)
+    }
+    let topics = |response: &CreateTopicsResponse| response.topics.first().map_or(0, |t| t.error_code);
+    let found = code::<BrokerHeartbeatResponse>(response, |r| r.error_code)
+        .or_else(|| code::<BrokerRegistrationResponse>(response, |r| r.error_code))
+        .or_else(|| code::<EnvelopeResponse>(response, |r| r.error_code))
+        .or_else(|| code::<AlterPartitionResponse>(response, |r| r.error_code))
+        .or_else(|| code::<AssignReplicasToDirsResponse>(response, |r| r.error_code))
+        .or_else(|| code::<AllocateProducerIdsResponse>(response, |r| r.error_code))
+        .or_else(|| response.downcast_ref::<CreateTopicsResponse>().map(topics));
+    found == Some(ErrorCode::NotController.code())
+}

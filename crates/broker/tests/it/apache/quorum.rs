@@ -1,0 +1,137 @@
+//! Three controllers of Apache Kafka, of which some die.
+
+use super::controllers::{Controllers, Quorum};
+use super::{jars, join, until};
+use crate::records::{Topic, ask_for, batch, fetch, fetch_partition, produce, values};
+use crate::running::Running;
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::*;
+
+/// Snapshots after little, so that who comes late begins with one.
+const SMALL_SNAPSHOTS: &str = "metadata.log.max.record.bytes.between.snapshots=2000";
+
+async fn create(brokers: &[Running], name: &str) -> Topic {
+    let topic = Topic::create(&brokers[0], name, 4, &[]).await;
+    for broker in brokers {
+        until("every broker knows the topic with its leaders", async || {
+            let image = broker.server().broker.image();
+            image.topic(name).is_some_and(|topic| topic.partitions.values().all(|p| p.leader >= 0))
+        })
+        .await;
+    }
+    topic
+}
+
+/// Produces to each partition of a topic where it is led, and reads it back.
+async fn use_all(brokers: &[Running], topic: &Topic, value: &[u8]) {
+    let image = brokers[0].server().broker.image();
+    let partitions = image.topic(&topic.name).expect("it is known").partitions.clone();
+    for (index, partition) in partitions {
+        let leader = brokers.iter().find(|broker| broker.server().broker.node_id == partition.leader);
+        let leader = leader.expect("one of the brokers leads");
+        let put = leader.ask(&produce(13, topic, index, -1, batch(&[value]))).await;
+        let put = &put.responses[0].partition_responses[0];
+        assert_eq!(put.error_code, 0, "{:?}", ErrorCode::from_i16(put.error_code));
+        let got = ask_for(leader, fetch(18, topic, vec![fetch_partition(index, put.base_offset)])).await;
+        assert_eq!(values(&got), [(put.base_offset, value.to_vec())]);
+    }
+}
+
+/// A producer id from the controllers' blocks.
+async fn producer_id(broker: &Running) -> i64 {
+    let request = InitProducerIdRequest {
+        transactional_id: None,
+        producer_id: -1,
+        producer_epoch: -1,
+        ..Default::default()
+    };
+    let answer = broker.ask(&request).await;
+    assert_eq!(answer.error_code, 0, "{answer:?}");
+    answer.producer_id
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn brokers_follow_a_static_quorum_of_3_9_through_the_death_of_its_leaders() {
+    let Some(jars) = jars() else { return };
+    let mut controllers = Controllers::start(jars, Quorum::StaticOf3_9, SMALL_SNAPSHOTS).await;
+    let servers = controllers.servers();
+    let dirs = [(); 3].map(|()| tempfile::tempdir().expect("a temporary directory"));
+    let listeners = [
+        ("listeners", "CLIENTS://127.0.0.1:0,INSIDE://127.0.0.1:0"),
+        ("listener.security.protocol.map", "CLIENTS:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT"),
+        ("inter.broker.listener.name", "INSIDE"),
+    ];
+    let mut brokers = Vec::new();
+    for (dir, id) in dirs.iter().zip(["1", "2"]) {
+        brokers.push(join(dir.path(), id, &servers, &listeners).await);
+    }
+    let before = create(&brokers, "before").await;
+    use_all(&brokers, &before, b"one").await;
+    let [first, second] = [producer_id(&brokers[0]).await, producer_id(&brokers[1]).await];
+    assert_ne!(first / 1000, second / 1000, "each broker has a block of its own");
+
+    for round in 0..2 {
+        let active = controllers.active().await;
+        controllers.kill(active);
+        let topic = create(&brokers, &format!("after-{round}")).await;
+        use_all(&brokers, &topic, b"two").await;
+        use_all(&brokers, &before, b"more").await;
+        controllers.revive(active);
+    }
+
+    // One that begins with a snapshot sees what the others do.
+    until("the active controller has a snapshot", async || {
+        controllers.has_snapshot(controllers.active().await)
+    })
+    .await;
+    brokers.push(join(dirs[2].path(), "3", &servers, &listeners).await);
+    until("all three are alive everywhere", async || {
+        brokers.iter().all(|broker| broker.server().broker.image().alive_brokers().count() == 3)
+    })
+    .await;
+    let topics = |broker: &Running| {
+        let image = broker.server().broker.image();
+        let sorted = image.topics().sorted();
+        sorted
+            .iter()
+            .map(|topic| (topic.name.to_string(), topic.id, topic.partitions.clone()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(topics(&brokers[2]), topics(&brokers[0]));
+    each_listener_is_told_by_its_name(&brokers);
+
+    internal_topics_have_kafkas_replicas(&brokers).await;
+
+    // Leadership cannot move where there is one replica, but the broker is let go.
+    let third = brokers.pop().expect("three");
+    third.stop().await;
+    until("the broker that left is seen no more", async || !brokers[0].server().broker.image().is_alive(3))
+        .await;
+    for broker in brokers {
+        broker.stop().await;
+    }
+}
+
+async fn internal_topics_have_kafkas_replicas(brokers: &[Running]) {
+    let request = FindCoordinatorRequest { coordinator_keys: vec!["group".to_owned()], ..Default::default() };
+    until("the topic of the groups is there", async || {
+        brokers[1].ask(&request).await;
+        brokers[1].server().broker.image().topic("__consumer_offsets").is_some()
+    })
+    .await;
+    let image = brokers[1].server().broker.image();
+    let offsets = image.topic("__consumer_offsets").expect("it is there").clone();
+    assert!(offsets.partitions.values().all(|partition| partition.replicas.len() == 3), "{offsets:?}");
+}
+
+fn each_listener_is_told_by_its_name(brokers: &[Running]) {
+    let image = brokers[0].server().broker.image();
+    for broker in brokers {
+        let server = broker.server();
+        for (name, addresses) in &server.addresses {
+            let told = image.broker(server.broker.node_id).and_then(|broker| broker.endpoint(name).cloned());
+            let told = told.expect("it is registered");
+            assert_eq!(format!("{}:{}", told.host, told.port), addresses[0].to_string(), "{name}");
+        }
+    }
+}

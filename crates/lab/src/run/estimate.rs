@@ -1,0 +1,192 @@
+//! How long a run will take: computed from its points before it begins, for who decides whether to wait. Pure.
+//!
+//! What a machine does in a second is not known beforehand; the constants here are those of a small one, and the progress of
+//! the run corrects them by what its repetitions took.
+
+use std::time::Duration;
+
+use super::contender::warm_up_unit;
+use super::reading_back::{stamps, time_max};
+use super::repetition::expected_bytes;
+use super::{Options, is_search};
+use crate::quantity;
+use crate::target::TargetSpec;
+use crate::worker::Driver;
+use crate::workload::{Extent, Load, Measure, Point, Unit};
+
+/// Workers and topics begin and end.
+const AROUND_S: f64 = 1.8;
+/// A virtual machine for Java starts.
+const JAVA_S: f64 = 3.0;
+/// Memory is made ready at this rate where it has to be taken from a host, which a part of it has to be.
+const WARM_BYTES_PER_S: f64 = 330e6;
+const WARM_SHARE: f64 = 0.25;
+/// The most records that are taken or read in a second, and the most bytes.
+const RECORDS_PER_S: f64 = 2e6;
+const BYTES_PER_S: f64 = 500e6;
+/// Reading back, of the time that the measurement took: readers are several, and quicker than producers.
+const READ_BACK_SHARE: f64 = 0.2;
+/// Repetitions of a search before its knee is measured.
+const SEARCH_STEPS: f64 = 10.0;
+
+/// How long a run will take.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// About so many seconds.
+    pub seconds: f64,
+    /// So many when reading back takes all the time that it may; none where nothing bounds it.
+    pub seconds_max: Option<f64>,
+    /// Points, on all targets and with all drivers.
+    pub points: usize,
+}
+
+impl std::fmt::Display for Estimate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let points = if self.points == 1 { "point" } else { "points" };
+        write!(f, "{} {points}, about {}", self.points, quantity::clock(self.seconds))?;
+        match self.seconds_max {
+            Some(most) if most > self.seconds * 1.1 => {
+                write!(f, " ({} where reading back takes long)", quantity::clock(most))
+            }
+            Some(_) => Ok(()),
+            None => write!(f, ", and as long as reading everything back takes"),
+        }
+    }
+}
+
+/// Computes it.
+pub fn estimate(options: &Options) -> Estimate {
+    let mut sum = Estimate { seconds_max: Some(0.0), ..Estimate::default() };
+    let mut add = |seconds: f64, most: Option<f64>| {
+        sum.seconds += seconds;
+        sum.seconds_max = sum.seconds_max.zip(most).map(|(sum, most)| sum + most);
+    };
+    let points: Vec<&Point> = options.workloads.iter().flat_map(|workload| &workload.points).collect();
+    for target in &options.targets {
+        let mut before = None;
+        for point in &points {
+            if before.replace(&point.cluster) != Some(&point.cluster) {
+                let start_s = start_s(target, point.cluster.brokers);
+                add(start_s, Some(start_s));
+            }
+            for driver in &options.drivers {
+                let (seconds, most) = of_point(point, *driver);
+                add(seconds, most);
+            }
+        }
+    }
+    sum.points = points.len() * options.targets.len() * options.drivers.len();
+    sum
+}
+
+/// Until the brokers of a target serve.
+fn start_s(target: &TargetSpec, brokers: u32) -> f64 {
+    let brokers = f64::from(brokers);
+    match target {
+        TargetSpec::Embedded => 0.5 + 0.3 * brokers,
+        TargetSpec::ApacheKafka => 6.0 + 3.0 * brokers,
+        TargetSpec::Bootstrap { .. } => 0.0,
+    }
+}
+
+/// All repetitions of a point: about, and at most.
+fn of_point(point: &Point, driver: Driver) -> (f64, Option<f64>) {
+    let measured_s = measured_s(point);
+    let mut around_s = AROUND_S + point.extent.warm_up_s;
+    if driver == Driver::Java {
+        around_s += JAVA_S;
+    }
+    if point.measure != Measure::Produce {
+        // The backlog is produced first.
+        around_s += taken_s(point);
+    }
+    if point.measure != Measure::Consume {
+        around_s += expected_bytes(point) as f64 * WARM_SHARE / WARM_BYTES_PER_S;
+    }
+    let counted = f64::from(point.repetitions.max(1));
+    let steps = if is_search(&point.load) { SEARCH_STEPS } else { 0.0 };
+    let first =
+        Point { extent: Extent { unit: warm_up_unit(point, driver), ..point.extent }, ..point.clone() };
+    let first_s = self::measured_s(&first);
+    let without = (around_s + measured_s) * (counted + steps) + around_s + first_s;
+    let measured = Duration::from_secs_f64(point.extent.warm_up_s + measured_s);
+    let most = time_max(&stamps(point, driver), measured).map(|most| most.as_secs_f64());
+    let read_back_s = match most {
+        Some(most) => most.min(measured.as_secs_f64() * READ_BACK_SHARE),
+        None => measured.as_secs_f64() * READ_BACK_SHARE,
+    };
+    (without + counted * read_back_s, most.map(|most| without + counted * most))
+}
+
+/// How long its measurement is.
+fn measured_s(point: &Point) -> f64 {
+    match (point.extent.unit, &point.load) {
+        (Unit::Seconds(seconds), _) => seconds,
+        (Unit::Records(records), Load::Rate { records_per_s }) if point.measure == Measure::Produce => {
+            records as f64 / records_per_s
+        }
+        (Unit::Records(_), _) => taken_s(point),
+    }
+}
+
+/// How long its records take as fast as they go.
+fn taken_s(point: &Point) -> f64 {
+    match point.extent.unit {
+        Unit::Seconds(seconds) => seconds,
+        Unit::Records(records) => {
+            let bytes = records as f64 * f64::from(point.records.size_bytes);
+            (records as f64 / RECORDS_PER_S).max(bytes / BYTES_PER_S)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::{self, Verify};
+
+    fn options(names: &[&str], targets: Vec<TargetSpec>) -> Options {
+        Options {
+            workloads: names.iter().map(|name| workload::load(name, None).expect("built in")).collect(),
+            targets,
+            drivers: vec![Driver::Thalweg],
+            seed: 1,
+            work_dir: "/".into(),
+            binary: "/bin/true".into(),
+            partial: None,
+            arguments: Vec::new(),
+            lab_version: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_run_that_compares_both_targets_stays_under_its_quarter_of_an_hour() {
+        let names = ["ibm-fast", "ibm-payload", "queue-kafka"];
+        let kafka = estimate(&options(&names, vec![TargetSpec::ApacheKafka]));
+        let mut embedded = options(&names, vec![TargetSpec::Embedded]);
+        // It has one broker, and refuses the points of more at once.
+        for workload in &mut embedded.workloads {
+            workload.points.retain(|point| point.cluster.brokers == 1);
+        }
+        let embedded = estimate(&embedded);
+        let seconds = kafka.seconds + embedded.seconds;
+        assert!((300.0..900.0).contains(&seconds), "{kafka}; {embedded}");
+    }
+
+    #[test]
+    fn more_repetitions_targets_and_drivers_take_longer() {
+        let one = options(&["quick"], vec![TargetSpec::Embedded]);
+        let alone = estimate(&one);
+        assert!(alone.seconds_max.is_some_and(|most| most > alone.seconds), "{alone}");
+        let mut two = one.clone();
+        two.drivers.push(Driver::Librdkafka);
+        assert!(estimate(&two).seconds > alone.seconds * 1.8);
+        let mut whole = one.clone();
+        for point in &mut whole.workloads[0].points {
+            point.verify = Verify::Whole;
+        }
+        let found = estimate(&whole);
+        assert_eq!(found.seconds_max, None);
+        assert!(found.to_string().ends_with("as long as reading everything back takes"), "{found}");
+    }
+}

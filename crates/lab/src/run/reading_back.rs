@@ -1,0 +1,77 @@
+//! How far the records of a repetition can be read back: what its point asks for, and what driver and records allow.
+
+use std::time::Duration;
+
+use crate::evidence::ReadBack;
+use crate::worker::Driver;
+use crate::workload::{Measure, Point, STAMP_BYTES, Verify};
+
+/// Reading back takes as long as the measurement did, and this long at the least.
+const READ_BACK_MIN: Duration = Duration::from_secs(5);
+
+/// Whether records can carry stamps, and why not where they cannot.
+pub(super) fn stamps(point: &Point, driver: Driver) -> Result<Verify, String> {
+    // What is consumed or drained was produced by our own driver; of a drain that is not all.
+    let by_java = driver == Driver::Java && point.measure != Measure::Consume;
+    match point.verify {
+        Verify::Off => Err("verify = \"off\"".to_owned()),
+        Verify::Bounded if by_java => {
+            Err("Kafka's ProducerPerformance sends values of its own, which nobody can tell apart".to_owned())
+        }
+        Verify::Bounded if point.records.size_bytes < STAMP_BYTES => Err(format!(
+            "values of {} bytes have no room for a stamp of {STAMP_BYTES}",
+            point.records.size_bytes
+        )),
+        verify => Ok(verify),
+    }
+}
+
+/// How far they are read back after a measurement that took so long.
+pub(super) fn read_back(stamps: &Result<Verify, String>, measured: Duration) -> ReadBack {
+    match stamps {
+        Err(why) => ReadBack::No(why.clone()),
+        Ok(Verify::Off) => ReadBack::No("verify = \"off\"".to_owned()),
+        Ok(Verify::Bounded) => ReadBack::Within(measured.max(READ_BACK_MIN)),
+        Ok(Verify::Whole) => ReadBack::Whole,
+    }
+}
+
+/// The most that reading back takes after a measurement of so long; none where it has no bound.
+pub(super) fn time_max(stamps: &Result<Verify, String>, measured: Duration) -> Option<Duration> {
+    match read_back(stamps, measured) {
+        ReadBack::No(_) => Some(Duration::ZERO),
+        ReadBack::Within(most) => Some(most),
+        ReadBack::Whole => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::testing::point;
+
+    #[test]
+    fn what_cannot_carry_a_stamp_says_why() {
+        let mut point = point();
+        point.verify = Verify::Bounded;
+        assert_eq!(stamps(&point, Driver::Thalweg), Ok(Verify::Bounded));
+        let why = stamps(&point, Driver::Java).expect_err("Java's values are its own");
+        assert!(why.contains("ProducerPerformance"), "{why}");
+        point.measure = Measure::Consume;
+        assert_eq!(stamps(&point, Driver::Java), Ok(Verify::Bounded), "our own driver produces the backlog");
+        point.records.size_bytes = 23;
+        let why = stamps(&point, Driver::Thalweg).expect_err("no room");
+        assert!(why.contains("23 bytes"), "{why}");
+    }
+
+    #[test]
+    fn reading_back_takes_as_long_as_the_measurement() {
+        let bounded = Ok(Verify::Bounded);
+        let minute = Duration::from_secs(60);
+        assert_eq!(read_back(&bounded, minute), ReadBack::Within(minute));
+        assert_eq!(read_back(&bounded, Duration::from_secs(1)), ReadBack::Within(READ_BACK_MIN));
+        assert_eq!(read_back(&Ok(Verify::Whole), minute), ReadBack::Whole);
+        assert_eq!(time_max(&Ok(Verify::Whole), minute), None);
+        assert_eq!(read_back(&Err("because".to_owned()), minute), ReadBack::No("because".to_owned()));
+    }
+}

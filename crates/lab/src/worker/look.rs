@@ -1,0 +1,108 @@
+//! How a consumer looks at the values that it reads while it is measured: not at all, at the time in each stamp, or at all
+//! of it. What the log holds is checked after the measurement, by others; here a look costs what it costs.
+
+use std::sync::Arc;
+
+use thalweg_client::TopicPartition;
+
+use super::seen::{Checker, FOREIGN};
+use super::stamp::{Stamp, Stamped, VerifyError, check_size, magic};
+use super::{Assignment, Seen};
+use crate::workload::Verify;
+
+/// Makes looks for the clients of a worker.
+#[derive(Clone, Debug)]
+pub(crate) struct Looks(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Nowhere,
+    Times { magic: u32 },
+    Whole(Arc<Stamped>),
+}
+
+/// One client's look at its values.
+#[derive(Debug)]
+pub(crate) enum Look {
+    /// Records carry no stamps.
+    Nowhere,
+    /// The intended time is read from the stamp.
+    Times {
+        /// The run's.
+        magic: u32,
+        /// Records without a stamp of this run.
+        foreign: u64,
+    },
+    /// Each record is compared with what was sent.
+    Whole(Checker),
+}
+
+impl Looks {
+    /// As the assignment has it.
+    pub(crate) fn new(assignment: &Assignment) -> Result<Looks, VerifyError> {
+        Ok(Looks(match assignment.verify {
+            Verify::Off => Kind::Nowhere,
+            Verify::Bounded => {
+                check_size(&assignment.records)?;
+                Kind::Times { magic: magic(assignment.seed) }
+            }
+            Verify::Whole => Kind::Whole(Arc::new(Stamped::new(&assignment.records, assignment.seed)?)),
+        }))
+    }
+
+    /// For one client.
+    pub(crate) fn look(&self) -> Look {
+        match &self.0 {
+            Kind::Nowhere => Look::Nowhere,
+            Kind::Times { magic } => Look::Times { magic: *magic, foreign: 0 },
+            Kind::Whole(stamped) => Look::Whole(Checker::new(Arc::clone(stamped))),
+        }
+    }
+}
+
+impl Look {
+    /// Whether values tell when they were meant to be sent.
+    pub(crate) fn tells_times(&self) -> bool {
+        !matches!(self, Look::Nowhere)
+    }
+
+    /// What follows is from this partition.
+    pub(crate) fn enter(&mut self, at: &TopicPartition) {
+        if let Look::Whole(checker) = self {
+            checker.enter(at);
+        }
+    }
+
+    /// Looks at a value. Gives its intended time, if it tells one.
+    #[inline]
+    pub(crate) fn see(&mut self, value: &[u8]) -> Option<u64> {
+        match self {
+            Look::Nowhere => None,
+            Look::Times { magic, foreign } => match Stamp::read(value) {
+                Some(stamp) if stamp.magic == *magic => Some(stamp.intended_us),
+                Some(_) | None => {
+                    *foreign += 1;
+                    None
+                }
+            },
+            Look::Whole(checker) => checker.see(value),
+        }
+    }
+
+    /// What all have seen together.
+    pub(crate) fn seen(all: Vec<Look>) -> Vec<Seen> {
+        let (mut checkers, mut strange) = (Vec::new(), 0);
+        for look in all {
+            match look {
+                Look::Nowhere => {}
+                Look::Times { foreign, .. } => strange += foreign,
+                Look::Whole(checker) => checkers.push(checker),
+            }
+        }
+        let mut seen = Checker::seen(checkers);
+        if strange > 0 {
+            seen.push(Seen { producer: FOREIGN, damaged: strange, ..Seen::default() });
+        }
+        seen
+    }
+}

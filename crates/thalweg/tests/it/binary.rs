@@ -1,0 +1,130 @@
+//! The binary as a person runs it: a command that is run to its end, and a broker.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long a condition may take to come about.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// A command of the binary, which reads nothing.
+pub fn thalweg(line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+    command.args(line.split_whitespace());
+    command.env_remove("THALWEG_BOOTSTRAP_SERVER").env_remove("RUST_LOG").stdin(Stdio::null());
+    command
+}
+
+/// The exit code, standard output and standard error.
+pub fn run(command: &mut Command) -> (Option<i32>, String, String) {
+    let output = command.output().expect("the binary runs");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// The same, with this on standard input.
+pub fn run_with_input(command: &mut Command, input: &[u8]) -> (Option<i32>, String, String) {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the binary runs");
+    let mut stdin = child.stdin.take().expect("it is a pipe");
+    let input = input.to_vec();
+    let writer = std::thread::spawn(move || {
+        // Whoever needs no input may have ended.
+        let _ = stdin.write_all(&input);
+    });
+    let output = child.wait_with_output().expect("it ends");
+    writer.join().expect("the writer ends");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// A process that runs, ended when it is dropped. Its standard input and output are pipes.
+pub struct Running(pub Child);
+
+impl Running {
+    /// Starts it.
+    pub fn start(command: &mut Command) -> Running {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        Running(command.spawn().expect("the binary runs"))
+    }
+
+    /// The lines that it writes.
+    pub fn lines(&mut self) -> impl Iterator<Item = String> + use<> {
+        BufReader::new(self.0.stdout.take().expect("it is a pipe")).lines().map(|line| line.expect("text"))
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.0.id() as i32).expect("it has an id");
+        kill_process(pid, signal).expect("it runs");
+    }
+
+    /// What Ctrl-C does.
+    pub fn interrupt(&self) {
+        self.signal(Signal::INT);
+    }
+
+    /// Waits for its end.
+    pub fn exit_code(&mut self) -> Option<i32> {
+        self.0.wait().expect("it ends").code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until a condition holds.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let mut waited = Duration::ZERO;
+    while !holds() {
+        assert!(waited < LIMIT, "{what} did not come about");
+        let step = Duration::from_millis(20);
+        pause(step);
+        waited += step;
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test waits on a thread of its own")]
+pub fn pause(time: Duration) {
+    std::thread::sleep(time);
+}
+
+/// A broker, ended when it is dropped.
+pub struct Broker {
+    process: Child,
+    pub address: String,
+    _dir: tempfile::TempDir,
+}
+
+impl Broker {
+    /// One that creates no topic unasked.
+    pub fn start() -> Broker {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let mut command = thalweg("serve --listen 127.0.0.1:0 --data-dir");
+        // A group forms at once.
+        command.arg(dir.path()).args(["--set", "auto.create.topics.enable=false"]);
+        command.args(["--set", "group.initial.rebalance.delay.ms=0"]);
+        let mut process = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
+        let mut lines = BufReader::new(process.stderr.take().expect("it is a pipe")).lines();
+        let said = lines.find_map(|line| {
+            let line = line.expect("text");
+            line.split_once("listens on PLAINTEXT://").map(|(_, rest)| rest.to_owned())
+        });
+        let address = said.and_then(|said| said.split(',').next().map(str::to_owned)).expect("an address");
+        // What it says later is read, so that it never waits for this end.
+        std::thread::spawn(move || lines.for_each(drop));
+        Broker { process, address, _dir: dir }
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
