@@ -4,6 +4,7 @@
 //! - [`module`] is the registry of stages: options are declared once, and checks and documents come from that.
 //! - [`source`], [`processor`] and [`sink`] hold a file for each stage; [`stage`] says what they are to the runtime.
 //! - [`runtime`] runs a plan: stages that stand next to each other call each other, streams are joined by bounded channels.
+//! - [`transport`] lays topics of a cluster between stages instead.
 //! - [`message`] is what flows, [`expression`] what filters and transforms say of it.
 
 mod bad;
@@ -21,5 +22,6 @@ pub mod runtime;
 pub mod sink;
 pub mod source;
 pub mod stage;
+pub mod transport;
 
 pub use bad::{BadMessages, NoSuchPolicy, OnError};

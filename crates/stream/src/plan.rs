@@ -96,6 +96,15 @@ impl Plan {
     /// Reads a text. `origin` is what it is called in complaints, `name` what its first stream is called if the text does not
     /// say.
     pub fn read(text: &str, origin: Option<&str>, name: &str) -> Result<Plan, Complaints> {
+        Plan::read_by(text, origin, name, true)
+    }
+
+    /// The same, for streams that are joined by topics of a cluster: these keep what nobody reads, and others may write them.
+    pub fn read_over_topics(text: &str, origin: Option<&str>, name: &str) -> Result<Plan, Complaints> {
+        Plan::read_by(text, origin, name, false)
+    }
+
+    fn read_by(text: &str, origin: Option<&str>, name: &str, in_memory: bool) -> Result<Plan, Complaints> {
         let complain = |mut complaints: Vec<Complaint>| {
             complaints.sort_by_key(|complaint| complaint.span.start);
             Complaints { origin: origin.map(str::to_owned), text: text.to_owned(), complaints }
@@ -108,7 +117,9 @@ impl Plan {
         reading
             .resolve_taps(&definition, streams)
             .and_then(|plan| {
-                reading.check_topics(&definition, &plan);
+                if in_memory {
+                    reading.check_topics(&definition, &plan);
+                }
                 reading.check_cycles(&definition, &plan);
                 reading.complaints.is_empty().then_some(plan)
             })
@@ -409,7 +420,7 @@ impl Reading {
     }
 }
 
-const ONLY_HERE: &str = "Named destinations join the streams of one text, in memory; `kafka` reads and writes the topics of a cluster.";
+const ONLY_HERE: &str = "In memory, named destinations join the streams of one text; with --transport=kafka they are topics of a cluster.";
 
 impl Input {
     fn topic(&self) -> Option<&str> {

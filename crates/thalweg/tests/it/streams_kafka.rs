@@ -2,6 +2,7 @@
 //! killed goes on where its sink had got to.
 
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -136,6 +137,41 @@ fn a_stream_that_is_killed_delivers_every_record_at_least_once() {
     };
     until("every record", || seen().len() == count as usize);
     drop(last);
+}
+
+/// The text does not change with the transport. Two instances share the stages between them, and one of them goes away.
+#[test]
+fn topics_between_stages_carry_every_message_while_instances_come_and_go() {
+    let broker = Broker::start();
+    let file = broker.dir.path().join("seen.txt");
+    let over_kafka = |text: &str| {
+        let mut command = binary::thalweg("stream run --name s --transport kafka --transport-partitions 4");
+        command.args(["--bootstrap-server", &broker.broker.address, text]);
+        command
+    };
+    // Named destinations are topics: one stream writes, the other is run apart from it.
+    let mut reader = over_kafka(&format!(
+        "r = topic:numbers > transform --expression='text + \"0\"' | file --path={}",
+        file.display()
+    ));
+    let mut first = Running::start(&mut reader);
+    let lines: String = (0..3000).map(|number| format!("{number}\n")).collect();
+    let mut writer = Running::start(&mut over_kafka("w = stdin | transform --key=text | topic:numbers"));
+    let mut input = writer.0.stdin.take().expect("it is a pipe");
+    input.write_all(lines.as_bytes()).expect("it reads");
+    until("some", || text(&file).lines().count() > 100);
+    let mut second = Running::start(&mut reader);
+    input.write_all(lines.replace('\n', "x\n").replace('x', "7").as_bytes()).expect("it reads");
+    drop(input);
+    first.interrupt();
+    assert_eq!(first.exit_code(), Some(0));
+    let expected: BTreeSet<u32> = (0..3000).flat_map(|number| [number * 10, number * 100 + 70]).collect();
+    let seen = || text(&file).lines().filter_map(|line| line.parse().ok()).collect::<BTreeSet<u32>>();
+    until("every message", || seen() == expected);
+    for instance in [&mut second, &mut writer] {
+        instance.interrupt();
+        assert_eq!(instance.exit_code(), Some(0));
+    }
 }
 
 #[test]

@@ -28,6 +28,7 @@ const EXIT_KILLED: i32 = 130;
 Examples:
   thalweg stream run 'time | log'
   thalweg stream run 'load-generator --messageCount=500000000 --messageSize=1000 | throughput'
+  thalweg stream run --transport=kafka 'http --port=9000 | log'
   thalweg stream run --file orders.stream --on-error dead-letter:bad.json --json > report.json")]
 pub struct Run {
     #[command(flatten)]
@@ -51,6 +52,14 @@ impl Run {
         let ended = runtime.block_on(async {
             let console = Arc::new(Lines { bars: bars.clone(), to_standard_error: self.json });
             let options = RunOptions { on_error: self.on_error.clone(), console };
+            let plan = match self.text.transport() {
+                Some(transport) => {
+                    let (plan, topics) = transport.lay(plan);
+                    transport.create_topics(&topics).await?;
+                    plan
+                }
+                None => plan,
+            };
             let mut running = runtime::start(&plan, &options)?;
             let ended = watch(&mut running, bars).await;
             self.report(&running.figures())?;
@@ -83,7 +92,7 @@ impl Run {
 async fn watch(running: &mut Running, bars: &MultiProgress) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
     let line = bars.add(ProgressBar::new_spinner());
-    line.set_style(ProgressStyle::with_template("{spinner} {msg}")?);
+    line.set_style(ProgressStyle::with_template("{spinner} {wide_msg}")?);
     let mut drawn = interval(DRAWN_EVERY);
     drawn.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut before = running.figures();
