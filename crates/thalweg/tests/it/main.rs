@@ -9,4 +9,6 @@ mod lab_drivers;
 mod lab_worker;
 mod replicated;
 mod serve_cluster;
+mod streams;
+mod streams_kafka;
 mod tools;
