@@ -245,8 +245,8 @@ impl Member {
     pub async fn run(mut self, mut wishes: mpsc::Receiver<(Wish, oneshot::Sender<()>)>) {
         let mut wait = self.options.heartbeat_interval;
         let mut offline = self.progress.offline.subscribe();
-        let mut watch =
-            Watch { images: self.progress.image.subscribe(), leaving: BTreeSet::new(), fenced: true };
+        let images = self.progress.image.subscribe();
+        let mut watch = Watch { images, leaving: BTreeSet::new(), fenced: true, told: false };
         let mut contact = Contact { heard: Instant::now(), unanswered: 0 };
         loop {
             tokio::select! {
@@ -358,6 +358,8 @@ struct Watch {
     leaving: BTreeSet<i32>,
     /// Whether the broker is fenced, as it is when it has registered.
     fenced: bool,
+    /// Whether it was told that it is.
+    told: bool,
 }
 
 impl Watch {
@@ -377,10 +379,11 @@ impl Watch {
                 let was_fenced = std::mem::replace(&mut self.fenced, own.fenced);
                 if is_this_process && own.fenced && !was_fenced {
                     tracing::warn!("Controller has fenced the broker, which it had not heard for too long");
+                    self.told = true;
                     return Seen::Fenced;
                 }
-                if is_this_process && !own.fenced && was_fenced {
-                    tracing::info!("Broker is unfenced");
+                if !own.fenced && std::mem::take(&mut self.told) {
+                    tracing::info!("Broker is unfenced again");
                 }
             }
             let brokers = image.cluster().brokers.values();
