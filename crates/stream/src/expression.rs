@@ -21,6 +21,7 @@ use std::sync::{Arc, LazyLock};
 
 use bytes::BytesMut;
 use cel::common::types::CelBool;
+use cel::extensions::strings;
 use cel::parser::Parser;
 use cel::{Context, Env, IdedExpr, Value};
 
@@ -33,7 +34,11 @@ use view::View;
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
 /// The functions of the language, made once for all.
-static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
+static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
+    let mut env = Env::stdlib();
+    env.add_extension(strings).expect("the functions of strings have names of their own");
+    Arc::new(env)
+});
 
 /// An expression that was understood.
 #[derive(Debug)]

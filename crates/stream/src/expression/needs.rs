@@ -23,15 +23,17 @@ const TYPES: [&str; 13] = [
     "type",
     "uint",
 ];
-/// The functions of the language, its operators and what its macros become aside.
-const FUNCTIONS: [&str; 34] = [
+/// The functions of the language and of its extension for strings, its operators and what its macros become aside.
+const FUNCTIONS: [&str; 46] = [
     "bool",
     "bytes",
+    "charAt",
     "contains",
     "double",
     "duration",
     "dyn",
     "endsWith",
+    "format",
     "getDate",
     "getDayOfMonth",
     "getDayOfWeek",
@@ -43,7 +45,11 @@ const FUNCTIONS: [&str; 34] = [
     "getMonth",
     "getSeconds",
     "hasValue",
+    "indexOf",
     "int",
+    "join",
+    "lastIndexOf",
+    "lowerAscii",
     "matches",
     "max",
     "min",
@@ -51,14 +57,20 @@ const FUNCTIONS: [&str; 34] = [
     "of",
     "ofNonZeroValue",
     "optMap",
-    "orValue",
     "or",
+    "orValue",
+    "replace",
+    "reverse",
     "size",
+    "split",
     "startsWith",
     "string",
+    "substring",
     "timestamp",
+    "trim",
     "type",
     "uint",
+    "upperAscii",
 ];
 
 /// What an expression asks of `payload`.

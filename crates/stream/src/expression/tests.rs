@@ -35,6 +35,8 @@ fn tests_look_at_fields_text_keys_and_times() {
         ("time < timestamp('2024-01-01T00:00:00Z') && time.getFullYear() == 2023", true),
         ("size(payload) == 5", true),
         ("string(payload.id) == '7' && int('7') == payload.id", true),
+        ("'a b c'.split(' ')[1] == 'b' && ' x '.trim().upperAscii() == 'X'", true),
+        ("'abc'.replace('b', '-').substring(1) == '-c' && ['a', 'b'].join('+') == 'a+b'", true),
     ] {
         let compiled =
             Expression::compile(expression).unwrap_or_else(|error| panic!("{expression}: {error}"));

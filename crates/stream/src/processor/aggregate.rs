@@ -1,4 +1,4 @@
-//! `aggregate`: counts, sums and quantiles over windows of time. [`super::windows`] decides; this reads messages and writes
+//! `aggregate`: counts, sums and quantiles over windows of time. `windows` decides; this reads messages and writes
 //! what has closed.
 //!
 //! By the time of the messages' making, windows close with the clock. By a time in the messages, they close when a later

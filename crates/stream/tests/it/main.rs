@@ -1,0 +1,114 @@
+//! Streams through the public interface, in this process: what stages do together.
+
+use std::sync::{Arc, Mutex};
+
+use thalweg_stream::OnError;
+use thalweg_stream::module::Console;
+use thalweg_stream::plan::Plan;
+use thalweg_stream::runtime::{Ended, Figures, RunOptions, start};
+
+/// Keeps the lines of stages.
+#[derive(Default)]
+struct Lines(Mutex<Vec<String>>);
+
+impl Console for Lines {
+    fn line(&self, text: &str) {
+        self.0.lock().expect("no test panics with the lock").push(text.to_owned());
+    }
+}
+
+/// Runs a text to its end: what it has done, and the lines of its stages.
+fn run(text: &str) -> (Figures, Vec<String>) {
+    let plan = Plan::read(text, None, "s").unwrap_or_else(|error| panic!("{error}"));
+    let lines = Arc::new(Lines::default());
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let options = RunOptions { on_error: OnError::Fail, console: lines.clone() };
+    let figures = runtime.block_on(async {
+        let mut running = start(&plan, &options).unwrap_or_else(|error| panic!("{error}"));
+        running.ended().await.unwrap_or_else(|error| panic!("{error}"));
+        running.figures()
+    });
+    assert!(figures.streams.iter().all(|stream| stream.ended == Some(Ended::Complete)), "{figures:?}");
+    let lines = lines.0.lock().expect("no test panics with the lock").clone();
+    (figures, lines)
+}
+
+/// The messages that a stage let go of.
+fn out(figures: &Figures, stream: usize, stage: usize) -> u64 {
+    figures.streams[stream].stages[stage].messages_out
+}
+
+#[test]
+fn several_producers_each_count_their_own_messages_and_none_is_missing() {
+    let (figures, lines) =
+        run("load-generator --producers=3 --messageCount=10000 --messageSize=64 | throughput");
+    assert_eq!(out(&figures, 0, 1), 30_000);
+    assert!(lines.last().is_some_and(|line| line.contains("No message is missing")), "{lines:?}");
+}
+
+#[test]
+fn messages_of_any_size_are_made_whole() {
+    for size in [0, 1, 8, 12, 1000, 300_000] {
+        for more in ["", "--mode=reference", "--generateTimestamp=true"] {
+            let text = format!("load-generator --messageCount=1500 --messageSize={size} {more} | throughput");
+            let (figures, lines) = run(&text);
+            assert_eq!(figures.streams[0].stages[1].bytes_out, 1500 * size, "{text}");
+            assert!(
+                lines.last().is_some_and(|line| line.contains("No message is missing")),
+                "{text}: {lines:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_a_filter_takes_out_is_found_missing_by_who_checks() {
+    let (_, lines) =
+        run("load-generator --messageCount=10 | filter --expression='sequence != 5' | throughput");
+    assert!(
+        lines.last().is_some_and(|line| line.contains("1 messages do not follow the one before")),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn a_rate_is_kept_and_nothing_is_dropped_at_the_end() {
+    let (figures, _) =
+        run("load-generator --messageCount=600 --messageSize=10 | rate-limit --rate=1000 | null");
+    assert_eq!(out(&figures, 0, 2), 600);
+    assert!(figures.elapsed.as_secs_f64() > 0.5, "{:?}", figures.elapsed);
+    let (figures, _) = run("load-generator --messageCount=300 --messageSize=10 --rate=1000 | null");
+    assert!(figures.elapsed.as_secs_f64() > 0.25, "{:?}", figures.elapsed);
+}
+
+#[test]
+fn a_topic_in_memory_gives_every_message_to_every_reader() {
+    let (figures, _) =
+        run("load-generator --messageCount=5000 | topic:t\nload-generator --messageCount=3000 | topic:t\n\
+                            topic:t > throughput\ntopic:t > batch --size=1000 --timeout=1h | null");
+    assert_eq!((out(&figures, 2, 0), out(&figures, 3, 0), out(&figures, 3, 1)), (8000, 8000, 8));
+}
+
+#[test]
+fn the_same_is_seen_once() {
+    let (figures, _) = run("load-generator --messageCount=5000 --mode=reference | dedup | null");
+    assert_eq!(out(&figures, 0, 1), 1);
+    let (figures, _) =
+        run("load-generator --messageCount=5000 | dedup --by='sequence % 7' --remember=7 | null");
+    assert_eq!(out(&figures, 0, 1), 7);
+}
+
+#[test]
+fn a_program_may_say_much_more_than_it_is_told() {
+    let (figures, _) = run("load-generator --messageCount=2000 --messageSize=100 --mode=reference \
+                            | exec --command='tr \"\\\\000\" x | sed \"p;p;p\"' | null");
+    assert_eq!(out(&figures, 0, 2), 8000);
+    let (figures, _) = run(
+        "load-generator --messageCount=2000 --messageSize=100 | exec --framing=length --command=cat | null",
+    );
+    assert_eq!((out(&figures, 0, 2), figures.streams[0].stages[2].bytes_out), (2000, 200_000));
+}
