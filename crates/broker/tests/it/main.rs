@@ -11,6 +11,7 @@ mod large_groups;
 mod producing;
 mod raw;
 mod records;
+mod replication;
 mod restart;
 mod running;
 mod stopping;
