@@ -5,8 +5,10 @@
 use crate::broker::Broker;
 use crate::config::CleanerSettings;
 use crate::partition::Partition;
+use std::collections::HashSet;
 use std::sync::Arc;
-use thalweg_log::CompactionJob;
+use thalweg_log::{CompactionError, CompactionJob, LogError};
+use thalweg_wire::Uuid;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -16,21 +18,33 @@ pub async fn run(broker: Arc<Broker>) {
     if !settings.enable {
         return;
     }
+    let mut uncleanable = Uncleanable::new();
     loop {
         tokio::time::sleep(settings.backoff).await;
-        round(&broker, &settings).await;
+        round(&broker, &settings, &mut uncleanable).await;
     }
 }
 
-async fn round(broker: &Broker, settings: &CleanerSettings) {
+/// Partitions with damage that compaction has met (Kafka's uncleanable partitions): they are left alone, after one
+/// line that says so, until the broker starts again.
+type Uncleanable = HashSet<(Uuid, i32)>;
+
+async fn round(broker: &Broker, settings: &CleanerSettings, uncleanable: &mut Uncleanable) {
     let turns = Arc::new(Semaphore::new(settings.threads.max(1)));
     let mut jobs = JoinSet::new();
     for partition in broker.partitions.all() {
+        let id = (partition.topic_id, partition.index);
+        if uncleanable.contains(&id) {
+            continue;
+        }
         let now_ms = broker.clock.now_ms();
         let mut job = match partition.with_log(|log| log.plan_compaction(now_ms)) {
             Ok(Some(job)) => job,
             Ok(None) => continue,
             Err(error) => {
+                if matches!(error, LogError::Corrupt { .. }) {
+                    uncleanable.insert(id);
+                }
                 tracing::error!(?partition, %error, "A compaction could not be planned");
                 continue;
             }
@@ -38,20 +52,29 @@ async fn round(broker: &Broker, settings: &CleanerSettings) {
         job.dedupe_buffer_bytes = settings.dedupe_buffer_bytes / settings.threads.max(1);
         let turn = Arc::clone(&turns).acquire_owned().await.expect("the semaphore is never closed");
         jobs.spawn_blocking(move || {
-            compact(&partition, &job);
+            let cleanable = compact(&partition, &job);
             drop(turn);
+            (!cleanable).then_some(id)
         });
     }
-    while jobs.join_next().await.is_some() {}
+    while let Some(done) = jobs.join_next().await {
+        uncleanable.extend(done.ok().flatten());
+    }
 }
 
-fn compact(partition: &Partition, job: &CompactionJob) {
+/// Compacts one log; whether it is worth another try.
+fn compact(partition: &Partition, job: &CompactionJob) -> bool {
     let outcome = match job.run() {
         Ok(outcome) => outcome,
+        Err(error @ CompactionError::Corrupt { .. }) => {
+            tracing::error!(?partition, %error, "A log is damaged, and is not compacted until the next start");
+            job.discard();
+            return false;
+        }
         Err(error) => {
             tracing::error!(?partition, %error, "A compaction failed, and the log stays as it is");
             job.discard();
-            return;
+            return true;
         }
     };
     match partition.with_log(|log| log.finish_compaction(job, outcome)) {
@@ -64,4 +87,5 @@ fn compact(partition: &Partition, job: &CompactionJob) {
             tracing::error!(?partition, %error, "The result of a compaction could not be put in place")
         }
     }
+    true
 }

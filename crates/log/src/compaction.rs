@@ -13,7 +13,8 @@
 //!
 //! Owns: which records stay, and replacing segments so that a stop at any moment leaves the old or the new.
 //! Refuses: the active segment, records above the last stable offset, and damaged batches: a segment whose CRCs
-//! do not fit is left as it is.
+//! do not fit is left as it is. A batch with the right CRC whose records cannot be read, since its producer sent it so,
+//! stays as it is, and its keys count for nothing.
 //!
 //! What stays: the last record of each key; a record without a value (a tombstone) until `delete.retention.ms`
 //! after the first compaction that saw it as the last; the last batch of each producer, if need be without

@@ -171,7 +171,7 @@ impl Disk {
     /// Creates a directory and those above it.
     pub fn create_dir(&self, path: &Path) -> io::Result<()> {
         self.check_faults(path, |faults| faults.before_create())?;
-        fs::create_dir_all(path)
+        fs::create_dir_all(path).map_err(|error| not_a_directory(path).unwrap_or(error))
     }
 
     /// Renames a file or directory.
@@ -223,6 +223,13 @@ impl Disk {
             Err(errno) => Err(errno.into()),
         }
     }
+}
+
+/// What is in the way of a directory: the system's own words name neither it nor what it must be.
+fn not_a_directory(path: &Path) -> Option<io::Error> {
+    let obstacle = path.ancestors().find(|part| fs::metadata(part).is_ok_and(|facts| !facts.is_dir()))?;
+    let reason = format!("{} is not a directory, and must be one", obstacle.display());
+    Some(io::Error::new(io::ErrorKind::NotADirectory, reason))
 }
 
 /// Held while a log directory is open; released when dropped, or by the end of the process.

@@ -41,6 +41,9 @@ pub struct Gap {
     pub len: usize,
 }
 
+/// The longest string, in bytes: its length is an `int16`.
+const STRING_BYTES_MAX: usize = i16::MAX as usize;
+
 /// A growing buffer of encoded bytes.
 #[derive(Debug, Default)]
 pub struct Encoder {
@@ -176,6 +179,13 @@ impl Encoder {
         Ok(())
     }
 
+    /// A `string` for people: the text of an error. It may repeat what a client sent, with words around it that make
+    /// it longer than a string can be; what does not fit is cut off, so that the error itself is always told.
+    pub fn text(&mut self, value: &str, flexible: bool) {
+        let end = value.floor_char_boundary(STRING_BYTES_MAX);
+        self.string(&value[..end], flexible).expect("it was cut to what fits");
+    }
+
     /// A `string` that is null.
     pub fn null_string(&mut self, flexible: bool) {
         if flexible { self.uvarint(0) } else { self.i16(-1) }
@@ -249,5 +259,30 @@ impl TaggedFields {
         debug_assert!(field.gaps.is_empty(), "Kafka sends no records in tagged fields");
         self.0.push((tag, field));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Decoder;
+
+    #[test]
+    fn text_is_cut_where_it_no_longer_fits_and_never_within_a_character() {
+        for flexible in [false, true] {
+            for (text, kept) in [
+                (String::new(), 0),
+                ("x".repeat(32_767), 32_767),
+                ("x".repeat(40_000), 32_767),
+                ("ä".repeat(20_000), 32_766),
+                (format!("x{}", "😀".repeat(10_000)), 32_765),
+            ] {
+                let mut e = Encoder::new();
+                e.text(&text, flexible);
+                let read = Decoder::new(e.into_bytes()).string(flexible).expect("a string");
+                assert_eq!(read.len(), kept);
+                assert!(text.starts_with(&read));
+            }
+        }
     }
 }

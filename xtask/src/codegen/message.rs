@@ -449,7 +449,7 @@ fn not_default(field: &Field) -> Result<String> {
 fn write_field(context: &Message<'_>, field: &Field, owner: &str, flexible: &str) -> String {
     let access = format!("self.{}", name::field(&field.name));
     if !is_nullable(field) {
-        return write_plain(&field.ty, &access, true, flexible);
+        return write_value(field, &access, true, flexible);
     }
     let all_nullable = field.nullable.intersect(field.versions).intersect(context.schema.versions)
         == field.versions.intersect(context.schema.versions);
@@ -473,8 +473,19 @@ fn write_field(context: &Message<'_>, field: &Field, owner: &str, flexible: &str
     };
     format!(
         "match &{access} {{ None => {{ {refuse} {null}; }} Some(v) => {{ {prefix} {} }} }}",
-        write_plain(&field.ty, "v", false, flexible)
+        write_value(field, "v", false, flexible)
     )
+}
+
+/// The value of a field that is not null. The text of an error is written so that it always fits.
+fn write_value(field: &Field, access: &str, place: bool, flexible: &str) -> String {
+    match &field.ty {
+        Type::String if field.name.ends_with("ErrorMessage") => {
+            let borrowed = if place { format!("&{access}") } else { access.to_owned() };
+            format!("e.text({borrowed}, {flexible});")
+        }
+        ty => write_plain(ty, access, place, flexible),
+    }
 }
 
 /// As [`write_field`]; a tagged struct that may be null is preceded by a varint, not by a byte.

@@ -70,11 +70,15 @@ fn kafkas(key: ApiKey) -> String {
 fn differs(api: &Api) -> &'static str {
     match api.key {
         ApiKey::Produce => {
-            "advertised from version 0, which is refused, as Kafka does for the sake of librdkafka"
+            "advertised from version 0, which is refused, as Kafka does for the sake of librdkafka; records are opened \
+             only where the topic demands it, so what a producer packed wrongly under a right CRC is stored, where Kafka \
+             refuses it"
         }
         ApiKey::FindCoordinator => "groups only: transactions and share groups are not served yet",
         ApiKey::InitProducerId => "a transactional id is refused: transactions are not served yet",
-        ApiKey::ListOffsets => "nothing is in tiered storage",
+        ApiKey::ListOffsets => {
+            "nothing is in tiered storage; CORRUPT_MESSAGE where the search meets records that cannot be read"
+        }
         ApiKey::DeleteRecords => "what is deleted stays deleted through a crash",
         ApiKey::DescribeConfigs => {
             "keys that are not served appear only when they are set; a broker has no loggers"

@@ -63,7 +63,7 @@ impl Call {
         match encode_response(response, self.key, self.version, self.correlation_id) {
             Ok((bytes, _)) => Reply::Now(Frame::bytes(bytes.freeze())),
             Err(error) => {
-                // A name of the longest length, repeated in the text of an error, is the client's fault.
+                // A name that is as long as can be, with more put to it (as to make a member id), is the client's fault.
                 if !matches!(error, EncodeError::StringTooLong { .. }) {
                     tracing::error!(api = ?self.key, version = self.version, %error, "An answer could not be encoded");
                 }

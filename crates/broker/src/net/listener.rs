@@ -208,8 +208,22 @@ fn tune(stream: &TcpStream, address: SocketAddr, settings: &ConnectionSettings) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{BrokerConfig, ServerProperties};
     use crate::net::FrameMemory;
     use std::time::Duration;
+
+    #[tokio::test]
+    async fn connections_that_come_at_once_wait_to_be_accepted() {
+        let config = BrokerConfig::new(&ServerProperties::default()).expect("the defaults are valid");
+        let options = SocketOptions { backlog: config.network.listen_backlog, receive_buffer_bytes: None };
+        let listening = bind("TEST", "127.0.0.1", 0, options).expect("a free port");
+        let address = listening.addresses()[0];
+        // Nobody accepts. A connection that does not fit into the queue would be tried again after a second. Some
+        // systems allow no more than 128.
+        let connect = |_| std::net::TcpStream::connect_timeout(&address, Duration::from_millis(900));
+        let waiting: Result<Vec<_>, _> = (0..120).map(connect).collect();
+        assert_eq!(waiting.expect("all of them wait").len(), 120);
+    }
 
     #[tokio::test]
     async fn sockets_get_the_buffers_that_were_asked_for() {

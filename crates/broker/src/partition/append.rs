@@ -45,6 +45,10 @@ impl Partition {
     /// Appends a batch of one of this broker's coordinators, as acks=all, in the epoch in which it coordinates.
     pub fn append_from_coordinator(&self, batch: &[u8], epoch: LeaderEpoch) -> Result<Appended, AppendError> {
         let options = AppendOptions { origin: AppendOrigin::Coordinator, ..AppendOptions::default() };
+        let max = self.state.lock().settings.max_message_bytes as usize;
+        if batch.len() > max {
+            return Err(AppendError::TooLarge { size: batch.len(), max });
+        }
         self.append(batch, -1, Some(epoch), options)
     }
 

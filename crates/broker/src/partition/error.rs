@@ -129,7 +129,10 @@ pub fn coordinator_error(partition: &Partition, error: &AppendError) -> ErrorCod
             tracing::warn!(?partition, %error, "A coordinator could not write");
             ErrorCode::NotCoordinator
         }
-        ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge => ErrorCode::InvalidCommitOffsetSize,
+        code @ (ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge) => {
+            tracing::warn!(?partition, %error, "A coordinator could not write");
+            code
+        }
         _ => {
             tracing::error!(?partition, %error, "A coordinator could not write");
             ErrorCode::UnknownServerError

@@ -115,6 +115,11 @@ impl Partition {
     }
 
     fn unreadable(&self, error: &thalweg_log::LogError) -> ErrorCode {
+        // The disk is well: whoever asks learns what is wrong, and the log of the broker does not fill with it.
+        if let thalweg_log::LogError::UnreadableRecords { .. } = error {
+            tracing::debug!(partition = ?self, %error, "Records could not be searched");
+            return ErrorCode::CorruptMessage;
+        }
         tracing::error!(partition = ?self, %error, "A log could not be read");
         ErrorCode::KafkaStorageError
     }

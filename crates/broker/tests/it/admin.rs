@@ -47,6 +47,37 @@ async fn create(broker: &Broker, name: &str, configs: &[(&str, &str)]) {
     assert_eq!(response.topics[0].error_code, 0, "{:?}", response.topics[0].error_message);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_that_repeats_the_longest_name_is_told_on_a_connection_that_lives() {
+    let dir = data();
+    let broker = Running::start(dir.path(), &[]).await;
+    let longest = "x".repeat(32_767);
+    // The controller refuses it, with the name in its words.
+    let topic = CreatableTopic {
+        name: longest.clone(),
+        num_partitions: 1,
+        replication_factor: 1,
+        ..Default::default()
+    };
+    let request = CreateTopicsRequest { topics: vec![topic], timeout_ms: 5000, ..Default::default() };
+    for version in [4, 7] {
+        let refused = broker.ask_at(&request, version).await.topics.remove(0);
+        assert_eq!(refused.error_code, ErrorCode::InvalidTopicException.code());
+        let message = refused.error_message.expect("a reason");
+        assert!(message.contains("xxx") && message.len() == 32_767, "{} bytes", message.len());
+    }
+    // The broker and the controller refuse it.
+    create(&broker, "topic", &[]).await;
+    let config = AlterableConfig { name: longest, config_operation: SET, value: Some("1".to_owned()) };
+    for resource_type in [TOPIC, BROKER] {
+        let resource_name = if resource_type == TOPIC { "topic" } else { "0" }.to_owned();
+        let resource = AlterConfigsResource { resource_type, resource_name, configs: vec![config.clone()] };
+        let request = IncrementalAlterConfigsRequest { resources: vec![resource], validate_only: false };
+        assert_ne!(broker.ask(&request).await.responses[0].error_code, 0);
+    }
+    broker.stop().await;
+}
+
 /// Produces one batch with one value of so many bytes to partition 0; the code of the answer.
 async fn produce(broker: &Broker, topic: &str, bytes: usize, options: BatchOptions) -> i16 {
     let mut builder = BatchBuilder::new(options);

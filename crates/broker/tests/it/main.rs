@@ -7,6 +7,7 @@ mod connections;
 mod fetch_sessions;
 mod fetching;
 mod flushing;
+mod large_groups;
 mod producing;
 mod raw;
 mod records;

@@ -11,6 +11,7 @@ use thalweg_record::{
     batches, check, crc,
 };
 use thalweg_wire::ErrorCode;
+use thalweg_wire::request::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use thalweg_wire::request::*;
 
 async fn start(dir: &tempfile::TempDir) -> Running {
@@ -28,6 +29,32 @@ fn forged(records: &Bytes, at: usize, bytes: &[u8]) -> Bytes {
     let sum = crc(&forged);
     forged[17..21].copy_from_slice(&sum.to_be_bytes());
     forged.freeze()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_that_nobody_can_read_are_no_failed_disk() {
+    let dir = data();
+    let broker = start(&dir).await;
+    let topic = Topic::create(&broker, "topic", 1, &[]).await;
+    let options = BatchOptions { compression: Compression::Gzip, ..BatchOptions::default() };
+    let packed = batch_at(1_700_000_000_000, &[b"x"], options);
+    let opaque = forged(&packed, BatchHeader::LEN, &vec![0x77; packed.len() - BatchHeader::LEN]);
+    assert_eq!(put(&broker, &topic, 1, opaque.clone()).await.error_code, 0, "a batch is opaque");
+    assert_eq!(put(&broker, &topic, 1, batch_at(1_700_000_000_001, &[b"y"], options)).await.error_code, 0);
+    let at = async |timestamp| {
+        let partition = ListOffsetsPartition { partition_index: 0, timestamp, ..Default::default() };
+        let topics = vec![ListOffsetsTopic { name: topic.name.clone(), partitions: vec![partition] }];
+        let found = broker.ask(&ListOffsetsRequest { replica_id: -1, topics, ..Default::default() }).await;
+        (found.topics[0].partitions[0].error_code, found.topics[0].partitions[0].offset)
+    };
+    assert_eq!(at(1_700_000_000_000).await, (ErrorCode::CorruptMessage.code(), -1));
+    assert_eq!(at(1_700_000_000_001).await, (0, 1), "what comes behind is found");
+    assert_eq!((at(-2).await, at(-1).await), ((0, 0), (0, 2)));
+    assert!(
+        fetched_bytes(&get(&broker, &topic, 0).await)[BatchHeader::LEN..]
+            .starts_with(&opaque[BatchHeader::LEN..])
+    );
+    broker.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

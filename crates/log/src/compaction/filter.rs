@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use thalweg_record::{
     Batch, BatchHeader, ControlRecordType, DecompressBuffer, Offset, ProducerEpoch, ProducerId, Record,
-    emptied, rebuild,
+    RecordError, emptied, rebuild,
 };
 
 use super::offset_map::OffsetMap;
@@ -35,6 +35,8 @@ pub(super) struct Round<'a> {
 pub(super) enum Verdict {
     /// It stays as it is.
     Keep,
+    /// It stays as it is, since its records cannot be read.
+    KeepUnread,
     /// It stays with fewer records, or with a delete horizon.
     Replace(Vec<u8>),
     /// It goes.
@@ -51,6 +53,14 @@ pub(super) struct Judgement {
 pub(super) fn control_kind(batch: &Batch<'_>, buffer: &mut DecompressBuffer) -> Option<ControlRecordType> {
     let record = batch.records(buffer).ok()?.next()?.ok()?;
     ControlRecordType::parse_key(record.key?).ok()?
+}
+
+/// All records of a batch, or none.
+pub(super) fn all_records<'a>(
+    batch: &Batch<'a>,
+    buffer: &'a mut DecompressBuffer,
+) -> Result<Vec<Record<'a>>, RecordError> {
+    batch.records(buffer)?.collect()
 }
 
 impl Round<'_> {
@@ -102,9 +112,8 @@ impl Round<'_> {
         let mut kept: Vec<Record<'_>> = Vec::new();
         let mut all_kept = true;
         let mut has_tombstones = false;
-        let unreadable = |error: &dyn std::fmt::Display| BatchFault::Records(error.to_string());
-        for record in batch.records(buffer).map_err(|error| unreadable(&error))? {
-            let record = record.map_err(|error| unreadable(&error))?;
+        let Ok(records) = all_records(batch, buffer) else { return Ok(Verdict::KeepUnread) };
+        for record in records {
             if header.attributes.is_control() || self.keeps(header, &record) {
                 has_tombstones |= record.value.is_none();
                 kept.push(record);

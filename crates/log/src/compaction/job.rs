@@ -12,11 +12,11 @@ use thalweg_record::{
 };
 
 use super::CLEANED_SUFFIX;
-use super::filter::{LastRecord, Round, Verdict, control_kind};
+use super::filter::{LastRecord, Round, Verdict, all_records, control_kind};
 use super::offset_map::OffsetMap;
 use super::transactions::Transactions;
 use crate::config::LogConfig;
-use crate::scan::{BatchFault, BatchScan, CorruptBatch, HeaderScan, ScanError};
+use crate::scan::{BatchScan, CorruptBatch, HeaderScan, ScanError};
 use crate::segment::transactions::AbortedTransaction;
 use crate::segment::{Home, LOG_SUFFIX, Piece, Segment, WriteError};
 
@@ -52,6 +52,10 @@ pub struct CompactionStats {
     pub batches_before: u64,
     /// Batches after.
     pub batches_after: u64,
+    /// Batches whose records cannot be read though their CRCs are right. They are kept as they are.
+    pub unreadable_batches: u64,
+    /// Base offset of the first of them.
+    pub first_unreadable: Option<Offset>,
 }
 
 /// A segment as it was when the compaction was planned.
@@ -197,13 +201,8 @@ impl CompactionJob {
                 let kind = control_kind(&batch, &mut buffer);
                 transactions.end(header, kind);
             } else if !transactions.is_aborted(header) && header.last_offset() >= self.first_dirty {
-                let damaged = |reason: String| {
-                    let fault =
-                        CorruptBatch { position: placed.position, reason: BatchFault::Records(reason) };
-                    CompactionError::Corrupt { segment: source.base_offset, fault }
-                };
-                for record in batch.records(&mut buffer).map_err(|error| damaged(error.to_string()))? {
-                    let record = record.map_err(|error| damaged(error.to_string()))?;
+                // Of a batch that cannot be read as a whole, no key supersedes another.
+                for record in all_records(&batch, &mut buffer).unwrap_or_default() {
                     let Some(key) = record.key else { continue };
                     if record.offset >= self.first_dirty && !map.put(key, record.offset) {
                         return Ok(false);
@@ -244,6 +243,11 @@ impl CompactionJob {
                 })?;
                 match judgement.verdict {
                     Verdict::Keep => out.push(bytes.to_vec())?,
+                    Verdict::KeepUnread => {
+                        stats.first_unreadable.get_or_insert(placed.header.base_offset);
+                        stats.unreadable_batches += 1;
+                        out.push(bytes.to_vec())?
+                    }
                     Verdict::Replace(bytes) => out.push(bytes)?,
                     Verdict::Drop => continue,
                 }

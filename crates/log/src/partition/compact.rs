@@ -145,6 +145,12 @@ impl PartitionLog {
             partition = %self.name, keys, bytes_before, bytes_after, cleaned_to = self.cleaned_to.0,
             "Log is compacted"
         );
+        if let Some(first) = outcome.stats.first_unreadable {
+            tracing::warn!(
+                partition = %self.name, batches = outcome.stats.unreadable_batches, first_offset = first.0,
+                "Compaction keeps batches whose records cannot be read: their producer sent them so"
+            );
+        }
         Ok(Some(outcome.stats))
     }
 

@@ -55,6 +55,17 @@ pub enum LogError {
         /// Where, and how.
         fault: CorruptBatch,
     },
+    /// The records of a batch cannot be read, and its CRC is right: they are as the producer sent them. The log
+    /// itself is sound (CORRUPT_MESSAGE).
+    #[error(
+        "the records of the batch at offset {base_offset} cannot be read, as their producer sent them: {reason}"
+    )]
+    UnreadableRecords {
+        /// Base offset of the batch.
+        base_offset: Offset,
+        /// What is wrong with them.
+        reason: String,
+    },
     /// Batches that had been synced are gone from the end of the log.
     #[error("the log ends at offset {log_end}, and had been synced up to offset {synced_to}")]
     EndsEarly {

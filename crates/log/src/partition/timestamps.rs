@@ -3,7 +3,9 @@
 //! Owns: the answers to ListOffsets, inside compressed batches too. Refuses: knowing how far a client may read;
 //! the caller compares the answer with its bound.
 
-use thalweg_record::{Batch, DECOMPRESSED_BYTES_MAX_DEFAULT, DecompressBuffer, LeaderEpoch, Offset};
+use thalweg_record::{
+    Batch, DECOMPRESSED_BYTES_MAX_DEFAULT, DecompressBuffer, LeaderEpoch, Offset, RecordError,
+};
 
 use super::PartitionLog;
 use super::error::LogError;
@@ -87,11 +89,16 @@ impl PartitionLog {
                 fault: CorruptBatch { position: placed.position, reason },
             };
             let batch = Batch::parse(&bytes[..read]).map_err(|error| corrupt(BatchFault::Batch(error)))?;
-            let records = batch
-                .records(&mut buffer)
-                .map_err(|error| corrupt(BatchFault::Records(error.to_string())))?;
-            for record in records {
-                let record = record.map_err(|error| corrupt(BatchFault::Records(error.to_string())))?;
+            // The CRC tells a damaged disk from a producer that sent nonsense.
+            let unreadable = |error: RecordError| match thalweg_record::verify(batch.bytes) {
+                Err(damage) => corrupt(BatchFault::Batch(damage)),
+                Ok(_) => LogError::UnreadableRecords {
+                    base_offset: placed.header.base_offset,
+                    reason: error.to_string(),
+                },
+            };
+            for record in batch.records(&mut buffer).map_err(unreadable)? {
+                let record = record.map_err(unreadable)?;
                 if accepts(record.offset, record.timestamp) {
                     let epoch = placed.header.leader_epoch;
                     return Ok(Some(TimestampedOffset {

@@ -229,6 +229,40 @@ fn open_transactions_and_young_records_are_left_alone() {
 }
 
 #[test]
+fn batches_that_nobody_can_read_stay_as_they_are() {
+    let bench = Bench::with(config());
+    let mut log = bench.create();
+    fill(&mut log, Compression::None);
+    let wanted = latest(&mut log);
+    let at = log.log_end_offset();
+    append(&mut log, &unreadable(3));
+    let behind = log.log_end_offset();
+    fill(&mut log, Compression::Gzip);
+    let batch_at = |log: &mut PartitionLog| {
+        let bytes = read_all(log, at, 1 << 20);
+        batches(&bytes).next().expect("a batch").expect("whole").bytes.to_vec()
+    };
+    let before = batch_at(&mut log);
+    let stats = compact(&mut log, NOW_MS).expect("enough is dirty");
+    assert_eq!((stats.unreadable_batches, stats.first_unreadable), (1, Some(at)));
+    assert!(stats.bytes_after < stats.bytes_before / 10, "{stats:?}");
+    assert_eq!(batch_at(&mut log), before);
+    assert!(log.cleaned_to() > behind, "compaction goes on behind it");
+    let mut buffer = DecompressBuffer::new(1 << 20);
+    let readable: BTreeMap<_, _> = batches(&read_all(&mut log, behind, 1 << 20))
+        .flat_map(|batch| {
+            let records = batch.expect("whole").records(&mut buffer).expect("readable");
+            let text = |bytes: Option<&[u8]>| String::from_utf8(bytes.expect("set").to_vec()).expect("text");
+            records
+                .map(|record| record.expect("a record"))
+                .map(|record| (text(record.key), text(record.value)))
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    assert_eq!(readable, wanted, "both rounds end with the same values");
+}
+
+#[test]
 fn a_damaged_segment_is_not_compacted() {
     let bench = Bench::with(config());
     let mut log = bench.create();

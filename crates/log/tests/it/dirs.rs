@@ -76,6 +76,18 @@ fn directories_of_others_are_refused() {
 }
 
 #[test]
+fn a_file_in_the_place_of_a_directory_is_named() {
+    let dir = TempDir::new();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "x").expect("writes");
+    for path in [file.clone(), file.join("data")] {
+        let refused = open(options(&[&path])).expect_err("a file holds no logs").to_string();
+        let wanted = format!("{} is not a directory, and must be one", file.display());
+        assert!(refused.contains(&wanted), "{refused}");
+    }
+}
+
+#[test]
 fn copies_of_a_directory_are_refused() {
     let (one, two) = (TempDir::new(), TempDir::new());
     let (dirs, logs) = open(options(&[one.path()])).expect("opens");

@@ -168,6 +168,15 @@ impl Spec {
     }
 }
 
+/// A batch of this many records as its header says, whose payload is no gzip, with the right CRC.
+pub fn unreadable(records: usize) -> Vec<u8> {
+    let mut bytes = Spec::new(records).compression(Compression::Gzip).build();
+    bytes[BatchHeader::LEN..].fill(0x77);
+    let sum = thalweg_record::crc(&bytes);
+    bytes[17..21].copy_from_slice(&sum.to_be_bytes());
+    bytes
+}
+
 /// The control batch that ends a transaction.
 pub fn marker(id: i64, epoch: i16, kind: ControlRecordType, coordinator_epoch: i32) -> Vec<u8> {
     let mut builder = BatchBuilder::new(BatchOptions {

@@ -1,6 +1,6 @@
 //! Finding records by their time.
 
-use thalweg_log::{LogConfig, TimestampedOffset};
+use thalweg_log::{LogConfig, LogError, TimestampedOffset};
 use thalweg_record::{Compression, LeaderEpoch, Offset};
 
 use crate::support::*;
@@ -53,6 +53,30 @@ fn times_out_of_order_and_a_raised_log_start() {
     log.delete_records(Offset(2)).expect("deletes");
     assert_eq!(search(&mut log, 15), found(2, NOW_MS + 20));
     assert_eq!(search(&mut log, 30), found(3, NOW_MS + 90));
+}
+
+#[test]
+fn records_that_nobody_can_read_are_told_from_a_damaged_disk() {
+    let bench = Bench::new();
+    let mut log = bench.create();
+    append(&mut log, &Spec::new(1).timestamp(NOW_MS - 10).build());
+    append(&mut log, &unreadable(2));
+    append(&mut log, &Spec::new(1).timestamp(NOW_MS + 10).build());
+    assert_eq!(log.offset_for_timestamp(NOW_MS - 10).expect("it comes before"), found(0, NOW_MS - 10));
+    assert_eq!(log.offset_for_timestamp(NOW_MS + 10).expect("it comes behind"), found(3, NOW_MS + 10));
+    let error = log.offset_for_timestamp(NOW_MS).expect_err("it has to be read");
+    assert!(
+        matches!(&error, LogError::UnreadableRecords { base_offset: Offset(1), reason } if reason.contains("gzip")),
+        "{error}"
+    );
+    // The same batch, changed on the disk.
+    log.close().expect("closes");
+    let mut bytes = bench.read_file(&log_name(0));
+    let end = bytes.iter().rposition(|&byte| byte == 0x77).expect("the payload is there");
+    bytes[end] ^= 1;
+    bench.write_file(&log_name(0), &bytes);
+    let error = bench.open_clean().offset_for_timestamp(NOW_MS).expect_err("it has to be read");
+    assert!(matches!(error, LogError::Corrupt { .. }), "{error}");
 }
 
 #[test]

@@ -44,8 +44,9 @@ family! { LISTENERS "Listeners and connections";
     "socket.receive.buffer.bytes": Int = "-1", ANY, High, ReadOnly, Served,
         "SO_RCVBUF of client connections, in bytes; -1 keeps the system's default.",
         differs = "Kafka has 102400, which holds large requests up: with requests of 256 KB it costs a third more CPU than a window that the system sizes.";
-    "socket.listen.backlog.size": Int = "50", at_least(1), Medium, ReadOnly, Served,
-        "How many connections may wait to be accepted on each listening socket.";
+    "socket.listen.backlog.size": Int = "4096", at_least(1), Medium, ReadOnly, Served,
+        "How many connections may wait to be accepted on each listening socket; the system allows no more than `net.core.somaxconn`.",
+        differs = "Kafka has 50. More that come within a few milliseconds are dropped by the system, and their clients try again after a second.";
     "socket.connection.setup.timeout.ms": Long = "10000", ANY, Medium, ReadOnly, Accepted(SETUP),
         "How long this broker waits for a connection that it opens to another node to be established, at the first attempt.";
     "socket.connection.setup.timeout.max.ms": Long = "30000", ANY, Medium, ReadOnly, Accepted(SETUP),

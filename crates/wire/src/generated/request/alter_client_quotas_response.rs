@@ -113,7 +113,7 @@ impl EntryData {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         e.array_len(self.entity.len(), flexible)?;

@@ -69,7 +69,7 @@ impl AlterPartitionReassignmentsResponse {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         e.array_len(self.responses.len(), flexible)?;
@@ -186,7 +186,7 @@ impl ReassignablePartitionResponse {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         if flexible {

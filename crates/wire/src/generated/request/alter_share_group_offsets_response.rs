@@ -49,7 +49,7 @@ impl AlterShareGroupOffsetsResponse {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         e.array_len(self.responses.len(), flexible)?;
@@ -164,7 +164,7 @@ impl AlterShareGroupOffsetsResponsePartition {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         if flexible {

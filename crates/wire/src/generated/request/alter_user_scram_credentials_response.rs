@@ -105,7 +105,7 @@ impl AlterUserScramCredentialsResult {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         if flexible {

@@ -141,7 +141,7 @@ impl DescribedGroup {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         e.string(&self.group_id, flexible)?;

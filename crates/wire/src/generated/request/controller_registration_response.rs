@@ -43,7 +43,7 @@ impl ControllerRegistrationResponse {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         if flexible {

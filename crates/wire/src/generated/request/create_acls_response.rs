@@ -101,7 +101,7 @@ impl AclCreationResult {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         if flexible {

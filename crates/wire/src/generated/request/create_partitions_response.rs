@@ -99,7 +99,7 @@ impl CreatePartitionsTopicResult {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         if flexible {

@@ -154,7 +154,7 @@ impl CreatableTopicResult {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         if version >= 5 {

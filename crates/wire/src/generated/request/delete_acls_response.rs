@@ -117,7 +117,7 @@ impl DeleteAclsFilterResult {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         e.array_len(self.matching_acls.len(), flexible)?;
@@ -199,7 +199,7 @@ impl DeleteAclsMatchingAcl {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         e.i8(self.resource_type);

@@ -49,7 +49,7 @@ impl DeleteShareGroupOffsetsResponse {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         e.array_len(self.responses.len(), flexible)?;
@@ -118,7 +118,7 @@ impl DeleteShareGroupOffsetsResponseTopic {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         if flexible {

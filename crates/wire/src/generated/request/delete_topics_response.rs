@@ -126,7 +126,7 @@ impl DeletableTopicResult {
                     e.null_string(flexible);
                 }
                 Some(v) => {
-                    e.string(v, flexible)?;
+                    e.text(v, flexible);
                 }
             }
         }

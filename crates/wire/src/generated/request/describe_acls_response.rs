@@ -60,7 +60,7 @@ impl DescribeAclsResponse {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         e.array_len(self.resources.len(), flexible)?;

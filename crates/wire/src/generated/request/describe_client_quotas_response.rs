@@ -60,7 +60,7 @@ impl DescribeClientQuotasResponse {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         match &self.entries {

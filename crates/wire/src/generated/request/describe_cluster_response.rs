@@ -78,7 +78,7 @@ impl DescribeClusterResponse {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         if !(version >= 1) && self.endpoint_type != 1 {

@@ -125,7 +125,7 @@ impl DescribeConfigsResult {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         e.i8(self.resource_type);

@@ -150,7 +150,7 @@ impl DescribedGroup {
                     e.null_string(flexible);
                 }
                 Some(v) => {
-                    e.string(v, flexible)?;
+                    e.text(v, flexible);
                 }
             }
         }

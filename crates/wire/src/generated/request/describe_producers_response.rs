@@ -157,7 +157,7 @@ impl PartitionResponse {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         e.array_len(self.active_producers.len(), flexible)?;

@@ -73,7 +73,7 @@ impl DescribeQuorumResponse {
                     e.null_string(flexible);
                 }
                 Some(v) => {
-                    e.string(v, flexible)?;
+                    e.text(v, flexible);
                 }
             }
         }
@@ -245,7 +245,7 @@ impl PartitionData {
                     e.null_string(flexible);
                 }
                 Some(v) => {
-                    e.string(v, flexible)?;
+                    e.text(v, flexible);
                 }
             }
         }

@@ -115,7 +115,7 @@ impl DescribeShareGroupOffsetsResponseGroup {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         if flexible {
@@ -239,7 +239,7 @@ impl DescribeShareGroupOffsetsResponsePartition {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         if flexible {

@@ -60,7 +60,7 @@ impl DescribeUserScramCredentialsResponse {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         e.array_len(self.results.len(), flexible)?;
@@ -148,7 +148,7 @@ impl DescribeUserScramCredentialsResult {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         e.array_len(self.credential_infos.len(), flexible)?;

@@ -94,7 +94,7 @@ impl FindCoordinatorResponse {
                     e.null_string(flexible);
                 }
                 Some(v) => {
-                    e.string(v, flexible)?;
+                    e.text(v, flexible);
                 }
             }
         }
@@ -246,7 +246,7 @@ impl Coordinator {
                     e.null_string(flexible);
                 }
                 Some(v) => {
-                    e.string(v, flexible)?;
+                    e.text(v, flexible);
                 }
             }
         }

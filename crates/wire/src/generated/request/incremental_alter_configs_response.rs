@@ -112,7 +112,7 @@ impl AlterConfigsResourceResponse {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         e.i8(self.resource_type);

@@ -60,7 +60,7 @@ impl ListPartitionReassignmentsResponse {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         e.array_len(self.topics.len(), flexible)?;

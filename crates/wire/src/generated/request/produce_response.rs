@@ -251,7 +251,7 @@ impl PartitionProduceResponse {
                     e.null_string(flexible);
                 }
                 Some(v) => {
-                    e.string(v, flexible)?;
+                    e.text(v, flexible);
                 }
             }
         }
@@ -320,7 +320,7 @@ impl BatchIndexAndErrorMessage {
                     e.null_string(flexible);
                 }
                 Some(v) => {
-                    e.string(v, flexible)?;
+                    e.text(v, flexible);
                 }
             }
         }

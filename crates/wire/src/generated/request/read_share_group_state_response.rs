@@ -159,7 +159,7 @@ impl PartitionResult {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         e.i32(self.state_epoch);

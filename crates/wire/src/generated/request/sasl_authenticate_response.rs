@@ -53,7 +53,7 @@ impl SaslAuthenticateResponse {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         e.bytes(&self.auth_bytes, flexible)?;

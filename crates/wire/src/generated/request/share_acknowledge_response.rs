@@ -66,7 +66,7 @@ impl ShareAcknowledgeResponse {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         if version >= 2 {
@@ -187,7 +187,7 @@ impl PartitionData {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         self.current_leader.write(e, version)?;

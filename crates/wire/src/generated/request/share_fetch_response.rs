@@ -64,7 +64,7 @@ impl ShareFetchResponse {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         e.i32(self.acquisition_lock_timeout_ms);
@@ -219,7 +219,7 @@ impl PartitionData {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         e.i16(self.acknowledge_error_code);
@@ -228,7 +228,7 @@ impl PartitionData {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         self.current_leader.write(e, version)?;

@@ -49,7 +49,7 @@ impl ShareGroupHeartbeatResponse {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         match &self.member_id {

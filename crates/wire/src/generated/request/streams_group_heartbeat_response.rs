@@ -136,7 +136,7 @@ impl StreamsGroupHeartbeatResponse {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         e.string(&self.member_id, flexible)?;

@@ -62,7 +62,7 @@ impl UpdateFeaturesResponse {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         if version <= 1 {
@@ -135,7 +135,7 @@ impl UpdatableFeatureResult {
                 e.null_string(flexible);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.text(v, flexible);
             }
         }
         if flexible {
