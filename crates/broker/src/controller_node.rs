@@ -114,6 +114,7 @@ fn options(
         retention_ms: settings.metadata_log.retention_ms,
         rebalance_leaders: settings.leader_imbalance_check_interval.is_some(),
         rebalance_interval: settings.leader_imbalance_check_interval.unwrap_or(NEVER),
+        unclean_election_interval: settings.unclean_election_interval,
         supported_features: features::ranges(),
         may_format,
         clock: clock.clone(),

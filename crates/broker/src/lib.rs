@@ -15,6 +15,7 @@ mod coordinator_log;
 mod features;
 pub mod group;
 mod housekeeping;
+mod joining;
 mod loading;
 pub mod membership;
 pub mod net;

@@ -176,6 +176,16 @@ impl Publisher {
         }
     }
 
+    /// Closes the logs that no image has claimed, where a broker does not come to its first one.
+    pub fn close_found(&self) {
+        let _no_change_beside = self.unopened.lock();
+        for mut log in self.found.lock().take().into_iter().flat_map(HashMap::into_values) {
+            if let Err(error) = log.close() {
+                tracing::error!(partition = %log.name(), %error, "Closing a log failed");
+            }
+        }
+    }
+
     fn change_coordinators(&self, local: &LocalChanges, delta: &Delta) {
         let groups = &self.broker.groups;
         let offsets = |change: &&LocalPartition| &*change.topic.name == OFFSETS;

@@ -300,10 +300,19 @@ fn describe_cluster(
     state: &State,
     request: &DescribeClusterRequest,
 ) -> Result<Outcome<DescribeClusterResponse>, ApiError> {
+    const BROKERS: i8 = 1;
     const CONTROLLERS: i8 = 2;
-    if request.endpoint_type != CONTROLLERS {
-        let message = "The request was sent to an endpoint of the wrong type.";
-        return Err(ApiError::new(ErrorCode::MismatchedEndpointType, message));
+    match request.endpoint_type {
+        CONTROLLERS => {}
+        BROKERS => {
+            let message = "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type \
+                           BROKER";
+            return Err(ApiError::new(ErrorCode::MismatchedEndpointType, message));
+        }
+        other => {
+            let message = format!("Unsupported endpoint type {other}");
+            return Err(ApiError::new(ErrorCode::UnsupportedEndpointType, message));
+        }
     }
     let mut brokers = Vec::new();
     for controller in state.image().cluster().controllers.values() {

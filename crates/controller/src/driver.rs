@@ -23,12 +23,15 @@ use tokio::time::Instant;
 use crate::controller::HandleError;
 use crate::dispatch::{Ask, Decision, encode};
 use crate::quorum::{
-    AppendFailure, FetchAsk, Leader, MetadataLog, Observers, Ready, SnapshotContent, SnapshotError,
-    SnapshotId, describe_quorum, encode_batch, fetch_snapshot,
+    AppendFailure, FetchAsk, Leader, MetadataLog, Observers, Ready, describe_quorum, encode_batch,
+    fetch_snapshot,
 };
 use crate::state::{Now, State};
 
 mod opening;
+mod snapshots;
+
+use snapshots::{Snapshotting, snapshot_written};
 
 /// Fetches that may wait at once; the oldest is answered early when there are more.
 const PARKED_MAX: usize = 1024;
@@ -69,11 +72,6 @@ struct Flush {
     image: Arc<Image>,
 }
 
-struct Snapshotting {
-    id: SnapshotId,
-    task: JoinHandle<Result<u64, SnapshotError>>,
-}
-
 /// The state, the log, and what waits for either.
 pub(crate) struct Driver {
     state: State,
@@ -92,6 +90,8 @@ pub(crate) struct Driver {
     snapshot_at: Option<Instant>,
     rebalance_interval: Option<Duration>,
     rebalance_at: Option<Instant>,
+    unclean_election_interval: Duration,
+    unclean_election_at: Option<Instant>,
     started: Instant,
     clock: Clock,
     dead: bool,
@@ -310,58 +310,19 @@ impl Driver {
         if self.log.bytes_since_snapshot >= self.snapshot_bytes {
             self.begin_snapshot();
         } else if self.snapshot_at.is_none() && !self.snapshot_interval.is_zero() {
-            self.snapshot_at = Some(Instant::now() + self.snapshot_interval);
-        }
-    }
-
-    fn begin_snapshot(&mut self) {
-        self.snapshot_at = None;
-        let last = self.committed.provenance();
-        let id = SnapshotId { end_offset: last.offset + 1, epoch: last.epoch };
-        let is_new = self.log.latest_snapshot().is_none_or(|latest| id > latest);
-        if self.snapshotting.is_some() || !is_new || self.committed.is_empty() {
-            return;
-        }
-        let (disk, dir) = self.log.snapshot_place();
-        let quorum = self.quorum_records();
-        let (image, now_ms) = (self.committed.clone(), self.clock.now_ms());
-        self.log.bytes_since_snapshot = 0;
-        let task = tokio::task::spawn_blocking(move || {
-            let records = image.to_records();
-            let content =
-                SnapshotContent { id, last_timestamp_ms: last.timestamp_ms, now_ms, quorum, records };
-            content.write(&disk, &dir)
-        });
-        self.snapshotting = Some(Snapshotting { id, task });
-    }
-
-    fn on_snapshot(&mut self, written: (SnapshotId, Result<Result<u64, SnapshotError>, JoinError>)) {
-        let (id, outcome) = written;
-        let outcome = match outcome {
-            Ok(outcome) => outcome,
-            Err(error) => return self.die(&error),
-        };
-        match outcome {
-            Ok(size) => {
-                tracing::info!(
-                    end_offset = id.end_offset,
-                    epoch = id.epoch,
-                    size,
-                    "Snapshot of the metadata is written"
-                );
-                if let Err(error) = self.log.add_snapshot(id, size, self.clock.now_ms()) {
-                    self.die(&error);
-                }
-            }
-            // The log holds everything that the snapshot would have: nothing is lost but space.
-            Err(error) => tracing::error!(%error, "Snapshot of the metadata cannot be written"),
+            self.snapshot_at = Instant::now().checked_add(self.snapshot_interval);
         }
     }
 
     fn schedule(&mut self) {
-        self.rebalance_at = self.rebalance_interval.map(|interval| Instant::now() + interval);
+        self.rebalance_at = self.rebalance_interval.and_then(|interval| Instant::now().checked_add(interval));
+        self.unclean_election_at = Instant::now().checked_add(self.unclean_election_interval);
         if !self.snapshot_interval.is_zero() {
-            self.snapshot_at = Some(Instant::now() + self.snapshot_interval);
+            self.snapshot_at = Instant::now().checked_add(self.snapshot_interval);
+        }
+        if self.log.replay_is_long() {
+            // What this start had to go through, the next one need not.
+            self.begin_snapshot();
         }
     }
 
@@ -372,7 +333,8 @@ impl Driver {
             due.max(Instant::now() + Duration::from_millis(1))
         });
         let fetch = self.parked.iter().map(|parked| parked.deadline).min();
-        [session, fetch, self.snapshot_at, self.rebalance_at].into_iter().flatten().min()
+        let periodic = [self.snapshot_at, self.rebalance_at, self.unclean_election_at];
+        [session, fetch].into_iter().chain(periodic).flatten().min()
     }
 
     fn on_time(&mut self) {
@@ -394,9 +356,16 @@ impl Driver {
             self.begin_snapshot();
         }
         if self.rebalance_at.is_some_and(|at| at <= instant) {
-            self.rebalance_at = self.rebalance_interval.map(|interval| instant + interval);
-            let records = self.state.balance_leaders();
-            self.write_of_itself(&records, now);
+            let pass = self.state.balance_leaders();
+            let more = self.write_of_itself(&pass.records, now) && pass.more;
+            let next = |interval| instant.checked_add(if more { Duration::ZERO } else { interval });
+            self.rebalance_at = self.rebalance_interval.and_then(next);
+        }
+        if self.unclean_election_at.is_some_and(|at| at <= instant) {
+            let pass = self.state.elect_unclean_leaders();
+            let more = self.write_of_itself(&pass.records, now) && pass.more;
+            let next = if more { Duration::ZERO } else { self.unclean_election_interval };
+            self.unclean_election_at = instant.checked_add(next);
         }
     }
 
@@ -441,6 +410,9 @@ impl Driver {
             for waiting in self.waiting.drain(..).filter(|waiting| waiting.until <= high_watermark) {
                 send(waiting.reply, Ok(waiting.frame));
             }
+            if flushed.is_ok() {
+                self.snapshot_at_the_end();
+            }
             flushed.and_then(|()| self.log.close())
         });
         match closed.await {
@@ -475,19 +447,6 @@ async fn flushed(flush: &mut Option<Flush>) -> Flushed {
             let done = (&mut running.task).await;
             let image = flush.take().expect("it was there before the wait").image;
             done.map(|synced| (synced, image))
-        }
-    }
-}
-
-async fn snapshot_written(
-    snapshotting: &mut Option<Snapshotting>,
-) -> (SnapshotId, Result<Result<u64, SnapshotError>, JoinError>) {
-    match snapshotting {
-        None => std::future::pending().await,
-        Some(running) => {
-            let written = (&mut running.task).await;
-            let id = snapshotting.take().expect("it was there before the wait").id;
-            (id, written)
         }
     }
 }

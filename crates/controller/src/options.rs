@@ -47,6 +47,9 @@ pub struct ControllerOptions {
     pub rebalance_leaders: bool,
     /// `leader.imbalance.check.interval.seconds`.
     pub rebalance_interval: Duration,
+    /// `unclean.leader.election.interval.ms`: how often a leader is looked for outside the in-sync replicas, for
+    /// partitions that have none and allow it.
+    pub unclean_election_interval: Duration,
     /// The features that this node can serve, with their levels.
     pub supported_features: BTreeMap<String, VersionRange>,
     /// The features, besides `metadata.version`, that a new cluster is formatted with.
@@ -85,6 +88,7 @@ impl ControllerOptions {
             retention_ms: 7 * 24 * 60 * 60 * 1000,
             rebalance_leaders: true,
             rebalance_interval: Duration::from_secs(300),
+            unclean_election_interval: Duration::from_secs(300),
             supported_features: default_supported_features(),
             bootstrap_features: BTreeMap::new(),
             may_format: true,

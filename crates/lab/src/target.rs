@@ -7,6 +7,8 @@ mod embedded;
 mod error;
 mod guard;
 mod jars;
+mod local;
+mod plan;
 mod ports;
 mod process;
 mod properties;
@@ -15,10 +17,11 @@ mod readiness;
 pub use bootstrap::connect;
 pub use error::{
     BrokerDied, BrokerNotReady, ConnectError, DirectoryFailed, FormatFailed, InvalidBrokers, JarsNotFetched,
-    JavaMissing, JavaTooOld, MavenMissing, NoClustersYet, NotStarted, PropertyOwned, TargetError,
-    TooFewBrokers,
+    JavaMissing, JavaTooOld, MavenMissing, NotStarted, PortTaken, PropertyOwned, TargetError, TooFewBrokers,
 };
 pub use jars::{KAFKA_VERSION, KafkaJars, kafka_jars};
+pub use local::{ControllerKind, LocalCluster, LocalNode, LocalOptions};
+pub use plan::Software;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -117,6 +120,10 @@ impl RunningCluster {
     pub async fn stop(mut self) -> Vec<String> {
         self.brokers.stop(self.stop_timeout).await
     }
+}
+
+fn check_brokers(brokers: u32) -> Result<(), InvalidBrokers> {
+    if (1..=BROKERS_MAX).contains(&brokers) { Ok(()) } else { Err(InvalidBrokers { brokers }) }
 }
 
 /// Starts a target, or connects to it, and returns when all its brokers serve.

@@ -57,6 +57,8 @@ impl MetadataVersion {
     pub const MINIMUM: MetadataVersion = MetadataVersion(7);
     /// The last that is released with Kafka 4.3: 4.3-IV0.
     pub const LATEST: MetadataVersion = MetadataVersion(30);
+    /// The first whose records hold eligible leader replicas: 4.0-IV1.
+    pub const WITH_ELIGIBLE_LEADER_REPLICAS: MetadataVersion = MetadataVersion(23);
 
     /// The version of a level, when it is known.
     pub fn from_level(level: i16) -> Option<MetadataVersion> {
@@ -110,7 +112,7 @@ impl MetadataVersion {
 
     /// Eligible leader replicas can be stored (4.0-IV1).
     pub fn has_eligible_leader_replicas(self) -> bool {
-        self.0 >= 23
+        self >= MetadataVersion::WITH_ELIGIBLE_LEADER_REPLICAS
     }
 
     /// Log directories can be cordoned (4.3-IV0).

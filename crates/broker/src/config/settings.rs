@@ -305,6 +305,8 @@ pub struct ControllerSettings {
     pub controlled_shutdown: bool,
     /// `auto.leader.rebalance.enable`, and `leader.imbalance.check.interval.seconds` if so.
     pub leader_imbalance_check_interval: Option<Duration>,
+    /// `unclean.leader.election.interval.ms`.
+    pub unclean_election_interval: Duration,
     /// `metadata.log.*` and `metadata.max.*`.
     pub metadata_log: MetadataLogSettings,
 }
@@ -354,6 +356,7 @@ impl ControllerSettings {
             leader_imbalance_check_interval: values
                 .boolean("auto.leader.rebalance.enable")
                 .then(|| values.seconds("leader.imbalance.check.interval.seconds")),
+            unclean_election_interval: values.millis("unclean.leader.election.interval.ms"),
             metadata_log: MetadataLogSettings {
                 dir: dir.or_else(|| log.dirs.first().cloned()).unwrap_or_default(),
                 segment_bytes: u32::try_from(values.int("metadata.log.segment.bytes")).unwrap_or(0),

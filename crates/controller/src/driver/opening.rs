@@ -51,6 +51,8 @@ impl Driver {
             snapshot_at: None,
             rebalance_interval: options.rebalance_leaders.then_some(options.rebalance_interval),
             rebalance_at: None,
+            unclean_election_interval: options.unclean_election_interval,
+            unclean_election_at: None,
             started: Instant::now(),
             clock: options.clock.clone(),
             dead: false,

@@ -24,6 +24,8 @@ use crate::options::ControllerOptions;
 
 /// Bytes that are read at once while the log is replayed.
 const REPLAY_BYTES: usize = 1024 * 1024;
+/// How much replay a start does not notice: a few thousand changes of partitions.
+const LONG_REPLAY_BYTES: u64 = 256 * 1024;
 /// How much of the log's file is reserved ahead: it grows slowly.
 const PREALLOCATE_BYTES: u32 = 1024 * 1024;
 
@@ -241,6 +243,13 @@ impl MetadataLog {
             Err(AppendError::DiskFull(error)) => Err(AppendFailure::Full(error)),
             Err(error) => Err(AppendFailure::Dead(error)),
         }
+    }
+
+    /// Whether the next start would replay so much that a snapshot now costs less: more than a start notices, and more
+    /// than the snapshot itself would be.
+    pub fn replay_is_long(&self) -> bool {
+        let snapshot = self.snapshots.values().next_back().map_or(0, |file| file.size);
+        self.bytes_since_snapshot >= LONG_REPLAY_BYTES.max(snapshot.saturating_mul(2))
     }
 
     /// What to sync so that everything appended so far is durable.

@@ -57,9 +57,7 @@ impl State {
         let isr = proposed_isr(data, version);
         self.check_proposal(broker, partition, data, &isr)?;
         let may_lead = |id: i32| self.is_active(id);
-        let metadata_version = self.metadata_version();
-        let mut change =
-            PartitionChange::new(&self.image, metadata_version, topic.id, index, partition, &may_lead);
+        let mut change = PartitionChange::new(self, topic, index, partition, &may_lead);
         if self.unclean_election_enabled(&topic.name) {
             change.election = Election::Unclean;
         }

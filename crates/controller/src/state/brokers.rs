@@ -17,10 +17,14 @@ use super::elections::Moving;
 use super::heartbeats::{BrokerState, Wish};
 use super::{ApiError, Now, Outcome, State};
 
+/// The epoch of a broker that is not registered: not even the -1 with which a broker says that it does not know its
+/// former one.
+const NOT_REGISTERED: BrokerEpoch = BrokerEpoch(-2);
+
 impl State {
     /// BrokerRegistration.
     pub fn register_broker(
-        &mut self,
+        &self,
         request: &BrokerRegistrationRequest,
         now: Now,
     ) -> Result<Outcome<BrokerRegistrationResponse>, ApiError> {
@@ -46,6 +50,7 @@ impl State {
         self.check_directories(request)?;
         let mut records = Vec::new();
         let mut record = self.registration_record(request)?;
+        let known_epoch = existing.as_ref().map(|existing| existing.epoch);
         match existing.filter(|_| same_process) {
             Some(existing) => {
                 record.fenced = existing.fenced;
@@ -54,15 +59,19 @@ impl State {
             }
             None => {
                 // What the earlier process held is taken from it first.
-                self.leader_and_isr_updates(Moving::Leaves(request.broker_id), &mut records);
+                let before = known_epoch.unwrap_or(NOT_REGISTERED);
+                let moving = if self.has_elr() && before != BrokerEpoch(request.previous_broker_epoch) {
+                    Moving::LostData(request.broker_id)
+                } else {
+                    Moving::Leaves(request.broker_id)
+                };
+                self.leader_and_isr_updates(moving, &mut records);
                 record.broker_epoch = self.next_offset;
-                self.heartbeats.remove(request.broker_id);
             }
         }
         let broker_epoch = record.broker_epoch;
         let version = self.metadata_version().register_broker_record();
         records.push(VersionedRecord::new(MetadataRecord::RegisterBroker(record), version));
-        self.heartbeats.register(request.broker_id, true);
         Ok(Outcome::new(records, BrokerRegistrationResponse { broker_epoch, ..Default::default() }))
     }
 
@@ -183,6 +192,10 @@ impl State {
         let id = request.broker_id;
         let registration = self.check_broker_epoch(id, request.broker_epoch)?;
         self.heartbeats.touch(id, registration.epoch, now);
+        if !registration.in_controlled_shutdown {
+            // That it leaves was decided before but could not be written.
+            self.heartbeats.cancel_shutdown(id);
+        }
         let registered_at = self.registered_at.get(&id).copied().unwrap_or(registration.epoch.0);
         let wish = Wish {
             metadata_offset: request.current_metadata_offset,
@@ -191,27 +204,13 @@ impl State {
         };
         let current = self.heartbeats.current(id);
         let next = self.heartbeats.next(id, wish, registered_at, || self.has_leaderships(id));
-        let mut records = Vec::new();
+        // Directories first: a broker that is unfenced by this request leads nothing that lies in a lost one.
+        let mut records = self.directory_changes(&registration, request);
         if next != current {
-            match next {
-                BrokerState::Fenced | BrokerState::ShutdownNow => {
-                    self.fence_records(&registration, &mut records)
-                }
-                BrokerState::Unfenced => {
-                    records.push(registration_change(&registration, 0, |change| change.fenced = -1));
-                    self.leader_and_isr_updates(Moving::Comes(id), &mut records);
-                }
-                BrokerState::ControlledShutdown => {
-                    if !registration.in_controlled_shutdown {
-                        let change = registration_change(&registration, 1, |c| c.in_controlled_shutdown = 1);
-                        records.push(change);
-                    }
-                    self.leader_and_isr_updates(Moving::Leaves(id), &mut records);
-                }
-            }
+            let moved = self.staged(&records, |state| state.state_change(&registration, next));
+            records.extend(moved);
         }
         self.heartbeats.set_metadata_offset(id, request.current_metadata_offset);
-        self.directory_changes(&registration, request, &mut records);
         if next == BrokerState::ControlledShutdown {
             let count = i64::try_from(records.len()).expect("a request makes a bounded number of records");
             self.heartbeats.begin_shutdown(id, self.next_offset + count - 1);
@@ -225,6 +224,25 @@ impl State {
         Ok(Outcome::new(records, response))
     }
 
+    fn state_change(&self, registration: &BrokerRegistration, next: BrokerState) -> Vec<VersionedRecord> {
+        let mut records = Vec::new();
+        match next {
+            BrokerState::Fenced | BrokerState::ShutdownNow => self.fence_records(registration, &mut records),
+            BrokerState::Unfenced => {
+                records.push(registration_change(registration, 0, |change| change.fenced = -1));
+                self.leader_and_isr_updates(Moving::Comes(registration.id), &mut records);
+            }
+            BrokerState::ControlledShutdown => {
+                if !registration.in_controlled_shutdown {
+                    let change = registration_change(registration, 1, |c| c.in_controlled_shutdown = 1);
+                    records.push(change);
+                }
+                self.leader_and_isr_updates(Moving::Leaves(registration.id), &mut records);
+            }
+        }
+        records
+    }
+
     fn fence_records(&self, registration: &BrokerRegistration, records: &mut Vec<VersionedRecord>) {
         self.leader_and_isr_updates(Moving::Leaves(registration.id), records);
         if !registration.fenced {
@@ -236,13 +254,13 @@ impl State {
         &self,
         registration: &BrokerRegistration,
         request: &BrokerHeartbeatRequest,
-        records: &mut Vec<VersionedRecord>,
-    ) {
+    ) -> Vec<VersionedRecord> {
+        let mut records = Vec::new();
         let version = self.metadata_version();
         let offline = |directory: &Uuid| request.offline_log_dirs.contains(directory);
         if version.has_directories() && registration.directories.iter().any(offline) {
             for directory in registration.directories.iter().filter(|directory| offline(directory)) {
-                self.updates_for_directory(registration.id, *directory, records);
+                self.updates_for_directory(registration.id, *directory, &mut records);
             }
             let online =
                 registration.directories.iter().copied().filter(|directory| !offline(directory)).collect();
@@ -257,6 +275,7 @@ impl State {
                 change.cordoned_log_dirs = Some(cordoned)
             }));
         }
+        records
     }
 
     /// The records that fence one broker whose session has ended; none when all are well.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use thalweg_metadata::{ConfigMap, ConfigResource, ConfigResourceKind, VersionedRecord};
-use thalweg_wire::metadata::ConfigRecord;
+use thalweg_wire::metadata::{ClearElrRecord, ConfigRecord};
 use thalweg_wire::request::alter_configs_response::AlterConfigsResourceResponse as LegacyResult;
 use thalweg_wire::request::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use thalweg_wire::request::{
@@ -12,7 +12,7 @@ use thalweg_wire::request::{
 };
 use thalweg_wire::{ErrorCode, MetadataRecord};
 
-use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State, names};
+use super::{ApiError, MIN_INSYNC_REPLICAS, Outcome, RECORDS_PER_REQUEST_MAX, State, names};
 
 /// The longest value, which is what a string in a record can hold.
 const VALUE_BYTES_MAX: usize = 32_767;
@@ -125,6 +125,7 @@ impl State {
             };
             altered.push(Altered { kind, name, code, message });
         }
+        self.clear_eligible(&mut records);
         if records.len() > RECORDS_PER_REQUEST_MAX {
             return Err(super::too_many_records());
         }
@@ -132,6 +133,69 @@ impl State {
             records.clear();
         }
         Ok((records, altered))
+    }
+
+    /// Who is eligible to lead follows from `min.insync.replicas`: where that changes, nobody is until the next change
+    /// of the partition (KIP-966).
+    fn clear_eligible(&self, records: &mut Vec<VersionedRecord>) {
+        if !self.has_elr() {
+            return;
+        }
+        let mut clear = Vec::new();
+        for record in &*records {
+            if let MetadataRecord::Config(config) = &record.record
+                && config.name == MIN_INSYNC_REPLICAS
+            {
+                let is_topic = config.resource_type == ConfigResourceKind::Topic.id();
+                // Without a name it is for all topics.
+                let topic_name = if is_topic { config.resource_name.clone() } else { String::new() };
+                let record = MetadataRecord::ClearElr(ClearElrRecord { topic_name });
+                clear.push(VersionedRecord::new(record, 0));
+            }
+        }
+        records.extend(clear);
+    }
+
+    /// With eligible leader replicas all must agree on `min.insync.replicas`: it is set for the cluster, and for no
+    /// broker alone.
+    fn check_min_isr(&self, resource: &ConfigResource, value: Option<&String>) -> Result<(), ApiError> {
+        if resource.kind != ConfigResourceKind::Broker || !self.has_elr() {
+            return Ok(());
+        }
+        let refuse = |message: &str| Err(ApiError::new(ErrorCode::InvalidConfig, message));
+        if !resource.name.is_empty() {
+            return refuse("Broker-level min.insync.replicas cannot be altered while ELR is enabled.");
+        }
+        if value.is_none() {
+            return refuse("Cluster-level min.insync.replicas cannot be removed while ELR is enabled.");
+        }
+        Ok(())
+    }
+
+    /// The records that make it safe to keep eligible leader replicas: see [`State::check_min_isr`].
+    pub(super) fn elr_safety_records(&self) -> Vec<VersionedRecord> {
+        let record = |broker: &str, value: Option<String>| {
+            let record = ConfigRecord {
+                resource_type: ConfigResourceKind::Broker.id(),
+                resource_name: broker.to_owned(),
+                name: MIN_INSYNC_REPLICAS.to_owned(),
+                value,
+            };
+            VersionedRecord::new(MetadataRecord::Config(record), 0)
+        };
+        let mut records = Vec::new();
+        let configs = self.image.configs();
+        if configs.value(&ConfigResource::brokers(), MIN_INSYNC_REPLICAS).is_none() {
+            let default = self.rules.default_value(ConfigResourceKind::Topic, MIN_INSYNC_REPLICAS);
+            records.push(record("", Some(default.unwrap_or_else(|| "1".to_owned()))));
+        }
+        for (resource, set) in configs.iter() {
+            let is_broker = resource.kind == ConfigResourceKind::Broker && !resource.name.is_empty();
+            if is_broker && set.contains_key(MIN_INSYNC_REPLICAS) {
+                records.push(record(&resource.name, None));
+            }
+        }
+        records
     }
 
     /// The records that apply operations to a resource, if the whole is allowed afterwards.
@@ -153,6 +217,9 @@ impl State {
                      {VALUE_BYTES_MAX} bytes."
                 );
                 return Err(ApiError::new(ErrorCode::InvalidConfig, message));
+            }
+            if name == MIN_INSYNC_REPLICAS {
+                self.check_min_isr(resource, value.as_ref())?;
             }
             // For brokers a record is written even if nothing changes, so that they read their files anew
             // (KAFKA-14136).

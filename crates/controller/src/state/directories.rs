@@ -40,14 +40,8 @@ impl State {
                             ErrorCode::NotLeaderOrFollower
                         }
                         Some((topic, Some(registration))) => {
-                            let mut change = PartitionChange::new(
-                                &self.image,
-                                self.metadata_version(),
-                                topic.id,
-                                index,
-                                registration,
-                                &may_lead,
-                            );
+                            let mut change =
+                                PartitionChange::new(self, topic, index, registration, &may_lead);
                             change.set_directory(broker.id, directory.id);
                             records.extend(change.build());
                             if !is_online {

@@ -10,7 +10,7 @@ use thalweg_wire::request::{ElectLeadersRequest, ElectLeadersResponse};
 use super::partition_change::{Election, PartitionChange};
 use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State};
 
-/// How many leaders one pass of balancing moves.
+/// How many leaders one periodic pass elects.
 const ELECTIONS_PER_PASS_MAX: usize = 1_000;
 
 /// A broker that comes or goes while records are made, ahead of its registration.
@@ -20,6 +20,17 @@ pub(super) enum Moving {
     Leaves(i32),
     /// It may lead although the image still has it fenced.
     Comes(i32),
+    /// It was not stopped in order: what it acknowledged last may be lost, so that it is not eligible to lead either
+    /// (KIP-966).
+    LostData(i32),
+}
+
+/// What a periodic pass over partitions made.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    pub records: Vec<VersionedRecord>,
+    /// There may be more to do, at once.
+    pub more: bool,
 }
 
 type Placed = (Arc<Topic>, i32, Arc<PartitionRegistration>);
@@ -46,6 +57,9 @@ impl State {
     pub(super) fn leader_and_isr_updates(&self, moving: Moving, records: &mut Vec<VersionedRecord>) {
         let partitions = match moving {
             Moving::Leaves(id) => self.partitions_where(|p| p.isr.contains(&id) || p.leader == id),
+            Moving::LostData(id) => {
+                self.partitions_where(|p| p.isr.contains(&id) || p.eligible_leader_replicas.contains(&id))
+            }
             Moving::Comes(_) => self.partitions_where(|p| !p.has_leader()),
         };
         self.update_partitions(moving, &partitions, records);
@@ -69,24 +83,20 @@ impl State {
         records: &mut Vec<VersionedRecord>,
     ) {
         let may_lead = |id: i32| match moving {
-            Moving::Leaves(gone) if gone == id => false,
+            Moving::Leaves(gone) | Moving::LostData(gone) if gone == id => false,
             Moving::Comes(new) if new == id => true,
             _ => self.is_active(id),
         };
         for (topic, index, partition) in partitions {
-            let mut change = PartitionChange::new(
-                &self.image,
-                self.metadata_version(),
-                topic.id,
-                *index,
-                partition,
-                &may_lead,
-            );
+            let mut change = PartitionChange::new(self, topic, *index, partition, &may_lead);
             if self.unclean_election_enabled(&topic.name) {
                 change.election = Election::Unclean;
             }
-            if let Moving::Leaves(gone) = moving {
+            if let Moving::Leaves(gone) | Moving::LostData(gone) = moving {
                 change.isr.retain(|id| *id != gone);
+            }
+            if let Moving::LostData(broker) = moving {
+                change.lost_data = Some(broker);
             }
             records.extend(change.build());
         }
@@ -163,8 +173,7 @@ impl State {
             return Err(ApiError::plain(ErrorCode::ElectionNotNeeded));
         }
         let may_lead = |id: i32| self.is_active(id);
-        let version = self.metadata_version();
-        let mut change = PartitionChange::new(&self.image, version, topic.id, index, partition, &may_lead);
+        let mut change = PartitionChange::new(self, topic, index, partition, &may_lead);
         change.election = if unclean { Election::Unclean } else { Election::Preferred };
         change.build().ok_or_else(|| {
             ApiError::plain(if unclean {
@@ -175,22 +184,32 @@ impl State {
         })
     }
 
-    /// The records that give partitions back to their preferred leaders, and elect leaders for those that have none
-    /// and may have one at the price of lost records.
-    pub fn balance_leaders(&self) -> Vec<VersionedRecord> {
+    /// Gives partitions back to their preferred leaders.
+    pub fn balance_leaders(&self) -> Pass {
+        let partitions = self.partitions_where(|p| !p.has_preferred_leader());
+        self.pass(&partitions, |_| Some(Election::Preferred))
+    }
+
+    /// Elects leaders for partitions that have none and may have one at the price of lost records.
+    pub fn elect_unclean_leaders(&self) -> Pass {
+        let partitions = self.partitions_where(|p| !p.has_leader());
+        self.pass(&partitions, |topic| {
+            self.unclean_election_enabled(&topic.name).then_some(Election::Unclean)
+        })
+    }
+
+    fn pass(&self, partitions: &[Placed], election: impl Fn(&Topic) -> Option<Election>) -> Pass {
         let may_lead = |id: i32| self.is_active(id);
-        let version = self.metadata_version();
         let mut records = Vec::new();
-        for (topic, index, partition) in self.partitions_where(|p| !p.has_preferred_leader()) {
+        for (topic, index, partition) in partitions {
+            let Some(election) = election(topic) else { continue };
             if records.len() >= ELECTIONS_PER_PASS_MAX {
-                break;
+                return Pass { records, more: true };
             }
-            let mut change =
-                PartitionChange::new(&self.image, version, topic.id, index, &partition, &may_lead);
-            let unclean = !partition.has_leader() && self.unclean_election_enabled(&topic.name);
-            change.election = if unclean { Election::Unclean } else { Election::Preferred };
+            let mut change = PartitionChange::new(self, topic, *index, partition, &may_lead);
+            change.election = election;
             records.extend(change.build());
         }
-        records
+        Pass { records, more: false }
     }
 }

@@ -44,6 +44,10 @@ impl State {
             let name = Some("Bootstrap records".to_owned());
             push(MetadataRecord::BeginTransaction(BeginTransactionRecord { name }));
             records.extend(self.bootstrap_records());
+            if self.bootstrap_features.get(feature::ELIGIBLE_LEADER_REPLICAS_VERSION).is_some_and(|l| *l > 0)
+            {
+                records.extend(self.elr_safety_records());
+            }
             let end = MetadataRecord::EndTransaction(EndTransactionRecord::default());
             records.push(VersionedRecord::new(end, 0));
         }
@@ -58,11 +62,17 @@ impl State {
     ) -> Result<Outcome<UpdateFeaturesResponse>, ApiError> {
         let mut records = Vec::new();
         for update in &request.feature_updates {
-            let updated = self.update_feature(update, version).map_err(|error| ApiError {
+            let updated = self.update_feature(update, request, version).map_err(|error| ApiError {
                 message: error.message.map(|why| format!("{ALL_OR_NONE}{why}")),
                 ..error
             });
             records.extend(updated?);
+        }
+        let on = |update: &FeatureUpdateKey| {
+            update.feature == feature::ELIGIBLE_LEADER_REPLICAS_VERSION && update.max_version_level > 0
+        };
+        if request.feature_updates.iter().any(on) {
+            records.splice(0..0, self.elr_safety_records());
         }
         if request.validate_only {
             records.clear();
@@ -85,6 +95,7 @@ impl State {
     fn update_feature(
         &self,
         update: &FeatureUpdateKey,
+        request: &UpdateFeaturesRequest,
         version: i16,
     ) -> Result<Option<VersionedRecord>, ApiError> {
         let (name, level) = (update.feature.as_str(), update.max_version_level);
@@ -123,6 +134,17 @@ impl State {
             // Its voters would have to be recorded with it, which only a quorum with others to tell needs.
             feature::KRAFT_VERSION => {
                 refuse("The version of this quorum is what it was formatted with.".to_owned())
+            }
+            feature::ELIGIBLE_LEADER_REPLICAS_VERSION if level > 0 => {
+                let asked = request.feature_updates.iter().find(|u| u.feature == feature::METADATA_VERSION);
+                let proposed = asked.map_or(self.metadata_version().level(), |u| u.max_version_level);
+                let needed = MetadataVersion::WITH_ELIGIBLE_LEADER_REPLICAS.level();
+                if proposed < needed {
+                    return refuse(format!(
+                        "{name} could not be set to {level} because it depends on metadata.version level {needed}"
+                    ));
+                }
+                Ok(Some(feature_level(name, level)))
             }
             _ => Ok(Some(feature_level(name, level))),
         }

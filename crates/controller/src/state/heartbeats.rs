@@ -20,6 +20,9 @@ impl BrokerState {
     }
 }
 
+/// No registration has it.
+const NO_EPOCH: BrokerEpoch = BrokerEpoch(-1);
+
 #[derive(Clone, Debug)]
 struct Tracked {
     fenced: bool,
@@ -64,6 +67,12 @@ impl Heartbeats {
         self.brokers.remove(&broker);
     }
 
+    /// Gives a broker a session that ends in its time but keeps nobody from registering: it was not heard, and
+    /// whoever registers under its id takes its place.
+    pub fn await_return(&mut self, broker: i32, now: Now) {
+        self.touch(broker, NO_EPOCH, now);
+    }
+
     pub fn touch(&mut self, broker: i32, epoch: BrokerEpoch, now: Now) {
         if let Some(tracked) = self.brokers.get_mut(&broker) {
             tracked.contact = Some((epoch, now.monotonic_ms));
@@ -87,6 +96,13 @@ impl Heartbeats {
     pub fn begin_shutdown(&mut self, broker: i32, offset: i64) {
         if let Some(tracked) = self.brokers.get_mut(&broker) {
             tracked.shutdown_offset.get_or_insert(offset);
+        }
+    }
+
+    /// Forgets that a broker is leaving.
+    pub fn cancel_shutdown(&mut self, broker: i32) {
+        if let Some(tracked) = self.brokers.get_mut(&broker) {
+            tracked.shutdown_offset = None;
         }
     }
 

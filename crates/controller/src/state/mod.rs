@@ -28,7 +28,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use thalweg_metadata::{
     ConfigMap, ConfigResource, ConfigResourceKind, Delta, Image, MetadataVersion, Provenance, ReplayError,
-    VersionRange, VersionedRecord, feature,
+    Topic, VersionRange, VersionedRecord, feature,
 };
 use thalweg_wire::{ErrorCode, MetadataRecord};
 
@@ -39,6 +39,8 @@ pub(crate) use names::CLUSTER_METADATA_TOPIC;
 
 /// The most records that one request may cause (Kafka's `MAX_RECORDS_PER_USER_OP`).
 pub(crate) const RECORDS_PER_REQUEST_MAX: usize = 10_000;
+
+const MIN_INSYNC_REPLICAS: &str = "min.insync.replicas";
 
 /// A refusal: Kafka's code and, mostly, words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,7 +152,8 @@ impl State {
     }
 
     /// Begins to lead, after the log was read into `image` up to `next_offset`. Other brokers get a session, for they
-    /// may live; the one in this process has none, for it has not registered yet.
+    /// may live. The one in this process does not live yet: it may register at once, and if it never does, because
+    /// the node has given up that role, it is fenced like any other.
     pub fn activate(
         &mut self,
         image: Arc<Image>,
@@ -163,7 +166,12 @@ impl State {
         self.registered_at = registered_at;
         for broker in self.image.cluster().brokers.values() {
             self.heartbeats.register(broker.id, broker.fenced);
-            if !broker.fenced && broker.id != self.node_id {
+            if broker.fenced {
+                continue;
+            }
+            if broker.id == self.node_id {
+                self.heartbeats.await_return(broker.id, now);
+            } else {
                 self.heartbeats.touch(broker.id, broker.epoch, now);
             }
         }
@@ -182,6 +190,10 @@ impl State {
                 | MetadataRecord::AbortTransaction(_) => continue,
                 MetadataRecord::RegisterBroker(r) => {
                     self.registered_at.insert(r.broker_id, offset);
+                    if self.image.broker(r.broker_id).is_some_and(|b| b.epoch.0 != r.broker_epoch) {
+                        // The session was that of an earlier process.
+                        self.heartbeats.remove(r.broker_id);
+                    }
                 }
                 MetadataRecord::UnregisterBroker(r) => {
                     self.registered_at.remove(&r.broker_id);
@@ -202,6 +214,22 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// What a decision would be if records that are not written yet were.
+    fn staged<R>(&mut self, records: &[VersionedRecord], decide: impl FnOnce(&State) -> R) -> R {
+        if records.is_empty() {
+            return decide(self);
+        }
+        let before = self.image.clone();
+        let mut delta = Delta::new(before.clone());
+        for record in records {
+            delta.replay(&record.record).expect("records that were just made fit the image that they change");
+        }
+        self.image = delta.apply(before.provenance());
+        let decided = decide(self);
+        self.image = before;
+        decided
     }
 
     /// When some session will end, on the monotonic clock, if none is renewed.
@@ -248,6 +276,18 @@ impl State {
             }
         }
         self.rules.default_value(ConfigResourceKind::Topic, name)
+    }
+
+    /// Whether eligible leader replicas are kept.
+    fn has_elr(&self) -> bool {
+        self.image.has_elr() && self.metadata_version().has_eligible_leader_replicas()
+    }
+
+    /// `min.insync.replicas` of a topic, which cannot be more than it has replicas.
+    fn effective_min_isr(&self, topic: &Topic) -> usize {
+        let set = self.topic_config(&topic.name, MIN_INSYNC_REPLICAS).and_then(|value| value.parse().ok());
+        let replicas = topic.partitions.values().next().map_or(1, |partition| partition.replicas.len());
+        set.unwrap_or(1).min(replicas)
     }
 
     fn unclean_election_enabled(&self, topic: &str) -> bool {

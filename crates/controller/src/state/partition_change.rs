@@ -1,15 +1,22 @@
 //! The record that changes a partition: who is in sync, who leads, how a reassignment ends (Kafka's
 //! `PartitionChangeBuilder`).
 //!
-//! Eligible leader replicas are not served, so the ISR never becomes empty and what a log of another controller says
-//! of them is cleared by the first change.
+//! Without the feature `eligible.leader.replicas.version` the ISR never becomes empty, and what the log says of
+//! eligible leader replicas is cleared by the first change. With it (KIP-966), who leaves an ISR that is below
+//! `min.insync.replicas` becomes eligible: it has all that is committed, for nothing is committed there any more. The
+//! ISR may become empty then, an eligible replica leads when it is back, and where nobody is left the last leader is
+//! remembered.
+
+use std::collections::BTreeSet;
 
 use thalweg_metadata::{
     DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, Image, LeaderRecoveryState, MetadataVersion, NO_LEADER,
-    NO_LEADER_CHANGE, PartitionRegistration, VersionedRecord,
+    NO_LEADER_CHANGE, PartitionRegistration, Topic, VersionedRecord,
 };
 use thalweg_wire::metadata::PartitionChangeRecord;
 use thalweg_wire::{MetadataRecord, Uuid};
+
+use super::State;
 
 /// How a leader is looked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +37,11 @@ pub(super) struct PartitionChange<'a> {
     version: MetadataVersion,
     image: &'a Image,
     may_lead: &'a dyn Fn(i32) -> bool,
+    /// The effective `min.insync.replicas`, where eligible leader replicas are kept.
+    elr_below: Option<usize>,
+    elr: Vec<i32>,
+    /// A replica that may have lost what it acknowledged: it is eligible for nothing.
+    pub lost_data: Option<i32>,
     pub election: Election,
     pub isr: Vec<i32>,
     pub replicas: Vec<i32>,
@@ -47,20 +59,22 @@ struct Elected {
 impl<'a> PartitionChange<'a> {
     /// No change yet. `may_lead` says which brokers are up; the directory of the replica is looked at too.
     pub fn new(
-        image: &'a Image,
-        version: MetadataVersion,
-        topic_id: Uuid,
+        state: &'a State,
+        topic: &Topic,
         index: i32,
         partition: &'a PartitionRegistration,
         may_lead: &'a dyn Fn(i32) -> bool,
     ) -> PartitionChange<'a> {
         PartitionChange {
             partition,
-            topic_id,
+            topic_id: topic.id,
             index,
-            version,
-            image,
+            version: state.metadata_version(),
+            image: state.image(),
             may_lead,
+            elr_below: state.has_elr().then(|| state.effective_min_isr(topic)),
+            elr: partition.eligible_leader_replicas.clone(),
+            lost_data: None,
             election: Election::Online,
             isr: partition.isr.clone(),
             replicas: partition.replicas.clone(),
@@ -85,6 +99,7 @@ impl<'a> PartitionChange<'a> {
     /// The record; none when nothing changes.
     pub fn build(mut self) -> Option<VersionedRecord> {
         self.complete_reassignment();
+        self.note_eligible();
         let mut record =
             PartitionChangeRecord { partition_id: self.index, topic_id: self.topic_id, ..Default::default() };
         self.elect(&mut record);
@@ -92,8 +107,9 @@ impl<'a> PartitionChange<'a> {
         if record.leader == NO_LEADER_CHANGE && lost_replicas {
             record.leader = self.partition.leader;
         }
-        self.clear_elr(&mut record);
-        if record.isr.is_none() && !self.isr.is_empty() && self.isr != self.partition.isr {
+        self.set_eligible(&mut record);
+        let may_be_set = !self.isr.is_empty() || self.elr_below.is_some();
+        if record.isr.is_none() && may_be_set && self.isr != self.partition.isr {
             record.isr = Some(self.isr.clone());
         }
         let shrunk =
@@ -101,6 +117,7 @@ impl<'a> PartitionChange<'a> {
         if record.leader == NO_LEADER_CHANGE && shrunk && self.version.bumps_leader_epoch_on_isr_shrink() {
             record.leader = self.partition.leader;
         }
+        self.remember_leader(&mut record);
         self.set_assignment(&mut record);
         if self.recovery != self.partition.leader_recovery_state {
             record.leader_recovery_state = self.recovery.id();
@@ -126,7 +143,17 @@ impl<'a> PartitionChange<'a> {
     }
 
     fn can_lead(&self, replica: i32) -> bool {
-        self.isr.contains(&replica) && self.is_up(replica)
+        let is_eligible = self.isr.is_empty() && self.elr.contains(&replica);
+        (self.isr.contains(&replica) || is_eligible) && self.is_up(replica)
+    }
+
+    /// The last leader, when nobody else is left to ask. It may lack what others had acknowledged with it.
+    fn last_leader(&self) -> Option<i32> {
+        let nobody_left = self.isr.is_empty() && self.elr.is_empty();
+        match self.partition.last_known_elr.as_slice() {
+            [last] if self.elr_below.is_some() && nobody_left && self.is_up(*last) => Some(*last),
+            _ => None,
+        }
     }
 
     fn find_leader(&self) -> Elected {
@@ -140,6 +167,9 @@ impl<'a> PartitionChange<'a> {
         }
         if let Some(online) = self.replicas.iter().find(|id| self.can_lead(**id)) {
             return clean(*online);
+        }
+        if let Some(last) = self.last_leader() {
+            return Elected { leader: last, unclean: true };
         }
         if self.election == Election::Unclean
             && let Some(any) = self.replicas.iter().find(|id| self.is_up(**id))
@@ -155,6 +185,10 @@ impl<'a> PartitionChange<'a> {
             return;
         }
         record.leader = elected.leader;
+        if self.elr.contains(&elected.leader) {
+            self.isr = vec![elected.leader];
+            self.elr.retain(|id| *id != elected.leader);
+        }
         if elected.unclean {
             // Records that only the others have are lost: the new leader alone is in sync now.
             record.isr = Some(vec![elected.leader]);
@@ -185,14 +219,40 @@ impl<'a> PartitionChange<'a> {
         self.adding.clear();
     }
 
-    fn clear_elr(&self, record: &mut PartitionChangeRecord) {
-        if !self.version.has_eligible_leader_replicas() {
+    /// Works out who is eligible once the ISR is what is wished for.
+    fn note_eligible(&mut self) {
+        let Some(min_isr) = self.elr_below else { return };
+        if self.isr.len() >= min_isr {
+            self.elr.clear();
             return;
         }
-        if !self.partition.eligible_leader_replicas.is_empty() {
-            record.eligible_leader_replicas = Some(Vec::new());
+        let candidates: BTreeSet<i32> = self.elr.iter().chain(&self.partition.isr).copied().collect();
+        let may_be = |id: &i32| {
+            // One that a reassignment has taken away has deleted what it had.
+            self.replicas.contains(id) && !self.isr.contains(id) && Some(*id) != self.lost_data
+        };
+        self.elr = candidates.into_iter().filter(may_be).collect();
+    }
+
+    fn set_eligible(&mut self, record: &mut PartitionChangeRecord) {
+        // After an unclean election all others lack something, or have what the leader lacks.
+        let is_unclean = record.isr.is_some();
+        if is_unclean || self.elr_below.is_none() {
+            self.elr.clear();
         }
-        if !self.partition.last_known_elr.is_empty() && (record.leader >= 0 || self.partition.has_leader()) {
+        if self.elr != self.partition.eligible_leader_replicas {
+            record.eligible_leader_replicas = Some(self.elr.clone());
+        }
+    }
+
+    fn remember_leader(&self, record: &mut PartitionChangeRecord) {
+        if self.elr_below.is_none() {
+            return;
+        }
+        let is_remembered = !self.partition.last_known_elr.is_empty();
+        if record.leader == NO_LEADER && !is_remembered {
+            record.last_known_elr = Some(vec![self.partition.leader]);
+        } else if record.leader >= 0 && is_remembered {
             record.last_known_elr = Some(Vec::new());
         }
     }

@@ -101,8 +101,7 @@ impl State {
             isr = replicas.first().copied().into_iter().collect();
         }
         let may_lead = |id: i32| self.is_active(id);
-        let version = self.metadata_version();
-        let mut change = PartitionChange::new(&self.image, version, topic.id, index, partition, &may_lead);
+        let mut change = PartitionChange::new(self, topic, index, partition, &may_lead);
         if unclean {
             change.election = Election::Unclean;
         }
@@ -139,8 +138,7 @@ impl State {
         let removing = missing_in(&partition.replicas, target);
         let adding = missing_in(target, &partition.replicas);
         let may_lead = |id: i32| self.is_active(id);
-        let version = self.metadata_version();
-        let mut change = PartitionChange::new(&self.image, version, topic.id, index, partition, &may_lead);
+        let mut change = PartitionChange::new(self, topic, index, partition, &may_lead);
         change.replicas = target.iter().chain(&removing).copied().collect();
         if !removing.is_empty() {
             change.removing = removing;

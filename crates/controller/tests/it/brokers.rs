@@ -6,7 +6,12 @@ use thalweg_wire::ErrorCode;
 use thalweg_wire::Uuid;
 use thalweg_wire::request::alter_partition_request::{BrokerState, PartitionData, TopicData};
 use thalweg_wire::request::broker_registration_request::Feature;
-use thalweg_wire::request::{AllocateProducerIdsRequest, AlterPartitionRequest, UnregisterBrokerRequest};
+use thalweg_wire::request::create_topics_request::{CreatableReplicaAssignment, CreatableTopic};
+use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
+use thalweg_wire::request::{
+    AllocateProducerIdsRequest, AlterPartitionRequest, CreateTopicsRequest, IncrementalAlterConfigsRequest,
+    UnregisterBrokerRequest,
+};
 
 use crate::support::*;
 
@@ -223,4 +228,75 @@ async fn a_broker_can_be_unregistered() {
     assert!(image.topic("t").unwrap().partitions.values().all(|p| p.leader == 1 && p.isr == [1]));
     let again = bench.send(UnregisterBrokerRequest { broker_id: 2 }).await;
     assert_eq!(again.error_code, ErrorCode::BrokerIdNotRegistered.code());
+}
+
+/// The leader of the only partition of topic `t`, once it is this one.
+async fn wait_for_leader(bench: &Bench, wanted: i32) {
+    for _ in 0..600 {
+        if bench.image().await.partition("t", 0).unwrap().leader == wanted {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("broker {wanted} does not come to lead");
+}
+
+#[tokio::test]
+async fn the_controller_elects_of_itself_who_was_out_of_sync_and_gives_preferred_leaders_back_their_place() {
+    let bench = Bench::with(|options| {
+        options.unclean_election_interval = Duration::from_millis(10);
+        options.rebalance_interval = Duration::from_millis(10);
+    })
+    .await;
+    let epochs = [bench.join(1).await, bench.join(2).await];
+    let assigned = CreatableReplicaAssignment { partition_index: 0, broker_ids: vec![1, 2] };
+    let topic = CreatableTopic {
+        name: "t".to_owned(),
+        num_partitions: -1,
+        replication_factor: -1,
+        assignments: vec![assigned],
+        ..Default::default()
+    };
+    bench.send(CreateTopicsRequest { topics: vec![topic], ..Default::default() }).await;
+    let propose = |by: i32, isr: &[i32], image: &thalweg_metadata::Image| {
+        let partition = image.partition("t", 0).unwrap();
+        AlterPartitionRequest {
+            broker_id: by,
+            broker_epoch: epochs[usize::try_from(by - 1).unwrap()],
+            topics: vec![TopicData {
+                topic_id: image.topic("t").unwrap().id,
+                partitions: vec![PartitionData {
+                    leader_epoch: partition.leader_epoch,
+                    partition_epoch: partition.partition_epoch.0,
+                    new_isr_with_epochs: isr
+                        .iter()
+                        .map(|id| BrokerState { broker_id: *id, broker_epoch: -1 })
+                        .collect(),
+                    ..Default::default()
+                }],
+            }],
+        }
+    };
+    let image = bench.image().await;
+    bench.send(propose(1, &[1], &image)).await;
+    bench.beat(1, epochs[0], i64::MAX, true, false).await;
+    wait_for_leader(&bench, -1).await;
+    let config = AlterableConfig {
+        name: "unclean.leader.election.enable".to_owned(),
+        config_operation: 0,
+        value: Some("true".to_owned()),
+    };
+    let resource =
+        AlterConfigsResource { resource_type: 2, resource_name: "t".to_owned(), configs: vec![config] };
+    bench.send(IncrementalAlterConfigsRequest { resources: vec![resource], ..Default::default() }).await;
+    wait_for_leader(&bench, 2).await;
+
+    bench.beat(1, epochs[0], i64::MAX, false, false).await;
+    let image = bench.image().await;
+    let grown = bench.send(propose(2, &[2], &image)).await;
+    assert_eq!(grown.topics[0].partitions[0].error_code, 0, "it has recovered");
+    let image = bench.image().await;
+    let grown = bench.send(propose(2, &[2, 1], &image)).await;
+    assert_eq!(grown.topics[0].partitions[0].error_code, 0);
+    wait_for_leader(&bench, 1).await;
 }

@@ -256,3 +256,61 @@ async fn a_failed_sync_ends_the_controller_and_nothing_is_answered() {
     let request = registration(5, thalweg_wire::Uuid::random());
     assert!(bench.send_version(request, 4).await.is_err(), "it does not go on as if nothing had happened");
 }
+
+/// The snapshots beside the one that a cluster is formatted with.
+fn snapshots(dir: &std::path::Path) -> usize {
+    let names = std::fs::read_dir(dir.join("__cluster_metadata-0")).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.ends_with(".checkpoint") && !name.starts_with("00000000000000000000-")).count()
+}
+
+/// Far more records than a start would replay unnoticed.
+async fn write_much(bench: &Bench) {
+    bench.join(1).await;
+    for index in 0..6 {
+        assert_eq!(bench.create(&format!("t{index}"), 1000, 1).await.topics[0].error_code, 0);
+    }
+}
+
+async fn assert_topics_are_known(bench: &Bench) {
+    for index in 0..6 {
+        let created = bench.create(&format!("t{index}"), 1, 1).await;
+        assert_eq!(created.topics[0].error_code, thalweg_wire::ErrorCode::TopicAlreadyExists.code());
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_wrote_much_leaves_a_snapshot_and_one_that_wrote_little_does_not() {
+    let bench = Bench::new().await;
+    bench.join(1).await;
+    let bench = bench.restart().await;
+    assert_eq!(snapshots(bench.dir.path()), 0);
+    write_much(&bench).await;
+    let bench = bench.restart().await;
+    assert_eq!(snapshots(bench.dir.path()), 1);
+    let epoch = bench.epoch().await;
+    assert_ne!(bench.fetch(epoch, 0, 0, 0).await.snapshot_id.end_offset, -1, "new observers begin with it");
+    // Nothing is written that the snapshot has not, but for the start itself.
+    let bench = bench.restart().await;
+    assert_eq!(snapshots(bench.dir.path()), 1);
+    assert_topics_are_known(&bench).await;
+}
+
+#[tokio::test]
+async fn a_start_that_replays_much_spares_the_next_one() {
+    let bench = Bench::new().await;
+    write_much(&bench).await;
+    let dir = tempfile::tempdir().unwrap();
+    copy(bench.dir.path(), dir.path());
+    assert_eq!(snapshots(dir.path()), 0, "it was killed");
+    let bench = Bench { controller: open(dir.path()).await, dir };
+    for _ in 0..600 {
+        if snapshots(bench.dir.path()) == 1 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert_eq!(snapshots(bench.dir.path()), 1);
+    let bench = bench.restart().await;
+    assert_topics_are_known(&bench).await;
+}

@@ -25,7 +25,7 @@ pub const CLUSTER_ID: &str = "MkU3OEVBNTcwNTJENDM2Qg";
 pub const DIRECTORY: Uuid = Uuid(0x1111_2222_3333_4444_5555_6666_7777_8888);
 pub const NODE: i32 = 1;
 
-/// Rules that know three settings.
+/// Rules that know four settings.
 pub struct Rules;
 
 impl ConfigRules for Rules {
@@ -35,6 +35,7 @@ impl ConfigRules for Rules {
                 "retention.ms" => value.parse::<i64>().is_err(),
                 "cleanup.policy" => !value.split(',').all(|v| v == "compact" || v == "delete"),
                 "min.insync.replicas" => value.parse::<u32>().is_err(),
+                "unclean.leader.election.enable" => value.parse::<bool>().is_err(),
                 _ => true,
             };
             if bad {

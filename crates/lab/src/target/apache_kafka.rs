@@ -6,18 +6,19 @@
 //! the cluster's directory.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::embedded::is_port_taken;
-use super::error::{DirectoryFailed, FormatFailed, InvalidBrokers, TargetError};
+use super::error::{DirectoryFailed, FormatFailed, TargetError};
 use super::jars::{KafkaJars, kafka_jars};
+use super::plan::{Controllers, Node, Plan, Software};
 use super::process::Brokers;
-use super::{BROKERS_MAX, Cluster, StartOptions, ports, properties, readiness};
+use super::{Cluster, StartOptions, check_brokers, properties, readiness};
 use crate::result::TargetInfo;
 use crate::workload::ClusterSpec;
 
@@ -48,26 +49,16 @@ rootLogger.level=INFO
 rootLogger.appenderRef.console.ref=console
 ";
 
-/// Where the brokers are and what each one's file says.
-struct Plan {
-    /// `host:port` of each broker, the first broker first.
-    brokers: Vec<String>,
-    /// `id@host:port` of each controller; the first brokers are the controllers.
-    voters: Vec<String>,
-}
-
 /// Starts it.
 pub(super) async fn start(
     spec: &ClusterSpec,
     options: &StartOptions,
 ) -> Result<(Cluster, Brokers), TargetError> {
-    if !(1..=BROKERS_MAX).contains(&spec.brokers) {
-        return Err(InvalidBrokers { brokers: spec.brokers }.into());
-    }
+    check_brokers(spec.brokers)?;
     let mut settings = properties::merged(&spec.properties, spec.brokers)?;
     // Kafka looks for files of deleted topics half a minute after its start for the first time, unless it is told.
     settings.entry("log.initial.task.delay.ms".to_owned()).or_insert_with(|| "500".to_owned());
-    let jars = tokio::task::spawn_blocking(kafka_jars).await.expect("finding jars does not panic")?;
+    let jars = find_jars().await?;
     let mut attempt = 1;
     loop {
         match launch(spec, options, &settings, &jars).await {
@@ -77,6 +68,11 @@ pub(super) async fn start(
             other => return other,
         }
     }
+}
+
+/// Finds the jars, or fetches them.
+pub(super) async fn find_jars() -> Result<KafkaJars, TargetError> {
+    tokio::task::spawn_blocking(kafka_jars).await.expect("finding jars does not panic")
 }
 
 async fn launch(
@@ -89,31 +85,22 @@ async fn launch(
     for dir in properties::dirs_elsewhere(&spec.properties, brokers.dir()) {
         brokers.make_dir(dir)?;
     }
-    let plan = Plan::new(spec.brokers)?;
-    let dirs = plan.write(spec, settings, brokers.dir())?;
-    format(&mut brokers, &dirs, jars, options).await?;
-
-    let logging = format!("-Dlog4j2.configurationFile={}", brokers.dir().join("log4j2.properties").display());
-    let heap = [format!("-Xms{}m", options.heap_mb), format!("-Xmx{}m", options.heap_mb)];
-    for (number, dir) in (1..).zip(&dirs) {
-        let mut command = Command::new(&jars.java);
-        command.env("CLASSPATH", &jars.classpath).current_dir(dir);
-        command
-            .args(&heap)
-            .args(JVM_OPTIONS)
-            .arg(&logging)
-            .arg("kafka.Kafka")
-            .arg(dir.join("server.properties"));
-        brokers.spawn(&format!("broker-{number}"), command, &dir.join("broker.log"))?;
+    let controllers = Controllers::Brokers(if spec.brokers >= 3 { 3 } else { 1 });
+    let plan = Plan::new(spec.brokers as usize, Software::ApacheKafka, controllers, None, brokers.dir())?;
+    let jvm = Jvm::new(jars, options.heap_mb, brokers.dir())?;
+    plan.write(|_| settings.clone(), |node| properties::log_dirs(&spec.properties, &node.dir))?;
+    format(&mut brokers, &plan.nodes, jars, options.start_timeout).await?;
+    for node in &plan.nodes {
+        brokers.spawn(&node.name(), jvm.command(node), &node.dir.join("broker.log"))?;
     }
-    brokers.set_controllers(plan.voters.len());
-    readiness::wait(&brokers, &plan.brokers, options.start_timeout).await?;
+    brokers.set_controllers(plan.controllers());
+    readiness::wait(&brokers, &plan, options.start_timeout).await?;
 
+    let first = &plan.nodes[0];
     let mut command = vec![jars.java.display().to_string()];
-    command.extend(heap);
-    command.extend(JVM_OPTIONS.map(str::to_owned));
-    command.extend([temporary(&dirs[0]), logging, "kafka.Kafka".to_owned()]);
-    command.push(dirs[0].join("server.properties").display().to_string());
+    command.extend(jvm.options());
+    command.extend([temporary(&first.dir), jvm.logging.clone(), "kafka.Kafka".to_owned()]);
+    command.push(first.properties_file().display().to_string());
     let cluster = Cluster {
         name: "apache-kafka".to_owned(),
         processes: brokers.processes(),
@@ -123,11 +110,42 @@ async fn launch(
             kind: "apache-kafka".to_owned(),
             version: format!("Apache Kafka {}", jars.kafka_version),
             command,
-            notes: plan.notes(spec, settings, jars, options),
+            notes: notes(&plan, spec, settings, jars, options),
         },
-        bootstrap: plan.brokers,
+        bootstrap: plan.bootstrap(),
     };
     Ok((cluster, brokers))
+}
+
+/// How JVMs of Kafka are started.
+pub(super) struct Jvm<'a> {
+    jars: &'a KafkaJars,
+    heap_mb: u32,
+    /// The option that names the file for logging.
+    logging: String,
+}
+
+impl<'a> Jvm<'a> {
+    /// With a heap of this size each, and a file for logging in `dir`.
+    pub fn new(jars: &'a KafkaJars, heap_mb: u32, dir: &Path) -> Result<Jvm<'a>, DirectoryFailed> {
+        let path = dir.join("log4j2.properties");
+        let logging = format!("-Dlog4j2.configurationFile={}", path.display());
+        std::fs::write(&path, LOGGING).map_err(|source| DirectoryFailed { path, source })?;
+        Ok(Jvm { jars, heap_mb, logging })
+    }
+
+    fn options(&self) -> Vec<String> {
+        let heap = [format!("-Xms{}m", self.heap_mb), format!("-Xmx{}m", self.heap_mb)];
+        heap.into_iter().chain(JVM_OPTIONS.map(str::to_owned)).collect()
+    }
+
+    /// The process of a node.
+    pub fn command(&self, node: &Node) -> Command {
+        let mut command = Command::new(&self.jars.java);
+        command.env("CLASSPATH", &self.jars.classpath).current_dir(&node.dir);
+        command.args(self.options()).arg(&self.logging).arg("kafka.Kafka").arg(node.properties_file());
+        command
+    }
 }
 
 /// Where a broker's JVM has its temporary files.
@@ -135,12 +153,12 @@ fn temporary(broker_dir: &Path) -> String {
     format!("-Djava.io.tmpdir={}", broker_dir.display())
 }
 
-/// Formats all directories, at the same time.
-async fn format(
+/// Formats the directories of nodes, all at the same time.
+pub(super) async fn format(
     brokers: &mut Brokers,
-    dirs: &[PathBuf],
+    nodes: &[Node],
     jars: &KafkaJars,
-    options: &StartOptions,
+    timeout: Duration,
 ) -> Result<(), TargetError> {
     let mut id = [0; 16];
     getrandom::fill(&mut id).map_err(|error| DirectoryFailed {
@@ -150,137 +168,43 @@ async fn format(
     // Kafka's ids do not begin with a dash: its tools would take it for an option.
     id[0] &= 0x7f;
     let cluster_id = URL_SAFE_NO_PAD.encode(id);
-    for (number, dir) in (1..).zip(dirs) {
+    for node in nodes {
         let mut command = Command::new(&jars.java);
-        command.env("CLASSPATH", &jars.classpath).current_dir(dir).args(TOOL_OPTIONS).arg(temporary(dir));
+        command.env("CLASSPATH", &jars.classpath).current_dir(&node.dir);
+        command.args(TOOL_OPTIONS).arg(temporary(&node.dir));
         command.args(["kafka.tools.StorageTool", "format", "--cluster-id", &cluster_id, "--config"]);
-        command.arg(dir.join("server.properties"));
-        brokers.spawn(&format!("broker-{number}"), command, &dir.join("format.log"))?;
+        command.arg(node.properties_file());
+        brokers.spawn(&node.name(), command, &node.dir.join("format.log"))?;
     }
-    let done = brokers.complete(options.start_timeout).await;
+    let done = brokers.complete(timeout).await;
     done.map_err(|(name, output)| FormatFailed { name, output }.into())
 }
 
-impl Plan {
-    fn new(count: u32) -> Result<Plan, DirectoryFailed> {
-        let controllers = if count >= 3 { 3 } else { 1 };
-        let (count, controllers) = (count as usize, controllers as usize);
-        let ports = ports::free(count + controllers)
-            .map_err(|source| DirectoryFailed { path: PathBuf::from("a port of 127.0.0.1"), source })?;
-        let (brokers, voters) = ports.split_at(count);
-        Ok(Plan {
-            brokers: brokers.iter().map(|port| format!("127.0.0.1:{port}")).collect(),
-            voters: (1..).zip(voters).map(|(id, port)| format!("{id}@127.0.0.1:{port}")).collect(),
-        })
-    }
-
-    /// Writes each broker's directory and properties below `dir`; returns the brokers' directories.
-    fn write(
-        &self,
-        spec: &ClusterSpec,
-        settings: &BTreeMap<String, String>,
-        dir: &Path,
-    ) -> Result<Vec<PathBuf>, DirectoryFailed> {
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |source| DirectoryFailed { path, source }
-        };
-        let logging = dir.join("log4j2.properties");
-        std::fs::write(&logging, LOGGING).map_err(failed(&logging))?;
-        let mut dirs = Vec::new();
-        for index in 0..self.brokers.len() {
-            let broker_dir = dir.join(format!("broker-{}", index + 1));
-            let properties = broker_dir.join("server.properties");
-            let data = properties::log_dirs(&spec.properties, &broker_dir);
-            std::fs::create_dir_all(&broker_dir).map_err(failed(&broker_dir))?;
-            let text = properties::text(&self.properties(index, settings, &data));
-            std::fs::write(&properties, text).map_err(failed(&properties))?;
-            dirs.push(broker_dir);
+fn notes(
+    plan: &Plan,
+    spec: &ClusterSpec,
+    settings: &BTreeMap<String, String>,
+    jars: &KafkaJars,
+    options: &StartOptions,
+) -> Vec<String> {
+    let mut notes = properties::notes(&spec.properties, settings);
+    notes.push(match (plan.nodes.len(), plan.controllers()) {
+        (1, _) => "KRaft: one process is broker and controller".to_owned(),
+        (count, 1) => format!("KRaft: {count} brokers, of which broker 1 is the controller too"),
+        (count, controllers) => {
+            format!("KRaft: {count} brokers, of which brokers 1 to {controllers} are controllers too")
         }
-        Ok(dirs)
-    }
-
-    fn properties(
-        &self,
-        index: usize,
-        settings: &BTreeMap<String, String>,
-        data: &[PathBuf],
-    ) -> BTreeMap<String, String> {
-        let mut listeners = format!("PLAINTEXT://{}", self.brokers[index]);
-        let mut roles = "broker";
-        if let Some((_, address)) = self.voters.get(index).and_then(|voter| voter.split_once('@')) {
-            write!(listeners, ",CONTROLLER://{address}").expect("a String takes every text");
-            roles = "broker,controller";
-        }
-        let data: Vec<String> = data.iter().map(|dir| dir.display().to_string()).collect();
-        let own = [
-            ("process.roles", roles.to_owned()),
-            ("node.id", (index + 1).to_string()),
-            ("controller.quorum.voters", self.voters.join(",")),
-            ("controller.listener.names", "CONTROLLER".to_owned()),
-            ("listeners", listeners),
-            ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT".to_owned()),
-            ("log.dirs", data.join(",")),
-        ];
-        let mut all = settings.clone();
-        all.extend(own.map(|(key, value)| (key.to_owned(), value)));
-        all
-    }
-
-    fn notes(
-        &self,
-        spec: &ClusterSpec,
-        settings: &BTreeMap<String, String>,
-        jars: &KafkaJars,
-        options: &StartOptions,
-    ) -> Vec<String> {
-        let mut notes = properties::notes(&spec.properties, settings);
-        notes.push(match (self.brokers.len(), self.voters.len()) {
-            (1, _) => "KRaft: one process is broker and controller".to_owned(),
-            (count, 1) => format!("KRaft: {count} brokers, of which broker 1 is the controller too"),
-            (count, controllers) => {
-                format!("KRaft: {count} brokers, of which brokers 1 to {controllers} are controllers too")
-            }
-        });
-        notes.push(format!(
-            "{}; a heap of {} MB for each broker; jars from {}",
-            jars.java_version, options.heap_mb, jars.origin
-        ));
-        notes
-    }
+    });
+    notes.push(format!(
+        "{}; a heap of {} MB for each broker; jars from {}",
+        jars.java_version, options.heap_mb, jars.origin
+    ));
+    notes
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn plan(count: u32) -> Plan {
-        Plan::new(count).expect("a machine with free ports")
-    }
-
-    #[test]
-    fn the_first_brokers_are_the_controllers() {
-        for (brokers, controllers) in [(1, 1), (2, 1), (3, 3), (9, 3)] {
-            let plan = plan(brokers);
-            let roles: Vec<String> = (0..plan.brokers.len())
-                .map(|index| plan.properties(index, &BTreeMap::new(), &[])["process.roles"].clone())
-                .collect();
-            let expected: Vec<&str> = (0..brokers)
-                .map(|index| if index < controllers { "broker,controller" } else { "broker" })
-                .collect();
-            assert_eq!(roles, expected);
-            assert_eq!(plan.voters.len(), controllers as usize);
-        }
-    }
-
-    #[test]
-    fn a_brokers_file_has_what_the_workload_says() {
-        let settings = BTreeMap::from([("num.io.threads".to_owned(), "24".to_owned())]);
-        let properties = plan(3).properties(2, &settings, &[PathBuf::from("/a"), PathBuf::from("/b")]);
-        assert_eq!(properties["node.id"], "3");
-        assert_eq!(properties["num.io.threads"], "24");
-        assert_eq!(properties["log.dirs"], "/a,/b");
-    }
 
     #[tokio::test]
     async fn a_number_of_brokers_that_cannot_be_is_refused() {

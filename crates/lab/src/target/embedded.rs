@@ -1,13 +1,14 @@
-//! The target `embedded`: brokers of this binary as child processes. One at a time: clusters of Thalweg brokers do not
-//! exist yet, and that is said rather than measured with less.
+//! The target `embedded`: 1 to 9 brokers of this binary as child processes. The first of several is the controller too,
+//! and the only one; a single broker has it within.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::error::{DirectoryFailed, InvalidBrokers, NoClustersYet, NotStarted, TargetError};
+use super::error::{NotStarted, TargetError};
+use super::plan::{Controllers, Node, Plan, Software};
 use super::process::Brokers;
-use super::{Cluster, StartOptions, ports, properties, readiness};
+use super::{Cluster, StartOptions, check_brokers, properties, readiness};
 use crate::result::TargetInfo;
 use crate::workload::ClusterSpec;
 
@@ -19,17 +20,9 @@ pub(super) async fn start(
     spec: &ClusterSpec,
     options: &StartOptions,
 ) -> Result<(Cluster, Brokers), TargetError> {
-    match spec.brokers {
-        0 => return Err(InvalidBrokers { brokers: 0 }.into()),
-        1 => {}
-        brokers => return Err(NoClustersYet { brokers }.into()),
-    }
-    let settings = properties::merged(&spec.properties, 1)?;
-    let program = match &options.binary {
-        Some(binary) => binary.clone(),
-        None => std::env::current_exe()
-            .map_err(|source| NotStarted { program: PathBuf::from("the program that runs"), source })?,
-    };
+    check_brokers(spec.brokers)?;
+    let settings = properties::merged(&spec.properties, spec.brokers)?;
+    let program = program(options.binary.as_deref())?;
     let mut attempt = 1;
     loop {
         match launch(spec, options, &settings, &program).await {
@@ -56,42 +49,78 @@ async fn launch(
     for dir in properties::dirs_elsewhere(&spec.properties, brokers.dir()) {
         brokers.make_dir(dir)?;
     }
-    let dir = brokers.dir().join("broker-1");
-    std::fs::create_dir_all(&dir).map_err(|source| DirectoryFailed { path: dir.clone(), source })?;
-    let port = ports::free(1)
-        .map_err(|source| DirectoryFailed { path: PathBuf::from("a port of 127.0.0.1"), source })?[0];
-    let address = format!("127.0.0.1:{port}");
-    let data: Vec<String> =
-        properties::log_dirs(&spec.properties, &dir).iter().map(|path| path.display().to_string()).collect();
-
-    let mut arguments = vec!["serve".to_owned(), "--listen".to_owned(), address.clone()];
-    arguments.extend(["--data-dir".to_owned(), data.join(",")]);
-    for (key, value) in settings {
-        arguments.extend(["--set".to_owned(), format!("{key}={value}")]);
+    let controllers = Controllers::Brokers(1);
+    let plan = Plan::new(spec.brokers as usize, Software::Thalweg, controllers, None, brokers.dir())?;
+    let data = |node: &Node| properties::log_dirs(&spec.properties, &node.dir);
+    plan.write(|_| settings.clone(), data)?;
+    let mut logs = Vec::new();
+    let mut first = None;
+    for node in &plan.nodes {
+        let arguments = match plan.nodes.len() {
+            1 => alone(node, settings, &data(node)),
+            _ => vec!["serve".to_owned(), node.properties_file().display().to_string()],
+        };
+        let mut command = Command::new(program);
+        command.args(&arguments).current_dir(&node.dir);
+        let log = node.dir.join("broker.log");
+        brokers.spawn(&node.name(), command, &log)?;
+        logs.push(log);
+        first.get_or_insert(arguments);
     }
-    let log = dir.join("broker.log");
-    let mut command = Command::new(program);
-    command.args(&arguments).current_dir(&dir);
-    brokers.spawn("broker-1", command, &log)?;
-    let bootstrap = vec![address];
-    readiness::wait(&brokers, &bootstrap, options.start_timeout).await?;
+    readiness::wait(&brokers, &plan, options.start_timeout).await?;
 
     let mut notes = properties::notes(&spec.properties, settings);
-    notes.extend(complaints(&std::fs::read_to_string(&log).unwrap_or_default()));
+    if plan.nodes.len() > 1 {
+        notes.push(format!(
+            "KRaft: {} brokers, of which broker 1 is the only controller too",
+            plan.nodes.len()
+        ));
+    }
+    for log in logs {
+        for complaint in complaints(&std::fs::read_to_string(&log).unwrap_or_default()) {
+            // All have the same settings, but one look is not enough: what is said may depend on the role.
+            if !notes.contains(&complaint) {
+                notes.push(complaint);
+            }
+        }
+    }
     let cluster = Cluster {
         name: "embedded".to_owned(),
-        bootstrap,
+        bootstrap: plan.bootstrap(),
         client_properties: BTreeMap::new(),
         processes: brokers.processes(),
         data_dir: Some(brokers.dir().to_owned()),
         info: TargetInfo {
             kind: "embedded".to_owned(),
             version: version(program),
-            command: std::iter::once(program.display().to_string()).chain(arguments).collect(),
+            command: std::iter::once(program.display().to_string())
+                .chain(first.into_iter().flatten())
+                .collect(),
             notes,
         },
     };
     Ok((cluster, brokers))
+}
+
+/// The arguments of a broker that is alone: nobody else must reach its controller.
+fn alone(node: &Node, settings: &BTreeMap<String, String>, data: &[PathBuf]) -> Vec<String> {
+    let address = node.broker.clone().unwrap_or_default();
+    let data: Vec<String> = data.iter().map(|path| path.display().to_string()).collect();
+    let mut arguments = vec!["serve".to_owned(), "--listen".to_owned(), address];
+    arguments.extend(["--data-dir".to_owned(), data.join(",")]);
+    for (key, value) in settings {
+        arguments.extend(["--set".to_owned(), format!("{key}={value}")]);
+    }
+    arguments
+}
+
+/// The binary of brokers: the one that is named, or the one that runs.
+pub(super) fn program(named: Option<&Path>) -> Result<PathBuf, NotStarted> {
+    match named {
+        Some(binary) => Ok(binary.to_owned()),
+        None => std::env::current_exe()
+            .map_err(|source| NotStarted { program: PathBuf::from("the program that runs"), source }),
+    }
 }
 
 /// What the binary calls itself.
@@ -120,12 +149,14 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn several_embedded_brokers_are_refused_with_what_would_do() {
+    async fn a_number_of_brokers_that_cannot_be_is_refused() {
         let work = tempfile::tempdir().expect("a directory");
-        let spec = ClusterSpec { brokers: 3, properties: BTreeMap::new() };
-        let error = start(&spec, &StartOptions::new(work.path())).await.expect_err("a refusal").to_string();
-        assert!(error.contains("clusters of Thalweg brokers do not exist yet"), "{error}");
-        assert!(error.contains("--target apache-kafka") && error.contains("--bootstrap"), "{error}");
+        for brokers in [0, 10] {
+            let spec = ClusterSpec { brokers, properties: BTreeMap::new() };
+            let error =
+                start(&spec, &StartOptions::new(work.path())).await.expect_err("a refusal").to_string();
+            assert!(error.contains("1 to 9 would be right"), "{error}");
+        }
     }
 
     #[test]

@@ -15,9 +15,9 @@ pub enum TargetError {
     /// A number of brokers that cannot be started.
     #[error(transparent)]
     InvalidBrokers(#[from] InvalidBrokers),
-    /// More than one embedded broker.
+    /// A port that a cluster was to have.
     #[error(transparent)]
-    NoClustersYet(#[from] NoClustersYet),
+    PortTaken(#[from] PortTaken),
     /// A running cluster is smaller than the point needs.
     #[error(transparent)]
     TooFewBrokers(#[from] TooFewBrokers),
@@ -64,15 +64,16 @@ pub struct InvalidBrokers {
     pub brokers: u32,
 }
 
-/// More than one embedded broker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// A port that a cluster was to have is not free.
+#[derive(Debug, thiserror::Error)]
 #[error(
-    "cluster.brokers = {brokers}, but clusters of Thalweg brokers do not exist yet: the target `embedded` has 1 broker. \
-     --target apache-kafka starts {brokers} brokers here, --bootstrap HOST:PORT takes a cluster that runs already"
+    "Port {port} of 127.0.0.1 cannot be listened on: {source}. Another first port would be right, or 0 for free ones"
 )]
-pub struct NoClustersYet {
-    /// What was asked for.
-    pub brokers: u32,
+pub struct PortTaken {
+    /// The port.
+    pub port: u16,
+    /// What the system said.
+    pub source: io::Error,
 }
 
 /// A running cluster has fewer brokers than the point needs.
@@ -223,6 +224,17 @@ pub enum ConnectError {
         bootstrap: String,
         /// Why.
         source: ClientError,
+    },
+    /// Nobody here speaks so.
+    #[error(
+        "{bootstrap}: security.protocol={protocol} is not spoken yet. Whichever driver measures, the lab makes topics and \
+         reads back by its own client, which speaks PLAINTEXT only: a listener of that kind would be right"
+    )]
+    Security {
+        /// Where it should be.
+        bootstrap: String,
+        /// What was asked for.
+        protocol: String,
     },
     /// A client property that cannot be.
     #[error("A client property for {bootstrap} cannot be: {source}")]

@@ -33,6 +33,11 @@ pub(super) fn free(count: usize) -> io::Result<Vec<u16>> {
     held.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
 }
 
+/// Fails when somebody listens on a port.
+pub(super) fn check_free(port: u16) -> io::Result<()> {
+    TcpListener::bind(("127.0.0.1", port)).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

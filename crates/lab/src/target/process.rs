@@ -29,7 +29,9 @@ pub(super) struct Brokers {
     processes: Vec<BrokerProcess>,
     /// How many of the first processes must run for the others to hand over to: the majority of the controllers.
     majority: usize,
-    /// Removed at the end: the cluster's own directory first.
+    /// The cluster's own directory; none for a cluster that is not ours.
+    home: Option<PathBuf>,
+    /// Removed at the end.
     dirs: Vec<PathBuf>,
     /// None for a cluster that runs without us.
     guard: Option<Guard>,
@@ -47,26 +49,37 @@ struct BrokerProcess {
 impl Brokers {
     /// No brokers: the cluster is not ours.
     pub(super) fn none() -> Brokers {
-        Brokers { processes: Vec::new(), majority: 1, dirs: Vec::new(), guard: None }
+        Brokers { processes: Vec::new(), majority: 1, home: None, dirs: Vec::new(), guard: None }
     }
 
     /// No brokers yet, and a new directory for them below `work_dir`.
     pub(super) fn beginning(work_dir: &Path, kind: &str) -> Result<Brokers, DirectoryFailed> {
+        let mut brokers = Brokers::kept(work_dir)?;
+        let work_dir = brokers.dir().to_owned();
+        let mut random = [0; 4];
+        getrandom::fill(&mut random).map_err(|error| DirectoryFailed {
+            path: work_dir.clone(),
+            source: io::Error::other(error.to_string()),
+        })?;
+        let dir = work_dir.join(format!("{kind}-{:08x}", u32::from_le_bytes(random)));
+        brokers.make_dir(dir.clone())?;
+        brokers.home = Some(dir);
+        Ok(brokers)
+    }
+
+    /// No brokers yet, and a directory that stays when they are gone. Made when it is not there.
+    pub(super) fn kept(dir: &Path) -> Result<Brokers, DirectoryFailed> {
         let failed = |path: &Path| {
             let path = path.to_owned();
             move |source| DirectoryFailed { path, source }
         };
-        std::fs::create_dir_all(work_dir).map_err(failed(work_dir))?;
+        std::fs::create_dir_all(dir).map_err(failed(dir))?;
         // Absolute, because it is told to processes that may run elsewhere.
-        let work_dir = work_dir.canonicalize().map_err(failed(work_dir))?;
-        let mut random = [0; 4];
-        getrandom::fill(&mut random)
-            .map_err(|error| failed(&work_dir)(io::Error::other(error.to_string())))?;
-        let name = format!("{kind}-{:08x}", u32::from_le_bytes(random));
+        let dir = dir.canonicalize().map_err(failed(dir))?;
         let guard = Guard::start().map_err(failed(Path::new("/bin/sh")))?;
         let mut brokers = Brokers::none();
+        brokers.home = Some(dir);
         brokers.guard = Some(guard);
-        brokers.make_dir(work_dir.join(name))?;
         Ok(brokers)
     }
 
@@ -80,7 +93,7 @@ impl Brokers {
     /// # Panics
     /// When the cluster is not ours.
     pub(super) fn dir(&self) -> &Path {
-        self.dirs.first().expect("a cluster that is started has a directory")
+        self.home.as_deref().expect("a cluster that is started has a directory")
     }
 
     /// Makes a directory that is removed with the cluster.
@@ -164,12 +177,20 @@ impl Brokers {
         })
     }
 
-    /// The name of a broker and the tail of its log.
-    pub(super) fn log_tail(&self, index: usize) -> (String, String) {
-        match self.processes.get(index) {
-            Some(broker) => (broker.name.clone(), tail(&broker.log)),
-            None => Default::default(),
-        }
+    /// Forgets those that have ended: who was told of them need not be told again.
+    pub(super) fn forget_ended(&mut self) {
+        self.processes.retain(|broker| broker.ended().is_none());
+    }
+
+    /// The tail of a broker's log.
+    pub(super) fn log_tail(&self, name: &str) -> String {
+        self.processes.iter().find(|broker| broker.name == name).map_or_else(String::new, |b| tail(&b.log))
+    }
+
+    /// All that have ended by themselves: their names, and how.
+    pub(super) fn ended(&self) -> Vec<(String, String)> {
+        let ended = |broker: &BrokerProcess| Some((broker.name.clone(), describe(broker.ended()?)));
+        self.processes.iter().filter_map(ended).collect()
     }
 
     /// Stops all in order, the last one first, each when the one after it has gone: controllers, which are the first

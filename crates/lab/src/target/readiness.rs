@@ -7,17 +7,15 @@ use thalweg_client::{Cluster, ConnectionOptions};
 use tokio::time::Instant;
 
 use super::error::{BrokerNotReady, TargetError};
+use super::plan::Plan;
 use super::process::Brokers;
 
 /// How often brokers are asked.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Waits until the brokers at `bootstrap`, in the order of their start, all serve.
-pub(super) async fn wait(
-    brokers: &Brokers,
-    bootstrap: &[String],
-    timeout: Duration,
-) -> Result<(), TargetError> {
+/// Waits until all brokers of a plan serve.
+pub(super) async fn wait(brokers: &Brokers, plan: &Plan, timeout: Duration) -> Result<(), TargetError> {
+    let bootstrap = plan.bootstrap();
     let options = ConnectionOptions {
         client_id: "thalweg-lab".to_owned(),
         connect_timeout: Duration::from_secs(2),
@@ -29,9 +27,10 @@ pub(super) async fn wait(
         if let Some(died) = brokers.died() {
             return Err(died.into());
         }
-        let Err((index, reason)) = ask(bootstrap, &options).await else { return Ok(()) };
+        let Err((index, reason)) = ask(&bootstrap, &options).await else { return Ok(()) };
         if Instant::now() >= deadline {
-            let (name, log_tail) = brokers.log_tail(index);
+            let name = plan.broker_names().swap_remove(index);
+            let log_tail = brokers.log_tail(&name);
             let bootstrap = bootstrap.join(",");
             return Err(BrokerNotReady { bootstrap, waited: timeout, reason, name, log_tail }.into());
         }

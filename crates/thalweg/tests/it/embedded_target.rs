@@ -58,6 +58,35 @@ async fn an_embedded_broker_serves_and_leaves_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn several_embedded_brokers_are_a_cluster_and_leave_nothing_behind() {
+    let work = tempfile::tempdir().expect("a directory");
+    let properties = BTreeMap::from([("num.partitions".to_owned(), "3".to_owned())]);
+    let spec = ClusterSpec { brokers: 3, properties };
+    let running = target::start(&TargetSpec::Embedded, &spec, &options(work.path())).await;
+    let running = running.unwrap_or_else(|error| panic!("the brokers did not start: {error}"));
+    let cluster = running.cluster().clone();
+    assert_eq!((cluster.bootstrap.len(), cluster.processes.len()), (3, 3));
+    assert!(
+        cluster
+            .info
+            .notes
+            .contains(&"KRaft: 3 brokers, of which broker 1 is the only controller too".to_owned()),
+        "{:?}",
+        cluster.info.notes
+    );
+    for address in &cluster.bootstrap {
+        let client =
+            target::connect(std::slice::from_ref(address), &BTreeMap::new()).await.expect("it serves");
+        assert_eq!(client.metadata().brokers.len(), 3);
+    }
+    let data = cluster.data_dir.clone().expect("it is here");
+    let file = std::fs::read_to_string(data.join("broker-3/server.properties")).expect("it was written");
+    assert!(file.contains("num.partitions=3\n") && file.contains("process.roles=broker\n"), "{file}");
+    assert_eq!(running.stop().await, Vec::<String>::new());
+    assert!(cluster.processes.iter().all(|(_, pid)| !is_alive(*pid)) && is_empty(work.path()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_broker_that_is_killed_is_noticed_and_a_dropped_cluster_is_removed() {
     let work = tempfile::tempdir().expect("a directory");
     let running = start(work.path(), &[]).await;

@@ -1,10 +1,14 @@
 //! The binary as a person meets it: started, spoken to, stopped; exit codes, and what it says.
 
 mod binary;
+mod cluster;
 mod embedded_target;
 mod failures;
 mod lab;
 mod lab_drivers;
 mod lab_worker;
 mod replicated;
+mod serve_cluster;
+mod streams;
+mod streams_kafka;
 mod tools;

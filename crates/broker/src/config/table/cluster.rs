@@ -6,9 +6,7 @@
 use super::super::check::{ANY, BOOTSTRAP_SERVERS, FILLED_LIST, QUORUM_VOTERS, at_least, filled_list_of};
 use super::super::key::Support::{Accepted, Served, Unserved};
 use super::family;
-use super::reason::{
-    CHANNEL, ELECTIONS, ONE_REPLICA, SAMPLES, SOCKET_BUFFERS, STARTUP, TESTING, TIERED, VOTER,
-};
+use super::reason::{CHANNEL, ELECTIONS, SAMPLES, SOCKET_BUFFERS, STARTUP, TESTING, TIERED, VOTER};
 
 family! { NODE "Node and controllers";
     "process.roles": List = "broker,controller", filled_list_of(&["broker", "controller"]), High, ReadOnly, Served,
@@ -61,7 +59,7 @@ family! { NODE "Node and controllers";
         "Whether the controller moves leadership back to the preferred replicas.";
     "leader.imbalance.check.interval.seconds": Long = "300", at_least(1), High, ReadOnly, Served,
         "How often the controller looks for partitions not led by their preferred replica.";
-    "unclean.leader.election.interval.ms": Long = "300000", at_least(1), Medium, ReadOnly, Accepted(ONE_REPLICA),
+    "unclean.leader.election.interval.ms": Long = "300000", at_least(1), Medium, ReadOnly, Served,
         "How often the controller looks for partitions that only an unclean election can help.", internal;
     "controller.performance.sample.period.ms": Long = "60000", at_least(100), Medium, ReadOnly, Accepted(SAMPLES),
         "How often the controller logs the timing of its events.", internal;

@@ -34,5 +34,4 @@ pub(super) const JMX: &str = "metrics reporters are Java classes, which cannot b
 pub(super) const METRICS: &str = "metrics are not sampled in windows";
 pub(super) const TELEMETRY: &str = "client telemetry is not served yet";
 pub(super) const CLEANER_IO: &str = "compaction reads and writes as fast as the disk allows";
-pub(super) const ONE_REPLICA: &str = "with one replica there is no unclean election";
 pub(super) const SETUP: &str = "connections to other nodes have the bounds of the requests that need them";

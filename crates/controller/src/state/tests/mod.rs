@@ -1,0 +1,253 @@
+//! The decisions, with time in hand: no log, no task.
+
+mod decisions;
+mod eligible;
+mod oracle;
+mod sequences;
+mod steps;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rand::Rng;
+use thalweg_metadata::{
+    ConfigMap, ConfigResource, ConfigResourceKind, Image, Loader, PartitionRegistration, VersionedRecord,
+};
+use thalweg_wire::request::alter_partition_reassignments_request::{
+    ReassignablePartition, ReassignableTopic,
+};
+use thalweg_wire::request::alter_partition_request::{BrokerState, PartitionData, TopicData};
+use thalweg_wire::request::assign_replicas_to_dirs_request::{
+    DirectoryData, PartitionData as DirectoryPartition, TopicData as DirectoryTopic,
+};
+use thalweg_wire::request::broker_registration_request::{Feature, Listener};
+use thalweg_wire::request::create_topics_request::{
+    CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
+};
+use thalweg_wire::request::{
+    AlterPartitionReassignmentsRequest, AlterPartitionRequest, AssignReplicasToDirsRequest,
+    BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest, CreateTopicsRequest,
+};
+use thalweg_wire::{ErrorCode, Request, Uuid, frame};
+
+use super::*;
+use crate::dispatch;
+use crate::options::{ConfigRefusal, EffectiveConfig};
+
+const EPOCH: i32 = 3;
+const SESSION_MS: i64 = 9_000;
+
+/// Everything is allowed, and `unclean.leader.election.enable` is what the test says.
+struct Rules;
+
+impl ConfigRules for Rules {
+    fn validate(&self, _: &ConfigResource, _: &ConfigMap, _: &ConfigMap) -> Result<(), ConfigRefusal> {
+        Ok(())
+    }
+
+    fn is_list(&self, _: ConfigResourceKind, _: &str) -> bool {
+        false
+    }
+
+    fn default_value(&self, _: ConfigResourceKind, _: &str) -> Option<String> {
+        None
+    }
+
+    fn effective_topic_configs(&self, _: &ConfigMap, _: &ConfigMap, _: &ConfigMap) -> Vec<EffectiveConfig> {
+        Vec::new()
+    }
+}
+
+/// A state, the time, and every record that was made: replayed a second time, they must make the same image.
+struct Bench {
+    state: State,
+    now: Now,
+    replayed: Loader,
+}
+
+fn options() -> ControllerOptions {
+    let mut options = ControllerOptions::new(9, "c", Uuid(5000), "unused".into());
+    let elr = VersionRange { min: 0, max: 1 };
+    options.supported_features.insert(feature::ELIGIBLE_LEADER_REPLICAS_VERSION.to_owned(), elr);
+    options
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let options = options();
+        let mut state = State::new(&options, Arc::new(Rules), 42);
+        let now = Now { wall_ms: 1_700_000_000_000, monotonic_ms: 0 };
+        state.activate(Arc::new(Image::empty()), 0, HashMap::new(), now);
+        let mut bench = Bench { state, now, replayed: Loader::new(Arc::new(Image::empty())) };
+        let records = bench.state.activation_records(false);
+        bench.apply(records);
+        bench
+    }
+
+    /// Another process leads, from what is in the log.
+    fn restart(&mut self, image: Arc<Image>, next_offset: i64) {
+        self.state = State::new(&options(), Arc::new(Rules), 42);
+        self.state.activate(image, next_offset, HashMap::new(), self.now);
+    }
+
+    fn apply(&mut self, records: Vec<VersionedRecord>) {
+        if records.is_empty() {
+            return;
+        }
+        for record in &records {
+            record.to_value().expect("the version holds the record");
+        }
+        self.state.apply(&records, EPOCH, self.now).expect("records fit");
+        let last = self.state.image().provenance();
+        self.replayed.load(last, records.iter().map(|record| &record.record)).expect("records fit");
+        self.replayed.publish();
+        assert_eq!(**self.replayed.image(), **self.state.image());
+    }
+
+    fn done<R>(&mut self, outcome: Result<Outcome<R>, ApiError>) -> Result<R, ErrorCode> {
+        let Outcome { records, response } = outcome.map_err(|error| error.code)?;
+        self.apply(records);
+        Ok(response)
+    }
+
+    fn registration(&self, id: i32, directories: &[u128]) -> BrokerRegistrationRequest {
+        let range = |name: &str, max| Feature {
+            name: name.to_owned(),
+            min_supported_version: 0,
+            max_supported_version: max,
+        };
+        BrokerRegistrationRequest {
+            broker_id: id,
+            cluster_id: "c".to_owned(),
+            incarnation_id: Uuid::random(),
+            listeners: vec![Listener {
+                name: "L".to_owned(),
+                host: "h".to_owned(),
+                port: 1,
+                security_protocol: 0,
+            }],
+            features: vec![
+                range("metadata.version", 30),
+                range("kraft.version", 1),
+                range(feature::ELIGIBLE_LEADER_REPLICAS_VERSION, 1),
+            ],
+            log_dirs: directories.iter().map(|id| Uuid(*id)).collect(),
+            ..Default::default()
+        }
+    }
+
+    fn register(&mut self, id: i32, directories: &[u128]) -> Result<i64, ErrorCode> {
+        let request = self.registration(id, directories);
+        let outcome = self.state.register_broker(&request, self.now);
+        self.done(outcome).map(|response| response.broker_epoch)
+    }
+
+    fn beat(&mut self, id: i32, change: impl FnOnce(&mut BrokerHeartbeatRequest)) -> BrokerHeartbeatResponse {
+        let mut request = BrokerHeartbeatRequest {
+            broker_id: id,
+            broker_epoch: self.state.image().broker(id).expect("it is registered").epoch.0,
+            current_metadata_offset: self.state.next_offset() - 1,
+            want_fence: false,
+            ..Default::default()
+        };
+        change(&mut request);
+        let outcome = self.state.broker_heartbeat(&request, self.now);
+        self.done(outcome).expect("the heartbeat is taken")
+    }
+
+    fn join(&mut self, id: i32) {
+        self.register(id, &[1000 + u128::from(id.unsigned_abs())]).expect("the broker is taken in");
+        assert!(!self.beat(id, |_| {}).is_fenced);
+    }
+
+    fn create(&mut self, name: &str, assignments: &[&[i32]], configs: &[(&str, &str)]) {
+        let topic = CreatableTopic {
+            name: name.to_owned(),
+            num_partitions: -1,
+            replication_factor: -1,
+            assignments: (0..)
+                .zip(assignments)
+                .map(|(partition_index, ids)| CreatableReplicaAssignment {
+                    partition_index,
+                    broker_ids: ids.to_vec(),
+                })
+                .collect(),
+            configs: configs
+                .iter()
+                .map(|(name, value)| CreatableTopicConfig {
+                    name: (*name).to_owned(),
+                    value: Some((*value).to_owned()),
+                })
+                .collect(),
+        };
+        let request = CreateTopicsRequest { topics: vec![topic], ..Default::default() };
+        let outcome = self.state.create_topics(&request);
+        let response = self.done(outcome).expect("the request is taken");
+        assert_eq!(response.topics[0].error_code, 0, "{response:?}");
+    }
+
+    fn partition(&self, topic: &str, index: i32) -> PartitionRegistration {
+        (**self.state.image().partition(topic, index).expect("it is there")).clone()
+    }
+
+    fn fence_stale(&mut self) -> bool {
+        match self.state.fence_stale_broker(self.now) {
+            Some(records) => {
+                self.apply(records);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The leader proposes an ISR; the code.
+    fn propose(&mut self, topic: &str, isr: &[i32]) -> ErrorCode {
+        let image = self.state.image().clone();
+        let partition = image.partition(topic, 0).expect("it is there");
+        let leader = image.broker(partition.leader).expect("a broker leads");
+        let request = AlterPartitionRequest {
+            broker_id: leader.id,
+            broker_epoch: leader.epoch.0,
+            topics: vec![TopicData {
+                topic_id: image.topic(topic).expect("it is there").id,
+                partitions: vec![PartitionData {
+                    partition_index: 0,
+                    leader_epoch: partition.leader_epoch,
+                    partition_epoch: partition.partition_epoch.0,
+                    new_isr_with_epochs: isr
+                        .iter()
+                        .map(|id| BrokerState { broker_id: *id, broker_epoch: -1 })
+                        .collect(),
+                    leader_recovery_state: partition.leader_recovery_state.id(),
+                    ..Default::default()
+                }],
+            }],
+        };
+        let outcome = self.state.alter_partition(&request, 3);
+        let response = self.done(outcome).expect("the broker's epoch is right");
+        ErrorCode::from_i16(response.topics[0].partitions[0].error_code).expect("a known code")
+    }
+}
+
+impl steps::Cluster for Bench {
+    fn cluster_id(&self) -> String {
+        self.state.cluster_id.clone()
+    }
+
+    fn image(&mut self) -> Arc<Image> {
+        self.state.image().clone()
+    }
+
+    fn call<R: Request>(&mut self, request: R) -> R::Response {
+        let version = R::MAX_VERSION;
+        let frame = frame::encode_request(&request, version, 7, None).expect("a request can be written");
+        let parsed = dispatch::parse(frame.slice(frame::LENGTH_LEN..)).expect("a request can be read");
+        let dispatch::Parsed::Asked(dispatch::Ask::Decide(decide)) = parsed else {
+            panic!("{:?} is not decided by the state", R::KEY)
+        };
+        let decision = decide(&mut self.state, self.now);
+        self.apply(decision.records);
+        let answer = decision.answer.expect("a response can be written");
+        frame::decode_response::<R>(answer, version).expect("a response can be read").1
+    }
+}

@@ -1,0 +1,248 @@
+//! A cluster on this machine that people start to try: its directory stays, its ports are known, and it has either a
+//! controller within its first broker or a quorum of Apache Kafka's controllers.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::apache_kafka::{self, Jvm};
+use super::error::TargetError;
+use super::plan::{Controllers, Node, Plan, Software};
+use super::process::Brokers;
+use super::{check_brokers, embedded, readiness};
+
+/// How many controllers of Apache Kafka there are: they outlive one of them.
+const APACHE_CONTROLLERS: usize = 3;
+/// The heap of each of them.
+const CONTROLLER_HEAP_MB: u32 = 256;
+
+/// Which controllers a cluster has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControllerKind {
+    /// One, in the first broker.
+    Embedded,
+    /// Three of Apache Kafka, in JVMs of their own.
+    ApacheKafka,
+}
+
+/// What a local cluster is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalOptions {
+    /// How many brokers.
+    pub brokers: u32,
+    /// Which controllers.
+    pub controllers: ControllerKind,
+    /// Where the nodes' directories are. They stay, and the next start finds them.
+    pub dir: PathBuf,
+    /// The port of the first broker, which the others follow; none for free ones.
+    pub first_port: Option<u16>,
+    /// Racks that the brokers are spread over, in turn.
+    pub racks: Vec<String>,
+    /// Properties of every broker.
+    pub properties: BTreeMap<String, String>,
+    /// The binary of the brokers; none for the one that runs.
+    pub binary: Option<PathBuf>,
+    /// How long brokers may take until they serve.
+    pub start_timeout: Duration,
+    /// How long all may take to stop in order, before they are killed.
+    pub stop_timeout: Duration,
+}
+
+impl LocalOptions {
+    /// So many brokers with a directory, the rest as usual.
+    pub fn new(brokers: u32, dir: impl Into<PathBuf>) -> LocalOptions {
+        LocalOptions {
+            brokers,
+            controllers: ControllerKind::Embedded,
+            dir: dir.into(),
+            first_port: None,
+            racks: Vec::new(),
+            properties: BTreeMap::new(),
+            binary: None,
+            start_timeout: Duration::from_secs(120),
+            stop_timeout: Duration::from_secs(60),
+        }
+    }
+
+    fn settings(&self, node: &Node) -> BTreeMap<String, String> {
+        if node.broker.is_none() {
+            return BTreeMap::new();
+        }
+        let replicas = self.brokers.min(3);
+        let in_sync = if replicas >= 3 { "2" } else { "1" };
+        let mut settings = BTreeMap::from(
+            [
+                ("default.replication.factor", replicas.to_string()),
+                ("min.insync.replicas", in_sync.to_owned()),
+                ("offsets.topic.replication.factor", replicas.to_string()),
+                ("transaction.state.log.min.isr", in_sync.to_owned()),
+                ("transaction.state.log.replication.factor", replicas.to_string()),
+            ]
+            .map(|(key, value)| (key.to_owned(), value)),
+        );
+        if !self.racks.is_empty() {
+            let turn = (node.id as usize - 1) % self.racks.len();
+            settings.insert("broker.rack".to_owned(), self.racks[turn].clone());
+        }
+        settings.extend(self.properties.clone());
+        settings
+    }
+}
+
+/// A node of a local cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalNode {
+    /// Its name, such as `broker-1`.
+    pub name: String,
+    /// `node.id`.
+    pub id: u32,
+    /// What it runs.
+    pub software: Software,
+    /// Where clients reach it, if it is a broker.
+    pub broker: Option<String>,
+    /// Where brokers reach it, if it is a controller.
+    pub controller: Option<String>,
+    /// Its process.
+    pub pid: u32,
+    /// Its directory, with its properties file and its log.
+    pub dir: PathBuf,
+}
+
+/// A local cluster that runs. Dropped, it kills its nodes; their directories stay.
+#[derive(Debug)]
+pub struct LocalCluster {
+    nodes: Vec<LocalNode>,
+    processes: Brokers,
+    stop_timeout: Duration,
+}
+
+impl LocalCluster {
+    /// Starts the nodes and returns when all brokers serve.
+    pub async fn start(options: &LocalOptions) -> Result<LocalCluster, TargetError> {
+        check_brokers(options.brokers)?;
+        let program = embedded::program(options.binary.as_deref())?;
+        let mut processes = Brokers::kept(&options.dir)?;
+        let controllers = match options.controllers {
+            ControllerKind::Embedded => Controllers::Brokers(1),
+            ControllerKind::ApacheKafka => Controllers::Apart(APACHE_CONTROLLERS),
+        };
+        let brokers = options.brokers as usize;
+        let plan = Plan::new(brokers, Software::Thalweg, controllers, options.first_port, processes.dir())?;
+        plan.write(|node| options.settings(node), |node| vec![data(node)])?;
+        start_controllers(&mut processes, &plan, options.start_timeout).await?;
+        for node in plan.nodes.iter().filter(|node| node.software == Software::Thalweg) {
+            let mut command = Command::new(&program);
+            command.arg("serve").arg(node.properties_file()).current_dir(&node.dir);
+            processes.spawn(&node.name(), command, &log(node))?;
+        }
+        processes.set_controllers(plan.controllers());
+        readiness::wait(&processes, &plan, options.start_timeout).await?;
+        let nodes = plan.nodes.iter().zip(processes.processes()).map(|(node, (name, pid))| LocalNode {
+            name,
+            id: node.id,
+            software: node.software,
+            broker: node.broker.clone(),
+            controller: node.controller.clone(),
+            pid,
+            dir: node.dir.clone(),
+        });
+        Ok(LocalCluster { nodes: nodes.collect(), processes, stop_timeout: options.stop_timeout })
+    }
+
+    /// The nodes, in the order of their start.
+    pub fn nodes(&self) -> &[LocalNode] {
+        &self.nodes
+    }
+
+    /// Where clients connect.
+    pub fn bootstrap(&self) -> Vec<String> {
+        self.nodes.iter().filter_map(|node| node.broker.clone()).collect()
+    }
+
+    /// The nodes that have ended by themselves, with how.
+    pub fn ended(&self) -> Vec<(String, String)> {
+        self.processes.ended()
+    }
+
+    /// Stops all that still run in order: brokers before controllers. What did not go in order comes back, for people.
+    pub async fn stop(mut self) -> Vec<String> {
+        self.processes.forget_ended();
+        self.processes.stop(self.stop_timeout).await
+    }
+}
+
+fn data(node: &Node) -> PathBuf {
+    node.dir.join("data")
+}
+
+fn log(node: &Node) -> PathBuf {
+    node.dir.join(format!("{}.log", if node.broker.is_some() { "broker" } else { "controller" }))
+}
+
+/// Formats the controllers of Apache Kafka if that was not done before, and starts them.
+async fn start_controllers(
+    processes: &mut Brokers,
+    plan: &Plan,
+    timeout: Duration,
+) -> Result<(), TargetError> {
+    let nodes: Vec<Node> =
+        plan.nodes.iter().filter(|node| node.software == Software::ApacheKafka).cloned().collect();
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    let jars = apache_kafka::find_jars().await?;
+    let jvm = Jvm::new(&jars, CONTROLLER_HEAP_MB, processes.dir())?;
+    if !nodes.iter().all(|node| is_formatted(&data(node))) {
+        apache_kafka::format(processes, &nodes, &jars, timeout).await?;
+    }
+    for node in &nodes {
+        processes.spawn(&node.name(), jvm.command(node), &log(node))?;
+    }
+    Ok(())
+}
+
+fn is_formatted(dir: &Path) -> bool {
+    dir.join("meta.properties").is_file()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brokers_are_as_safe_as_their_number_allows_and_spread_over_racks() {
+        for (brokers, replicas, in_sync) in [(1, "1", "1"), (2, "2", "1"), (5, "3", "2")] {
+            let mut options = LocalOptions::new(brokers, "/c");
+            options.racks = vec!["a".to_owned(), "b".to_owned()];
+            let plan = Plan::new(
+                brokers as usize,
+                Software::Thalweg,
+                Controllers::Brokers(1),
+                None,
+                Path::new("/c"),
+            );
+            let plan = plan.expect("free ports");
+            let settings: Vec<_> = plan.nodes.iter().map(|node| options.settings(node)).collect();
+            assert_eq!(settings[0]["default.replication.factor"], replicas);
+            assert_eq!(settings[0]["min.insync.replicas"], in_sync);
+            let racks: Vec<&str> = settings.iter().map(|settings| settings["broker.rack"].as_str()).collect();
+            assert_eq!(racks, ["a", "b", "a", "b", "a"][..brokers as usize]);
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_wins() {
+        let mut options = LocalOptions::new(3, "/c");
+        options.properties.insert("min.insync.replicas".to_owned(), "1".to_owned());
+        let node = |broker: Option<&str>| Node {
+            id: 1,
+            software: Software::Thalweg,
+            broker: broker.map(str::to_owned),
+            controller: None,
+            dir: PathBuf::new(),
+        };
+        assert_eq!(options.settings(&node(Some("h:1")))["min.insync.replicas"], "1");
+        assert!(options.settings(&node(None)).is_empty(), "they are the brokers'");
+    }
+}

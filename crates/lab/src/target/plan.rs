@@ -1,0 +1,258 @@
+//! The nodes of a cluster on this machine: which of them are brokers, controllers or both, where they listen, and what
+//! each one's properties file says.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::error::{DirectoryFailed, PortTaken, TargetError};
+use super::{ports, properties};
+
+/// The id of the first controller that is no broker; the others follow.
+const CONTROLLER_ID: u32 = 101;
+/// How far the ports of controllers are from those of brokers, where the first port is given.
+const CONTROLLER_PORTS: u16 = 100;
+
+/// What a node runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Software {
+    /// This binary.
+    Thalweg,
+    /// Kafka, in a JVM.
+    ApacheKafka,
+}
+
+/// Who the controllers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Controllers {
+    /// So many of the first brokers.
+    Brokers(usize),
+    /// So many nodes of Apache Kafka that are nothing else.
+    Apart(usize),
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Node {
+    pub id: u32,
+    pub software: Software,
+    /// Where clients reach it, `host:port`, if it is a broker.
+    pub broker: Option<String>,
+    /// Where brokers reach it, `host:port`, if it is a controller.
+    pub controller: Option<String>,
+    /// Its own directory.
+    pub dir: PathBuf,
+}
+
+impl Node {
+    /// What people call it.
+    pub fn name(&self) -> String {
+        format!("{}-{}", if self.broker.is_some() { "broker" } else { "controller" }, self.id)
+    }
+
+    /// `process.roles`.
+    pub fn roles(&self) -> &'static str {
+        match (&self.broker, &self.controller) {
+            (Some(_), Some(_)) => "broker,controller",
+            (Some(_), None) => "broker",
+            (None, _) => "controller",
+        }
+    }
+
+    /// Its properties file.
+    pub fn properties_file(&self) -> PathBuf {
+        self.dir.join("server.properties")
+    }
+}
+
+/// All nodes, in the order of their start: controllers first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub nodes: Vec<Node>,
+}
+
+impl Plan {
+    /// Nodes below `dir` on free ports, or on those that follow `first_port`.
+    pub fn new(
+        brokers: usize,
+        software: Software,
+        controllers: Controllers,
+        first_port: Option<u16>,
+        dir: &Path,
+    ) -> Result<Plan, TargetError> {
+        let (together, apart) = match controllers {
+            Controllers::Brokers(count) => (count, 0),
+            Controllers::Apart(count) => (0, count),
+        };
+        let addresses = addresses(brokers, together + apart, first_port)?;
+        let (for_brokers, for_controllers) = addresses.split_at(brokers);
+        let mut nodes = Vec::with_capacity(brokers + apart);
+        for (id, controller) in (CONTROLLER_ID..).zip(for_controllers.iter().take(apart)) {
+            let (software, controller) = (Software::ApacheKafka, Some(controller.clone()));
+            nodes.push(Node { id, software, broker: None, controller, dir: PathBuf::new() });
+        }
+        for (index, broker) in for_brokers.iter().enumerate() {
+            let id = u32::try_from(index + 1).expect("a few brokers");
+            let controller = for_controllers.get(index).filter(|_| index < together).cloned();
+            nodes.push(Node { id, software, broker: Some(broker.clone()), controller, dir: PathBuf::new() });
+        }
+        for node in &mut nodes {
+            node.dir = dir.join(node.name());
+        }
+        Ok(Plan { nodes })
+    }
+
+    /// Where clients connect, `host:port` of each broker.
+    pub fn bootstrap(&self) -> Vec<String> {
+        self.nodes.iter().filter_map(|node| node.broker.clone()).collect()
+    }
+
+    /// The names of the brokers, in the order of [`Plan::bootstrap`].
+    pub fn broker_names(&self) -> Vec<String> {
+        self.nodes.iter().filter(|node| node.broker.is_some()).map(Node::name).collect()
+    }
+
+    /// How many controllers there are.
+    pub fn controllers(&self) -> usize {
+        self.nodes.iter().filter(|node| node.controller.is_some()).count()
+    }
+
+    /// What a node's properties file says. `settings` are those of all nodes.
+    pub fn properties(
+        &self,
+        node: &Node,
+        settings: &BTreeMap<String, String>,
+        data: &[PathBuf],
+    ) -> BTreeMap<String, String> {
+        let listeners: Vec<String> = [("PLAINTEXT", &node.broker), ("CONTROLLER", &node.controller)]
+            .into_iter()
+            .filter_map(|(name, address)| Some(format!("{name}://{}", address.as_ref()?)))
+            .collect();
+        let data: Vec<String> = data.iter().map(|dir| dir.display().to_string()).collect();
+        let own = [
+            ("process.roles", node.roles().to_owned()),
+            ("node.id", node.id.to_string()),
+            ("controller.listener.names", "CONTROLLER".to_owned()),
+            ("listeners", listeners.join(",")),
+            ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT".to_owned()),
+            ("log.dirs", data.join(",")),
+        ];
+        let mut all = settings.clone();
+        all.extend(own.map(|(key, value)| (key.to_owned(), value)));
+        let controllers = self.nodes.iter().filter_map(|node| Some((node.id, node.controller.as_ref()?)));
+        match node.software {
+            Software::ApacheKafka => {
+                let voters: Vec<String> = controllers.map(|(id, at)| format!("{id}@{at}")).collect();
+                all.insert("controller.quorum.voters".to_owned(), voters.join(","));
+            }
+            // An embedded controller is the only one, and knows where it is.
+            Software::Thalweg if node.controller.is_some() => {}
+            Software::Thalweg => {
+                let servers: Vec<String> = controllers.map(|(_, at)| at.clone()).collect();
+                all.insert("controller.quorum.bootstrap.servers".to_owned(), servers.join(","));
+            }
+        }
+        all
+    }
+
+    /// Writes each node's directory and properties. `data` says where a node's data lies, `settings` what is set for it.
+    pub fn write(
+        &self,
+        settings: impl Fn(&Node) -> BTreeMap<String, String>,
+        data: impl Fn(&Node) -> Vec<PathBuf>,
+    ) -> Result<(), DirectoryFailed> {
+        for node in &self.nodes {
+            let file = node.properties_file();
+            let failed = |path: &Path| {
+                let path = path.to_owned();
+                move |source| DirectoryFailed { path, source }
+            };
+            std::fs::create_dir_all(&node.dir).map_err(failed(&node.dir))?;
+            let text = properties::text(&self.properties(node, &settings(node), &data(node)));
+            std::fs::write(&file, text).map_err(failed(&file))?;
+        }
+        Ok(())
+    }
+}
+
+/// Where brokers listen, then where controllers do.
+fn addresses(brokers: usize, controllers: usize, first: Option<u16>) -> Result<Vec<String>, TargetError> {
+    let ports = match first {
+        None => ports::free(brokers + controllers)
+            .map_err(|source| DirectoryFailed { path: PathBuf::from("a port of 127.0.0.1"), source })?,
+        Some(first) => {
+            let from =
+                |first: u16, count: usize| (0..).take(count).map(move |n: u16| first.saturating_add(n));
+            let ports: Vec<u16> = from(first, brokers)
+                .chain(from(first.saturating_add(CONTROLLER_PORTS), controllers))
+                .collect();
+            for &port in &ports {
+                ports::check_free(port).map_err(|source| PortTaken { port, source })?;
+            }
+            ports
+        }
+    };
+    Ok(ports.into_iter().map(|port| format!("127.0.0.1:{port}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(brokers: usize, software: Software, controllers: Controllers) -> Plan {
+        Plan::new(brokers, software, controllers, None, Path::new("/c")).expect("a machine with free ports")
+    }
+
+    fn roles(plan: &Plan) -> Vec<(String, &'static str)> {
+        plan.nodes.iter().map(|node| (node.name(), node.roles())).collect()
+    }
+
+    #[test]
+    fn the_first_brokers_are_the_controllers() {
+        let plan = plan(4, Software::ApacheKafka, Controllers::Brokers(3));
+        let names = ["broker-1", "broker-2", "broker-3", "broker-4"].map(str::to_owned);
+        let expected = ["broker,controller", "broker,controller", "broker,controller", "broker"];
+        assert_eq!(roles(&plan), names.into_iter().zip(expected).collect::<Vec<_>>());
+        assert_eq!((plan.controllers(), plan.bootstrap().len()), (3, 4));
+    }
+
+    #[test]
+    fn a_nodes_file_has_what_is_set_and_where_the_controllers_are() {
+        let settings = BTreeMap::from([("num.io.threads".to_owned(), "24".to_owned())]);
+        let kafka = plan(3, Software::ApacheKafka, Controllers::Brokers(1));
+        let data = [PathBuf::from("/a"), PathBuf::from("/b")];
+        let properties = kafka.properties(&kafka.nodes[2], &settings, &data);
+        assert_eq!((properties["node.id"].as_str(), properties["log.dirs"].as_str()), ("3", "/a,/b"));
+        assert_eq!(properties["num.io.threads"], "24");
+        let controller = kafka.nodes[0].controller.clone().expect("the first is one");
+        assert_eq!(properties["controller.quorum.voters"], format!("1@{controller}"));
+
+        let embedded = plan(2, Software::Thalweg, Controllers::Brokers(1));
+        let first = embedded.properties(&embedded.nodes[0], &settings, &data);
+        assert!(!first.contains_key("controller.quorum.bootstrap.servers"));
+        assert!(first["listeners"].contains(",CONTROLLER://"), "{}", first["listeners"]);
+        let second = embedded.properties(&embedded.nodes[1], &settings, &data);
+        let controller = embedded.nodes[0].controller.clone().expect("the first is one");
+        assert_eq!(second["controller.quorum.bootstrap.servers"], controller);
+    }
+
+    #[test]
+    fn controllers_apart_start_first() {
+        let plan = plan(2, Software::Thalweg, Controllers::Apart(3));
+        let names: Vec<String> = plan.nodes.iter().map(Node::name).collect();
+        assert_eq!(names, ["controller-101", "controller-102", "controller-103", "broker-1", "broker-2"]);
+        assert!(plan.nodes[..3].iter().all(|node| node.software == Software::ApacheKafka));
+        let properties = plan.properties(&plan.nodes[4], &BTreeMap::new(), &[]);
+        assert_eq!(properties["process.roles"], "broker");
+        assert_eq!(properties["controller.quorum.bootstrap.servers"].split(',').count(), 3);
+        assert_eq!(plan.broker_names(), ["broker-1", "broker-2"]);
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_named() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = taken.local_addr().expect("bound").port();
+        let refused = Plan::new(1, Software::Thalweg, Controllers::Brokers(1), Some(port), Path::new("/c"));
+        let error = refused.expect_err("it is taken").to_string();
+        assert!(error.contains(&port.to_string()), "{error}");
+    }
+}

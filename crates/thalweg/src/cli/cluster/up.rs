@@ -1,0 +1,168 @@
+//! `cluster up`: a local cluster as child processes, until Ctrl-C.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use thalweg_lab::target::{ControllerKind, LocalCluster, LocalNode, LocalOptions, Software};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::cli::failure::{Failed, Usage};
+use crate::cli::table::{align, row};
+
+/// How often processes are looked at.
+const POLL: Duration = Duration::from_millis(500);
+
+/// Start a cluster of brokers on this machine, until Ctrl-C.
+///
+/// Each broker is a process of its own on 127.0.0.1. Their data stays in --dir, and the next start finds it. With
+/// --controllers embedded the first broker is the only controller too: without it nothing is decided. With --controllers
+/// apache three controllers of Apache Kafka run beside the brokers, which needs Java 17 and outlives any one of them.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  thalweg cluster up --brokers 3
+  thalweg cluster up --brokers 3 --controllers apache --dir ./try --racks a,b,c
+  thalweg cluster status                     in another terminal")]
+pub struct Up {
+    /// How many brokers.
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=9))]
+    brokers: u32,
+    /// Who the controllers are.
+    #[arg(long, value_enum, default_value_t = Controllers::Embedded)]
+    controllers: Controllers,
+    /// Where the nodes' directories are, with their properties files, logs and data.
+    #[arg(long, value_name = "DIR", default_value = "./thalweg-cluster")]
+    dir: PathBuf,
+    /// The port of the first broker; the others follow, and controllers are 100 above. 0 for free ones.
+    #[arg(long, value_name = "PORT", default_value_t = 9092, value_parser = clap::value_parser!(u16).range(..=65_000))]
+    port: u16,
+    /// Racks that the brokers are spread over, in turn.
+    #[arg(long, value_name = "RACK,...", value_delimiter = ',')]
+    racks: Vec<String>,
+    /// Set a property of every broker, by Kafka's name; can be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+}
+
+/// Who the controllers of a local cluster are.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Controllers {
+    /// The first broker alone.
+    Embedded,
+    /// Three controllers of Apache Kafka.
+    Apache,
+}
+
+impl Up {
+    /// Starts, waits for a signal, stops in order.
+    pub async fn run(&self) -> anyhow::Result<()> {
+        let options = self.options()?;
+        // A signal during the start ends what was started too: the cluster is dropped.
+        let (mut terminate, mut interrupt) =
+            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let cluster = tokio::select! {
+            started = LocalCluster::start(&options) => started?,
+            () = told(&mut terminate, &mut interrupt) => return Ok(()),
+        };
+        let mut out = std::io::stdout();
+        out.write_all(table(&cluster, &std::env::current_dir().unwrap_or_default()).as_bytes())?;
+        out.flush()?;
+        tokio::select! {
+            () = told(&mut terminate, &mut interrupt) => {}
+            () = all_ended(&cluster) => return Err(Failed("all nodes have ended".to_owned()).into()),
+        }
+        writeln!(out, "Stopping")?;
+        let odd = tokio::select! {
+            odd = cluster.stop() => odd,
+            // Dropped, it kills what still runs.
+            () = told(&mut terminate, &mut interrupt) => vec!["killed by a second signal".to_owned()],
+        };
+        if odd.is_empty() {
+            writeln!(out, "Stopped in order; the data is in {}", self.dir.display())?;
+            return Ok(());
+        }
+        Err(Failed(odd.join("; ")).into())
+    }
+
+    fn options(&self) -> Result<LocalOptions, Usage> {
+        let mut properties = BTreeMap::new();
+        for setting in &self.settings {
+            match setting.split_once('=') {
+                Some((key, value)) if !key.is_empty() => {
+                    properties.insert(key.trim().to_owned(), value.trim().to_owned());
+                }
+                _ => {
+                    let problem = "would be right: KEY=VALUE, for example num.partitions=6";
+                    return Err(Usage(format!("--set {setting} is no setting; {problem}")));
+                }
+            }
+        }
+        Ok(LocalOptions {
+            controllers: match self.controllers {
+                Controllers::Embedded => ControllerKind::Embedded,
+                Controllers::Apache => ControllerKind::ApacheKafka,
+            },
+            first_port: (self.port != 0).then_some(self.port),
+            racks: self.racks.clone(),
+            properties,
+            ..LocalOptions::new(self.brokers, &self.dir)
+        })
+    }
+}
+
+async fn told(terminate: &mut Signal, interrupt: &mut Signal) {
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+/// Says which nodes end by themselves, as they do when somebody tries what happens then; returns when none is left.
+async fn all_ended(cluster: &LocalCluster) {
+    let mut told = BTreeSet::new();
+    loop {
+        for (name, how) in cluster.ended() {
+            if !told.contains(&name) {
+                tracing::warn!("{name} has ended with {how}");
+                told.insert(name);
+            }
+        }
+        if told.len() == cluster.nodes().len() {
+            return;
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// What people need to use the cluster.
+fn table(cluster: &LocalCluster, here: &Path) -> String {
+    let mut rows = vec![row(["NODE", "ID", "CLIENTS", "CONTROLLER", "PROCESS", "DIRECTORY"])];
+    rows.extend(cluster.nodes().iter().map(|node| cells(node, here)));
+    let bootstrap = cluster.bootstrap().join(",");
+    format!(
+        "{}\nConnect to {bootstrap}, for example:\n  thalweg topic create orders --partitions 6 -b {}\n  thalweg cluster \
+         status -b {}\n\nCtrl-C stops all nodes in order.\n",
+        align(&rows),
+        cluster.bootstrap()[0],
+        cluster.bootstrap()[0],
+    )
+}
+
+fn cells(node: &LocalNode, here: &Path) -> Vec<String> {
+    let or_dash = |address: &Option<String>| address.clone().unwrap_or_else(|| "-".to_owned());
+    let software = match node.software {
+        Software::Thalweg => "",
+        Software::ApacheKafka => " (Apache Kafka)",
+    };
+    vec![
+        format!("{}{software}", node.name),
+        node.id.to_string(),
+        or_dash(&node.broker),
+        or_dash(&node.controller),
+        node.pid.to_string(),
+        node.dir.strip_prefix(here).unwrap_or(&node.dir).display().to_string(),
+    ]
+}

@@ -1,0 +1,227 @@
+//! `cluster up` and `cluster status`, with real processes.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::binary::{run, thalweg};
+
+/// Longer than anything here takes, on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+fn signal(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(pid).expect("a process id")).expect("not zero");
+    kill_process(pid, signal).expect("it is ours");
+}
+
+fn is_alive(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+/// A row of the table that `cluster up` prints.
+#[derive(Debug)]
+struct Node {
+    name: String,
+    clients: String,
+    pid: u32,
+}
+
+/// A cluster that runs, and ends with the test: its processes have a guard.
+struct Up {
+    process: Child,
+    out: BufReader<ChildStdout>,
+    nodes: Vec<Node>,
+}
+
+impl Up {
+    fn start(dir: &Path, line: &str) -> Up {
+        let mut command = thalweg(&format!("cluster up --port 0 {line} --dir"));
+        command.arg(dir).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn().expect("the binary runs");
+        let mut out = BufReader::new(process.stdout.take().expect("it is a pipe"));
+        let (mut table, mut line) = (Vec::new(), String::new());
+        while !line.starts_with("Ctrl-C") {
+            line.clear();
+            if out.read_line(&mut line).expect("text") == 0 {
+                let mut why = String::new();
+                let _ = process.stderr.take().expect("it is a pipe").read_to_string(&mut why);
+                panic!("it did not start: {why}");
+            }
+            table.push(line.trim_end().to_owned());
+        }
+        let rows = table.iter().skip(1).take_while(|row| !row.is_empty());
+        let nodes = rows.map(|row| {
+            let cells: Vec<&str> = row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+            assert_eq!(cells.len(), 6, "{row}");
+            let pid = cells[4].parse().expect("a process id");
+            Node { name: cells[0].to_owned(), clients: cells[2].to_owned(), pid }
+        });
+        Up { nodes: nodes.collect(), process, out }
+    }
+
+    fn brokers(&self) -> Vec<&Node> {
+        self.nodes.iter().filter(|node| node.clients != "-").collect()
+    }
+
+    /// A command to the first broker: what it printed.
+    fn run(&self, line: &str) -> String {
+        let mut command = thalweg(line);
+        command.env("THALWEG_BOOTSTRAP_SERVER", &self.brokers()[0].clients);
+        let (code, out, error) = run(&mut command);
+        assert_eq!((code, error.as_str()), (Some(0), ""), "{line}");
+        out
+    }
+
+    fn status(&self) -> Value {
+        serde_json::from_str(&self.run("cluster status --json")).expect("JSON")
+    }
+
+    /// The status once it is as wanted.
+    fn status_where(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let started = now();
+        loop {
+            let status = self.status();
+            if wanted(&status) {
+                return status;
+            }
+            assert!(started.elapsed() < PATIENCE, "{what} does not come to be: {status:#}");
+            pause();
+        }
+    }
+
+    /// Ctrl-C: all nodes end, and it says how.
+    fn stop(mut self) {
+        signal(self.process.id(), Signal::INT);
+        let mut said = String::new();
+        self.out.read_to_string(&mut said).expect("text");
+        let status = self.process.wait().expect("ours to wait for");
+        assert!(status.success() && said.contains("Stopped in order"), "{status}: {said}");
+        assert!(self.nodes.iter().all(|node| !is_alive(node.pid)), "{:?}", self.nodes);
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "processes are waited for in real time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "processes are waited for in real time")]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(50));
+}
+
+fn is_whole(status: &Value) -> bool {
+    let brokers = status["brokers"].as_array().expect("a list");
+    brokers.iter().all(|broker| broker["fenced"] == false) && status["offline"] == Value::Array(Vec::new())
+}
+
+#[test]
+fn three_brokers_start_keep_their_data_and_end_at_ctrl_c() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let up = Up::start(dir.path(), "--brokers 3 --racks a,b");
+    let names: Vec<&str> = up.nodes.iter().map(|node| node.name.as_str()).collect();
+    assert_eq!(names, ["broker-1", "broker-2", "broker-3"]);
+    up.run("topic create orders --partitions 6");
+    let status = up.status_where("a leader of each partition", is_whole);
+    let racks: Vec<&str> =
+        status["brokers"].as_array().expect("a list").iter().filter_map(|b| b["rack"].as_str()).collect();
+    assert_eq!(racks, ["a", "b", "a"]);
+    assert_eq!((&status["topics"], &status["partitions"]), (&Value::from(1), &Value::from(6)));
+    let replicas = status["brokers"].as_array().expect("a list").iter().map(|b| b["replicas"].as_u64());
+    assert_eq!(replicas.flatten().sum::<u64>(), 18, "three replicas of each, unasked");
+    let quorum = &status["quorum"];
+    assert_eq!(quorum["leader"], 1);
+    assert_eq!(quorum["nodes"].as_array().map(Vec::len), Some(3), "{quorum}");
+    let text = up.run("cluster status");
+    assert!(text.contains("Controller quorum: node 1 leads in epoch 1"), "{text}");
+    up.stop();
+
+    let up = Up::start(dir.path(), "--brokers 3");
+    up.status_where("a leader of each partition", is_whole);
+    assert_eq!(up.run("topic list"), "orders\n");
+    up.stop();
+}
+
+#[test]
+fn a_broker_that_is_killed_is_told_of_and_its_partitions_get_other_leaders() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let soon = "--set broker.session.timeout.ms=3000 --set broker.heartbeat.interval.ms=200";
+    let up = Up::start(dir.path(), &format!("--brokers 2 {soon}"));
+    up.run("topic create orders --replica-assignment 2:1");
+    up.status_where("a leader of each partition", is_whole);
+    signal(up.nodes[1].pid, Signal::KILL);
+    let status = up.status_where("another leader", |status| status["brokers"][0]["leaders"] == 1);
+    assert_eq!(status["brokers"][1]["fenced"], true);
+    let lacking = &status["under_replicated"];
+    assert_eq!((&lacking[0]["topic"], &lacking[0]["leader"]), (&Value::from("orders"), &Value::from(1)));
+    assert_eq!(status["under_min_isr"], Value::Array(Vec::new()), "one of two is enough here");
+    up.stop();
+}
+
+#[test]
+fn nodes_do_not_outlive_a_cluster_that_is_killed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut up = Up::start(dir.path(), "--brokers 2");
+    signal(up.process.id(), Signal::KILL);
+    up.process.wait().expect("ours to wait for");
+    let started = now();
+    while up.nodes.iter().any(|node| is_alive(node.pid)) {
+        assert!(started.elapsed() < PATIENCE, "{:?}", up.nodes);
+        pause();
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_named_before_anything_starts() {
+    let taken = (40_000..65_000).find_map(|port| TcpListener::bind(("127.0.0.1", port)).ok());
+    let port = taken.as_ref().expect("a port").local_addr().expect("bound").port();
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut command = thalweg(&format!("cluster up --brokers 1 --port {port} --dir"));
+    let (code, _, error) = run(command.arg(dir.path()));
+    assert!(code == Some(1) && error.contains(&format!("Port {port} of 127.0.0.1")), "{code:?} {error}");
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+fn brokers_join_controllers_of_apache_kafka_and_outlive_one_of_them() {
+    if std::env::var_os("KAFKA_CLASSPATH").is_none() {
+        eprintln!("skipped: KAFKA_CLASSPATH is not set");
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let up = Up::start(dir.path(), "--brokers 2 --controllers apache");
+    let names: Vec<&str> = up.nodes.iter().map(|node| node.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "controller-101 (Apache Kafka)",
+            "controller-102 (Apache Kafka)",
+            "controller-103 (Apache Kafka)",
+            "broker-1",
+            "broker-2"
+        ]
+    );
+    up.run("topic create orders --partitions 4");
+    let status = up.status_where("a leader of each partition", is_whole);
+    let leader = status["quorum"]["leader"].as_u64().expect("there is one");
+    let active = &up.nodes[usize::try_from(leader - 101).expect("a controller")];
+    signal(active.pid, Signal::KILL);
+    up.status_where("another controller", |status| {
+        status["quorum"]["leader"].as_u64().is_some_and(|id| id != leader) && is_whole(status)
+    });
+    up.run("topic create more --partitions 2");
+    up.stop();
+}
