@@ -58,7 +58,8 @@ impl Durable {
     /// What to answer; or, when that is not known yet, what tells that it may be.
     fn verdict(&self, offset: Offset) -> Result<Result<(), ErrorCode>, oneshot::Receiver<()>> {
         let mut state = self.partition.state.lock();
-        if !state.leads(self.partition.node_id) || state.leader_epoch() != self.epoch {
+        // A leader that was elected anew still has what it appended.
+        if !state.leads(self.partition.node_id) || self.epoch < state.led_since {
             return Ok(Err(ErrorCode::NotLeaderOrFollower));
         }
         if state.high_watermark() < offset {

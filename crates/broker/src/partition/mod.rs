@@ -67,6 +67,8 @@ struct State {
     leadership: Option<Box<Leadership>>,
     /// Where the epoch of the leader that this broker is begins in the log.
     epoch_start: Offset,
+    /// The first of the epochs in a row that this broker has led: nothing was cut from the log since.
+    led_since: LeaderEpoch,
     /// Fetches that wait for the high watermark to rise.
     consumers: Waiters,
     /// Fetches that wait for the log to grow.
@@ -113,6 +115,7 @@ impl Partition {
             registration: before,
             leadership: None,
             epoch_start: Offset::NONE,
+            led_since: LeaderEpoch::NONE,
             consumers: Waiters::default(),
             followers: Waiters::default(),
             acks: AckWaiters::default(),
@@ -181,8 +184,12 @@ impl Partition {
         }
         let new_epoch = registration.leader_epoch > state.registration.leader_epoch;
         let led = state.leads(self.node_id);
+        let is_next = registration.leader_epoch == state.registration.leader_epoch.wrapping_add(1);
         state.registration = registration.clone();
         if state.leads(self.node_id) {
+            if !led || (new_epoch && !is_next) {
+                state.led_since = state.leader_epoch();
+            }
             if new_epoch || !led {
                 state.begin_to_lead();
             }

@@ -78,11 +78,7 @@ async fn deleted_records_are_gone_on_every_replica_when_that_is_told() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_consumer_is_sent_to_the_replica_in_its_rack() {
     const SELECTOR: &str = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
-    let mut cluster = Cluster::start(&[("replica.selector.class", SELECTOR)]).await;
-    for id in 1..=3 {
-        cluster.stop(id).await;
-        cluster.begin_with(id, &[("broker.rack", ["a", "b", "c"][id - 1])]).await;
-    }
+    let cluster = Cluster::start(&[("replica.selector.class", SELECTOR)]).await;
     let topic = cluster.create("topic", &[&[1, 2]], &[]).await;
     cluster.put(&topic, 0, -1, b"x").await;
     let preferred = async |rack: &str| {

@@ -70,6 +70,7 @@ impl Cluster {
         let mut properties = vec![
             ("process.roles", "broker"),
             ("node.id", node_id.as_str()),
+            ("broker.rack", ["a", "b", "c"][id - 1]),
             ("controller.quorum.bootstrap.servers", controller.as_str()),
             ("broker.heartbeat.interval.ms", "200"),
             ("log.retention.ms", "-1"),
