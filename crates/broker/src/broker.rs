@@ -9,6 +9,7 @@ use crate::net::ConnectionLimits;
 use crate::partition::Partitions;
 use crate::producer_ids::ProducerIds;
 use crate::reconfigure;
+use crate::replication::{DirectoryAssignments, IsrChanges, Surroundings};
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -40,6 +41,10 @@ pub struct Broker {
     pub groups: Arc<GroupCoordinator>,
     /// Topics that are being created because somebody asked for them.
     pub auto_topics: AutoTopics,
+    /// What partitions see of the broker.
+    pub surroundings: Arc<Surroundings>,
+    /// In which directories replicas lie, where the controller does not know it.
+    pub directories: DirectoryAssignments,
     config: RwLock<Arc<BrokerConfig>>,
     image: Arc<ImageCell>,
     epoch: AtomicI64,
@@ -79,11 +84,23 @@ pub struct BrokerParts {
     pub image: Arc<ImageCell>,
 }
 
+impl std::fmt::Debug for Broker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "broker {}", self.node_id)
+    }
+}
+
 impl Broker {
     /// Puts a broker together. It serves nothing by itself.
     pub fn new(parts: BrokerParts) -> Arc<Broker> {
         let BrokerParts { cluster_id, config, clock, log_dirs, partitions, controller, groups, image } =
             parts;
+        let surroundings = Arc::new(Surroundings {
+            node_id: config.node_id,
+            lag_time_max: config.replication.lag_time_max,
+            image: Arc::clone(&image),
+            isr_changes: IsrChanges::default(),
+        });
         Arc::new(Broker {
             node_id: config.node_id,
             cluster_id,
@@ -96,6 +113,8 @@ impl Broker {
             producer_ids: ProducerIds::default(),
             groups,
             auto_topics: AutoTopics::default(),
+            surroundings,
+            directories: DirectoryAssignments::default(),
             config: RwLock::new(config),
             image,
             epoch: AtomicI64::new(-1),

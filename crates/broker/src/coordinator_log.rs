@@ -63,8 +63,11 @@ impl CoordinatorLog for OffsetsLog {
                 current_leader_epoch: None,
                 last_fetched_epoch: None,
                 // A coordinator reads what it wrote itself, up to the end.
-                reader: Reader::Follower { id: -2, broker_epoch: -1 },
+                reader: Reader::Internal,
                 isolation: Isolation::ReadUncommitted,
+                from_any_replica: false,
+                reader_start: Offset::NONE,
+                has_come: false,
             };
             let read = partition.fetch(&from, None).map_err(|error| match error {
                 ErrorCode::NotLeaderOrFollower => ReplayError::NotLeader,

@@ -2,7 +2,7 @@
 //!
 //! [`start`] turns a configuration into a [`Server`]. Inside, a request comes in through [`net`], is served by its file
 //! in [`api`], and works on a [`partition`], the [`group`] coordinator, or the cluster's image, which
-//! [`membership`] keeps by KRaft's requests and [`publisher`] acts on.
+//! [`membership`] keeps by KRaft's requests and [`publisher`] acts on. [`replication`] follows other brokers.
 
 pub mod api;
 pub mod auto_topics;
@@ -15,6 +15,7 @@ mod coordinator_log;
 mod features;
 pub mod group;
 mod housekeeping;
+mod joining;
 mod loading;
 pub mod membership;
 pub mod net;
@@ -22,6 +23,7 @@ pub mod partition;
 mod producer_ids;
 pub mod publisher;
 mod reconfigure;
+pub mod replication;
 mod server;
 
 pub use controller_node::{ControllerServer, start_controller};

@@ -9,6 +9,7 @@ use crate::group::DeletedTopic;
 use crate::membership::ImageListener;
 use crate::partition::Partition;
 use crate::reconfigure;
+use crate::replication::Fetchers;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -23,6 +24,7 @@ type Unopened = HashSet<(Uuid, i32)>;
 /// Brings the broker in line with each new image.
 pub struct Publisher {
     broker: Arc<Broker>,
+    fetchers: Arc<Fetchers>,
     /// The logs that were found on disk and that no image has claimed yet.
     found: Mutex<Option<HashMap<TopicPartition, PartitionLog>>>,
     /// The partitions that could not be opened, as on a full disk, and are tried again. Its lock is held for a whole
@@ -32,9 +34,9 @@ pub struct Publisher {
 
 impl Publisher {
     /// A publisher for a broker that found these logs at its start.
-    pub fn new(broker: Arc<Broker>, found: Vec<PartitionLog>) -> Self {
+    pub fn new(broker: Arc<Broker>, fetchers: Arc<Fetchers>, found: Vec<PartitionLog>) -> Self {
         let found = found.into_iter().map(|log| (log.name().clone(), log)).collect();
-        Self { broker, found: Mutex::new(Some(found)), unopened: Mutex::default() }
+        Self { broker, fetchers, found: Mutex::new(Some(found)), unopened: Mutex::default() }
     }
 
     fn change_partitions(&self, local: &LocalChanges, image: &Image, unopened: &mut Unopened) {
@@ -68,6 +70,7 @@ impl Publisher {
             }
             tracing::info!(topic = %change.topic.name, partition, "A partition is open after all");
             self.change_coordinator(&change);
+            self.tell_directory(&change, &image);
             false
         });
     }
@@ -82,6 +85,7 @@ impl Publisher {
     }
 
     fn delete(&self, gone: &LocalPartition) {
+        self.fetchers.unfollow((gone.topic.id, gone.partition));
         let Some(partition) = self.broker.partitions.remove(gone.topic.id, gone.partition) else { return };
         partition.retire();
         match partition.with_log(|log| self.broker.log_dirs.delete(log)) {
@@ -95,11 +99,25 @@ impl Publisher {
         let topic = self.broker.partitions.topic_by_id(change.topic.id);
         if let Some(partition) = topic.and_then(|topic| topic.partition(change.partition)) {
             partition.apply(&change.registration);
+            self.fetchers.follow(&partition, &change.registration);
             return Ok(());
         }
-        let opened = self.open(change, image)?;
-        self.broker.partitions.insert(Arc::new(opened));
+        let opened = Arc::new(self.open(change, image)?);
+        self.broker.partitions.insert(Arc::clone(&opened));
+        self.fetchers.follow(&opened, &change.registration);
         Ok(())
+    }
+
+    /// Has the controller told in which directory a replica lies, where the image, which is the latest, does not say so.
+    fn tell_directory(&self, change: &LocalPartition, image: &Image) {
+        let tracked = image.features().metadata_version().is_some_and(|version| version.has_directories());
+        let topic = self.broker.partitions.topic_by_id(change.topic.id);
+        let partition = topic.and_then(|topic| topic.partition(change.partition));
+        let Some(partition) = partition.filter(|_| tracked) else { return };
+        let Some(actual) = partition.with_log(|log| log.directory_id()).map(wire_uuid) else { return };
+        if change.registration.directory(self.broker.node_id) != Some(actual) {
+            self.broker.directories.report(change.topic.id, change.partition, actual);
+        }
     }
 
     fn open(&self, change: &LocalPartition, image: &Image) -> Result<Partition, thalweg_log::CreateError> {
@@ -124,7 +142,8 @@ impl Publisher {
         };
         let topic = Arc::clone(&change.topic.name);
         let (id, index, registration) = (change.topic.id, change.partition, &change.registration);
-        Ok(Partition::new(topic, id, index, broker.node_id, log, settings, registration))
+        let surroundings = Arc::clone(&broker.surroundings);
+        Ok(Partition::new(topic, id, index, surroundings, log, settings, registration))
     }
 
     /// The log that was found, if it belongs to the topic; else it belongs to another of that name, and is set aside.
@@ -154,6 +173,16 @@ impl Publisher {
                 "Log belongs to no topic of the cluster and is set aside; delete it when nobody misses it"
             ),
             Err(error) => tracing::error!(%partition, %error, "Setting a log aside failed"),
+        }
+    }
+
+    /// Closes the logs that no image has claimed, where a broker does not come to its first one.
+    pub fn close_found(&self) {
+        let _no_change_beside = self.unopened.lock();
+        for mut log in self.found.lock().take().into_iter().flat_map(HashMap::into_values) {
+            if let Err(error) = log.close() {
+                tracing::error!(partition = %log.name(), %error, "Closing a log failed");
+            }
         }
     }
 
@@ -188,11 +217,18 @@ impl ImageListener for Publisher {
             self.change_partitions(&local, &image, &mut unopened);
             self.set_strays_aside();
             self.broker.set_image(Arc::clone(&image));
+            for change in local.leaders.iter().chain(&local.followers) {
+                self.tell_directory(change, &image);
+            }
             self.change_coordinators(&local, delta);
             reconfigure::apply(&self.broker, &image, delta.changes().configs.iter());
             drop(unopened);
         });
     }
+}
+
+fn wire_uuid(id: thalweg_log::Uuid) -> Uuid {
+    Uuid(u128::from_be_bytes(*id.as_bytes()))
 }
 
 /// The log keeps ids in a type of its own, since it knows nothing of the protocol.

@@ -11,31 +11,26 @@ use crate::config::{BrokerConfig, Listener};
 use crate::controller_node::ControllerNode;
 use crate::coordinator_log::{ImageTopics, OffsetsLog};
 use crate::group::{GroupConfig, GroupCoordinator};
+use crate::joining::{self, Joined};
 use crate::loading::Loading;
-use crate::membership::{
-    self, ControllerLink, JoinError, LinkError, Membership, MembershipOptions, QuorumOptions,
-};
+use crate::membership::{JoinError, LinkError, Membership, MembershipOptions};
 use crate::net::{self, BindError, ConnectionSettings, Listening, SocketOptions};
 use crate::partition::Partitions;
 use crate::publisher::Publisher;
+use crate::replication::{self, Fetchers};
 use crate::{features, housekeeping};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_client::Connector;
-use thalweg_log::disk::Disk;
 use thalweg_log::{Clock, LogDirs, LogDirsOptions, TopicPartition};
 use thalweg_record::Compression;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 /// How long connections may take to finish what they have begun when the broker stops. By then it leads nothing, and
 /// whoever goes on sending without a pause is refused again and again.
 pub(crate) const DRAIN: Duration = Duration::from_secs(2);
-/// How soon controllers are asked again that did not tell the id of their cluster.
-const ASK_AGAIN: Duration = Duration::from_millis(200);
 /// How often partitions that could not be opened are tried again.
 const OPEN_AGAIN: Duration = Duration::from_secs(5);
 /// How often the data directories are looked at for one that has failed.
@@ -97,6 +92,7 @@ pub struct Server {
     membership: Membership,
     /// The embedded controller, when this process has one.
     controller: Option<ControllerNode>,
+    fetchers: Arc<Fetchers>,
     stopping: watch::Sender<bool>,
     listeners: JoinSet<()>,
     housekeeping: JoinSet<()>,
@@ -116,7 +112,8 @@ pub async fn start_watched(config: BrokerConfig, loading: &Loading) -> Result<Se
     let config = Arc::new(config);
     let listening = bind_all(&config.listeners.broker, &config)?;
     let clock = Clock::system();
-    let Joined { controller, link, log_dirs, found } = find_controller(&config, &clock, loading).await?;
+    let Joined { controller, link, log_dirs, found } =
+        joining::find_controller(&config, &clock, loading).await?;
 
     let (partitions, image) = (Arc::new(Partitions::default()), ImageCell::new());
     let offsets_log = OffsetsLog::new(Arc::clone(&partitions), config.groups.offsets_commit_timeout);
@@ -133,25 +130,29 @@ pub async fn start_watched(config: BrokerConfig, loading: &Loading) -> Result<Se
         clock,
         log_dirs: Arc::clone(&log_dirs),
         partitions,
-        controller: link.clone(),
+        controller: link,
         groups,
         image,
     });
-    let publisher = Arc::new(Publisher::new(Arc::clone(&broker), found));
+    let fetchers = Arc::new(Fetchers::new(Arc::clone(&broker)));
+    let publisher = Arc::new(Publisher::new(Arc::clone(&broker), Arc::clone(&fetchers), found));
     let options = membership_options(&config, &log_dirs, &listening);
-    let membership = match Membership::start(link.clone(), options, publisher.clone()).await {
+    let membership = match join(&broker, options, publisher.clone()).await {
         Ok(membership) => membership,
-        Err(error) => return Err(refusal(&broker, &link, error).await),
+        Err(error) => {
+            let error = joining::refusal(&broker, error).await;
+            close_unused(&broker, &publisher);
+            if let Some(controller) = controller {
+                controller.stop().await;
+            }
+            return Err(error);
+        }
     };
-    broker.set_epoch(membership.broker_epoch());
-
-    // Connections wait in the kernel until the image shows the broker: a client that asked before would be told of a
-    // cluster without brokers, and some do not ask again for minutes.
-    membership.unfence().await?;
     let mut addresses: Vec<_> = listening.iter().map(|l| (l.name.clone(), l.addresses())).collect();
     addresses.extend(controller.iter().flat_map(|node| node.addresses().to_vec()));
     let (stopping, listeners) = serve(&broker, listening);
     let mut housekeeping = housekeeping::start(&broker);
+    replication::start(&broker, &mut housekeeping);
     let groups = Arc::clone(&broker.groups);
     housekeeping.spawn(async move { groups.run().await });
     housekeeping.spawn(open_the_unopened(publisher));
@@ -165,10 +166,24 @@ pub async fn start_watched(config: BrokerConfig, loading: &Loading) -> Result<Se
         data_dirs,
         membership,
         controller,
+        fetchers,
         stopping,
         listeners,
         housekeeping,
     })
+}
+
+/// Joins the cluster, and waits until the image shows the broker unfenced. Connections wait in the kernel until then: a
+/// client that asked before would be told of a cluster without brokers, and some do not ask again for minutes.
+async fn join(
+    broker: &Broker,
+    options: MembershipOptions,
+    publisher: Arc<Publisher>,
+) -> Result<Membership, JoinError> {
+    let membership = Membership::start(broker.controller.clone(), options, publisher).await?;
+    broker.set_epoch(membership.broker_epoch());
+    membership.unfence().await?;
+    Ok(membership)
 }
 
 /// Takes note of each new registration: a process that was held up may have had to register anew.
@@ -189,95 +204,24 @@ async fn open_the_unopened(publisher: Arc<Publisher>) {
     }
 }
 
-/// The way to the controller, and the log directories, which belong to the same cluster.
-struct Joined {
-    controller: Option<ControllerNode>,
-    link: ControllerLink,
-    log_dirs: Arc<LogDirs>,
-    found: Vec<thalweg_log::PartitionLog>,
+/// Leaves the directories of a broker that was not taken in as they were found, so that its next start reads no more
+/// than this one.
+fn close_unused(broker: &Broker, publisher: &Publisher) {
+    let epoch = broker.log_dirs.previous_broker_epoch().unwrap_or(-1);
+    tokio::task::block_in_place(|| {
+        publisher.close_found();
+        close_logs(broker, epoch);
+    });
 }
 
-/// Starts the embedded controller, or finds the quorum. Directories without an id of a cluster take the quorum's.
-async fn find_controller(
-    config: &Arc<BrokerConfig>,
-    clock: &Clock,
-    loading: &Loading,
-) -> Result<Joined, StartError> {
-    if config.roles.controller {
-        let listening = bind_all(&config.listeners.controller, config)?;
-        let (log_dirs, found) = open_logs(config, clock, None, loading)?;
-        let node = ControllerNode::start(config, &log_dirs, clock, found.is_empty(), listening).await?;
-        let link = ControllerLink::in_process(Arc::clone(node.controller()));
-        return Ok(Joined { controller: Some(node), link, log_dirs, found });
-    }
-    let options = quorum_options(config);
-    let servers = options.servers.join(",");
-    let link = ControllerLink::to_quorum(options);
-    let cluster_id = match LogDirs::recorded_cluster_id(&Disk::real(), &config.log.dirs) {
-        Some(_) => None,
-        None => Some(cluster_id_of(&link, servers, config.controller.initial_registration_timeout).await?),
-    };
-    let (log_dirs, found) = open_logs(config, clock, cluster_id, loading)?;
-    Ok(Joined { controller: None, link, log_dirs, found })
-}
-
-/// Asks the quorum for the id of its cluster until one of its nodes answers.
-async fn cluster_id_of(
-    link: &ControllerLink,
-    servers: String,
-    patience: Duration,
-) -> Result<String, StartError> {
-    let started = Instant::now();
-    let mut told = false;
-    loop {
-        let last = match link.cluster_id().await {
-            Ok(cluster_id) => {
-                tracing::info!(cluster_id, "Empty data directories join the cluster of their controllers");
-                return Ok(cluster_id);
-            }
-            Err(error) => error,
-        };
-        if !told {
-            tracing::info!(servers, %last, "No controller tells the id of the cluster yet and they are asked again");
-            told = true;
+/// Closes the logs of all partitions, then the directories, which are marked as left by the broker of this epoch.
+fn close_logs(broker: &Broker, epoch: i64) {
+    for partition in broker.partitions.all() {
+        if let Err(error) = partition.with_log(|log| log.close()) {
+            tracing::error!(?partition, %error, "Closing a log failed");
         }
-        let after = started.elapsed();
-        if after >= patience {
-            return Err(StartError::NoClusterId { servers, after, last });
-        }
-        tokio::time::sleep(ASK_AGAIN).await;
     }
-}
-
-/// Why the cluster does not take the broker in, with the names of both clusters where they are two.
-async fn refusal(broker: &Broker, link: &ControllerLink, error: JoinError) -> StartError {
-    if error.is_of_other_cluster()
-        && let Ok(theirs) = link.cluster_id().await
-        && theirs != broker.cluster_id
-    {
-        let servers = quorum_options(&broker.config()).servers.join(",");
-        return StartError::OtherCluster { ours: broker.cluster_id.clone(), servers, theirs };
-    }
-    error.into()
-}
-
-fn quorum_options(config: &BrokerConfig) -> QuorumOptions {
-    let settings = &config.controller;
-    let voters = settings.voters.iter().map(|voter| (voter.id, membership::address(&voter.host, voter.port)));
-    let servers = settings.bootstrap_servers.iter().map(|(host, port)| membership::address(host, *port));
-    let mut servers: Vec<String> = servers.collect();
-    if servers.is_empty() {
-        servers = voters.clone().map(|(_, address)| address).collect();
-    }
-    QuorumOptions {
-        servers,
-        voters: voters.collect(),
-        quorum_timeout: settings.request_timeout,
-        session_timeout: settings.session_timeout,
-        request_timeout: config.network.request_timeout,
-        client_id: format!("thalweg-broker-{}", config.node_id),
-        connector: Connector::tcp(),
-    }
+    broker.log_dirs.close(epoch);
 }
 
 /// Opens the sockets of listeners.
@@ -443,16 +387,10 @@ impl Server {
             self.listeners.abort_all();
         }
         self.housekeeping.shutdown().await;
+        self.fetchers.stop().await;
         let epoch = self.membership.broker_epoch();
         self.membership.stop().await;
-        tokio::task::block_in_place(|| {
-            for partition in self.broker.partitions.all() {
-                if let Err(error) = partition.with_log(|log| log.close()) {
-                    tracing::error!(?partition, %error, "Closing a log failed");
-                }
-            }
-            self.broker.log_dirs.close(epoch);
-        });
+        tokio::task::block_in_place(|| close_logs(&self.broker, epoch));
         if let Some(controller) = self.controller {
             controller.stop().await;
         }

@@ -93,7 +93,7 @@ fn header(run: &RunResult, names: &[&str]) -> String {
     );
     if let State::Partial { why } = &run.state {
         markup += &format!(
-            "<p class=\"banner\"><b>This run is not whole.</b> {} What was measured before stands below.</p>",
+            "<p class=\"banner\"><b>This run is not whole.</b> {}. What was measured before stands below.</p>",
             escape(why)
         );
     }

@@ -184,6 +184,11 @@ impl PartitionLog {
         &self.home.dir
     }
 
+    /// The id of the log directory that the partition lies in; `None` for a log that is opened by itself.
+    pub fn directory_id(&self) -> Option<Uuid> {
+        self.state.as_ref().map(|state| state.id())
+    }
+
     /// The settings in force.
     pub fn config(&self) -> &Arc<LogConfig> {
         &self.config

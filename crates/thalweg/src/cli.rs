@@ -11,6 +11,7 @@ mod lab;
 mod perf;
 mod produce;
 mod serve;
+mod stream;
 mod table;
 mod topic;
 
@@ -31,8 +32,9 @@ Examples:
   thalweg consume orders --from-beginning --max-messages 1
   thalweg cluster up --brokers 3             a cluster on this machine, until Ctrl-C
   thalweg lab run quick                      how many events per second this machine carries
+  thalweg stream run 'time | log'            a line from source to sink
 
-Every command but serve and cluster up talks to any cluster that speaks Kafka's protocol: see --bootstrap-server."
+Every command but serve, stream and cluster up talks to any cluster that speaks Kafka's protocol: see --bootstrap-server."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -54,6 +56,9 @@ enum Command {
     /// Measure how many events a cluster carries, how it scales, and what limits it.
     #[command(subcommand)]
     Lab(lab::Lab),
+    /// Run streams: one line from source to sink.
+    #[command(subcommand)]
+    Stream(stream::Stream),
     ProducerPerfTest(thalweg_lab::perf::ProducerPerformance),
     ConsumerPerfTest(thalweg_lab::perf::ConsumerPerformance),
     E2eLatency(thalweg_lab::perf::EndToEndLatency),
@@ -72,6 +77,9 @@ impl Cli {
         {
             return ended;
         }
+        if let Command::Stream(stream) = &self.command {
+            return stream.run(&bars);
+        }
         failure::log_to_standard_error("warn", &bars);
         // One thread: what a tool costs is its own work, not handing it from thread to thread.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -85,6 +93,7 @@ impl Cli {
             Command::Topic(topic) => topic.run().await,
             Command::Group(group) => group.run().await,
             Command::Lab(lab) => lab.run().await,
+            Command::Stream(stream) => stream.run(bars),
             Command::Produce(produce) => produce.run().await,
             Command::Consume(consume) => consume.run().await,
             Command::ProducerPerfTest(test) => {

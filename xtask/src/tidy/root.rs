@@ -29,7 +29,7 @@ const EXPECTED: [&str; 14] = [
 ];
 
 /// What may be there besides.
-const ALLOWED: [&str; 9] = [
+const ALLOWED: [&str; 10] = [
     ".cargo",
     ".ci",
     ".github",
@@ -38,12 +38,13 @@ const ALLOWED: [&str; 9] = [
     "Dockerfile",
     "clippy.toml",
     "compat",
+    "examples",
     "workloads",
 ];
 
 /// The folders of the root: a path that begins with one of them is meant to lie in the repository.
-pub const FOLDERS: [&str; 9] =
-    [".cargo", ".ci", ".github", "compat", "crates", "docs", "scripts", "workloads", "xtask"];
+pub const FOLDERS: [&str; 10] =
+    [".cargo", ".ci", ".github", "compat", "crates", "docs", "examples", "scripts", "workloads", "xtask"];
 
 fn check(tree: &Tree) -> Vec<Finding> {
     let present: BTreeSet<_> = tree.paths().filter_map(|path| path.split('/').next()).collect();

@@ -5,56 +5,97 @@
 //! Refused: internal topics (INVALID_TOPIC_EXCEPTION), topics that are compacted and not deleted (POLICY_VIOLATION), and
 //! offsets beyond the high watermark (OFFSET_OUT_OF_RANGE).
 //!
+//! The answer waits until every replica that is alive has dropped the records (REQUEST_TIMED_OUT if that takes too long).
+//!
 //! Departure: the new starts are on the medium before the answer; in Kafka a crash within a minute brings deleted records
-//! back. Replicas elsewhere are not waited for, since replication is not served yet: the low watermark is this log's start.
+//! back.
 
 use super::Call;
 use crate::broker::Broker;
+use crate::partition::Partition;
 use std::sync::Arc;
+use std::time::Duration;
 use thalweg_metadata::topic_name;
+use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::ErrorCode;
-use thalweg_wire::request::delete_records_request::DeleteRecordsPartition;
 use thalweg_wire::request::delete_records_response::{
     DeleteRecordsPartitionResult, DeleteRecordsTopicResult,
 };
 use thalweg_wire::request::{DeleteRecordsRequest, DeleteRecordsResponse};
+use tokio::time::Instant;
 
 /// The low watermark of a partition that was refused.
 const NO_LOW_WATERMARK: i64 = -1;
 
-/// Deletes, where blocking is welcome: files are renamed and a checkpoint is written.
+/// What was deleted here, and must be elsewhere before it is told.
+struct Deleted {
+    partition: Arc<Partition>,
+    log_start: Offset,
+    epoch: LeaderEpoch,
+}
+
+/// Deletes, and waits for the followers.
 pub async fn handle(
     broker: Arc<Broker>,
     _: Arc<Call>,
     request: DeleteRecordsRequest,
 ) -> DeleteRecordsResponse {
+    let deadline = Instant::now() + Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
+    // Blocking is welcome there: files are renamed and a checkpoint is written.
     let deleted = tokio::task::spawn_blocking(move || delete(&broker, request));
-    deleted.await.expect("deleting records does not panic")
+    let mut topics = Vec::new();
+    for (name, partitions) in deleted.await.expect("deleting records does not panic") {
+        let mut results = Vec::with_capacity(partitions.len());
+        for (index, deleted) in partitions {
+            results.push(answer(index, deleted, deadline).await);
+        }
+        topics.push(DeleteRecordsTopicResult { name, partitions: results });
+    }
+    DeleteRecordsResponse { throttle_time_ms: 0, topics }
 }
 
-fn delete(broker: &Broker, request: DeleteRecordsRequest) -> DeleteRecordsResponse {
-    let topics = request.topics.into_iter().map(|topic| DeleteRecordsTopicResult {
-        partitions: topic.partitions.iter().map(|partition| answer(broker, &topic.name, partition)).collect(),
-        name: topic.name,
-    });
-    let response = DeleteRecordsResponse { throttle_time_ms: 0, topics: topics.collect() };
-    let moved = |partition: &DeleteRecordsPartitionResult| partition.error_code == ErrorCode::None.code();
-    if response.topics.iter().flat_map(|topic| &topic.partitions).any(moved) {
+type Outcomes = Vec<(String, Vec<(i32, Result<Deleted, ErrorCode>)>)>;
+
+fn delete(broker: &Broker, request: DeleteRecordsRequest) -> Outcomes {
+    let mut outcomes = Vec::with_capacity(request.topics.len());
+    let mut moved = false;
+    for topic in request.topics {
+        let partitions: Vec<_> = topic
+            .partitions
+            .iter()
+            .map(|asked| {
+                let index = asked.partition_index;
+                (index, delete_before(broker, &topic.name, index, asked.offset))
+            })
+            .collect();
+        moved |= partitions.iter().any(|(_, deleted)| deleted.is_ok());
+        outcomes.push((topic.name, partitions));
+    }
+    if moved {
         broker.log_dirs.checkpoint_log_starts();
     }
-    response
+    outcomes
 }
 
-fn answer(broker: &Broker, topic: &str, asked: &DeleteRecordsPartition) -> DeleteRecordsPartitionResult {
-    let index = asked.partition_index;
-    let (error, low_watermark) = match delete_before(broker, topic, index, asked.offset) {
-        Ok(low_watermark) => (ErrorCode::None, low_watermark),
+async fn answer(
+    partition_index: i32,
+    deleted: Result<Deleted, ErrorCode>,
+    deadline: Instant,
+) -> DeleteRecordsPartitionResult {
+    let low_watermark = match deleted {
+        Ok(Deleted { partition, log_start, epoch }) => {
+            partition.dropped_before(log_start, epoch, deadline).await
+        }
+        Err(error) => Err(error),
+    };
+    let (error, low_watermark) = match low_watermark {
+        Ok(low_watermark) => (ErrorCode::None, low_watermark.0),
         Err(error) => (error, NO_LOW_WATERMARK),
     };
-    DeleteRecordsPartitionResult { partition_index: index, low_watermark, error_code: error.code() }
+    DeleteRecordsPartitionResult { partition_index, low_watermark, error_code: error.code() }
 }
 
-fn delete_before(broker: &Broker, topic: &str, index: i32, offset: i64) -> Result<i64, ErrorCode> {
+fn delete_before(broker: &Broker, topic: &str, index: i32, offset: i64) -> Result<Deleted, ErrorCode> {
     if broker.image().partition(topic, index).is_none() {
         return Err(ErrorCode::UnknownTopicOrPartition);
     }
@@ -62,7 +103,7 @@ fn delete_before(broker: &Broker, topic: &str, index: i32, offset: i64) -> Resul
         return Err(ErrorCode::InvalidTopicException);
     }
     let partition = broker.partitions.get(topic, index).ok_or(ErrorCode::NotLeaderOrFollower)?;
-    let start = partition.delete_records(offset)?;
-    tracing::debug!(?partition, log_start_offset = start.0, "Records are deleted");
-    Ok(start.0)
+    let (log_start, epoch) = partition.delete_records(offset)?;
+    tracing::debug!(?partition, log_start_offset = log_start.0, "Records are deleted");
+    Ok(Deleted { partition, log_start, epoch })
 }

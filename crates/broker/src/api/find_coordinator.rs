@@ -56,8 +56,9 @@ fn find(broker: &Broker, listener: &str, key_type: i8, key: String) -> Coordinat
     match key_type {
         GROUP => {}
         TRANSACTION => {
+            // With an error that clients repeat, a producer would wait a minute and not learn why.
             let message = "Transactions are not served by this broker yet";
-            return refused(key, ErrorCode::CoordinatorNotAvailable, Some(message));
+            return refused(key, ErrorCode::UnsupportedVersion, Some(message));
         }
         _ => return refused(key, ErrorCode::InvalidRequest, Some("Only groups have a coordinator here")),
     }

@@ -21,7 +21,7 @@ pub fn handle(broker: &Broker, call: &Call, request: ListOffsetsRequest) -> List
     let reader = match request.replica_id {
         id if id >= 0 => Reader::Follower { id, broker_epoch: -1 },
         // Kafka's debugging consumer sees what replicas see.
-        -2 => Reader::Follower { id: -2, broker_epoch: -1 },
+        -2 => Reader::Internal,
         _ => Reader::Client,
     };
     let isolation =

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::check::is_host_character;
 use super::error::{ConfigError, InvalidValue};
+use super::settings::RACK_AWARE_SELECTOR;
 use super::values::Values;
 
 /// What this process is.
@@ -111,6 +112,12 @@ fn replication_rules(values: &Values, found: &mut Vec<ConfigError>) {
     require(wait <= values.long("replica.socket.timeout.ms"), values, WAIT, reason, found);
     let reason = "Value must be at most replica.lag.time.max.ms";
     require(wait <= values.long("replica.lag.time.max.ms"), values, WAIT, reason, found);
+    const SELECTOR: &str = "replica.selector.class";
+    const LEADER: &str = "org.apache.kafka.common.replica.LeaderSelector";
+    let selector = values.text(SELECTOR).filter(|class| !class.is_empty());
+    let known = selector.is_none_or(|class| class == LEADER || class == RACK_AWARE_SELECTOR);
+    let reason = "Java classes cannot be loaded: expected Kafka's RackAwareReplicaSelector or LeaderSelector";
+    require(known, values, SELECTOR, reason, found);
 }
 
 fn group_rules(values: &Values, found: &mut Vec<ConfigError>) {

@@ -385,6 +385,9 @@ fn bootstrap_servers(values: &Values) -> Vec<(String, u16)> {
     entries.iter().map(|entry| host_and_port(entry).expect("the key's check parsed host and port")).collect()
 }
 
+/// The one of Kafka's two selectors that does something.
+pub(super) const RACK_AWARE_SELECTOR: &str = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
+
 /// Replicas of other brokers' partitions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplicationSettings {
@@ -404,6 +407,8 @@ pub struct ReplicationSettings {
     pub fetch_backoff: Duration,
     /// `num.replica.fetchers`.
     pub fetchers: usize,
+    /// Whether `replica.selector.class` sends consumers to replicas in their racks.
+    pub reads_by_rack: bool,
 }
 
 impl ReplicationSettings {
@@ -417,6 +422,7 @@ impl ReplicationSettings {
             fetch_response_max_bytes: values.int("replica.fetch.response.max.bytes"),
             fetch_backoff: values.millis("replica.fetch.backoff.ms"),
             fetchers: values.size("num.replica.fetchers"),
+            reads_by_rack: values.text("replica.selector.class") == Some(RACK_AWARE_SELECTOR),
         }
     }
 }

@@ -245,7 +245,8 @@ impl Member {
     pub async fn run(mut self, mut wishes: mpsc::Receiver<(Wish, oneshot::Sender<()>)>) {
         let mut wait = self.options.heartbeat_interval;
         let mut offline = self.progress.offline.subscribe();
-        let mut watch = Watch { images: self.progress.image.subscribe(), leaving: BTreeSet::new() };
+        let images = self.progress.image.subscribe();
+        let mut watch = Watch { images, leaving: BTreeSet::new(), fenced: true, told: false };
         let mut contact = Contact { heard: Instant::now(), unanswered: 0 };
         loop {
             tokio::select! {
@@ -347,12 +348,18 @@ enum Seen {
     Replaced,
     /// Another broker is leaving. It is let go once all others have told that they know.
     Leaving,
+    /// The controller has fenced the broker: it was not heard for too long.
+    Fenced,
 }
 
 struct Watch {
     images: watch::Receiver<Arc<Image>>,
     /// The brokers that are leaving, as the image before showed.
     leaving: BTreeSet<i32>,
+    /// Whether the broker is fenced, as it is when it has registered.
+    fenced: bool,
+    /// Whether it was told that it is.
+    told: bool,
 }
 
 impl Watch {
@@ -364,10 +371,20 @@ impl Watch {
             }
             let image = self.images.borrow_and_update().clone();
             let (node_id, incarnation) = (member.options.node_id, member.options.incarnation_id);
-            if image.broker(node_id).is_some_and(|broker| {
-                broker.incarnation_id != incarnation && broker.epoch.0 > *member.epoch.borrow()
-            }) {
-                return Seen::Replaced;
+            if let Some(own) = image.broker(node_id) {
+                let is_this_process = own.incarnation_id == incarnation;
+                if !is_this_process && own.epoch.0 > *member.epoch.borrow() {
+                    return Seen::Replaced;
+                }
+                let was_fenced = std::mem::replace(&mut self.fenced, own.fenced);
+                if is_this_process && own.fenced && !was_fenced {
+                    tracing::warn!("Controller has fenced the broker, which it had not heard for too long");
+                    self.told = true;
+                    return Seen::Fenced;
+                }
+                if !own.fenced && std::mem::take(&mut self.told) {
+                    tracing::info!("Broker is unfenced again");
+                }
             }
             let brokers = image.cluster().brokers.values();
             let leaving = brokers.filter(|broker| broker.in_controlled_shutdown && broker.id != node_id);

@@ -192,8 +192,8 @@ pub struct Membership {
     wishes: mpsc::Sender<(Wish, oneshot::Sender<()>)>,
     epoch: watch::Receiver<i64>,
     progress: Arc<Progress>,
-    observer: JoinHandle<()>,
-    member: JoinHandle<()>,
+    observer: AbortOnDrop,
+    member: AbortOnDrop,
 }
 
 impl Membership {
@@ -214,8 +214,8 @@ impl Membership {
         member.catch_up(until).await?;
         let epoch = member.epoch();
         let (wishes, wished) = mpsc::channel(4);
-        let member = tokio::spawn(member.run(wished));
-        Ok(Membership { node_id, wishes, epoch, progress, observer: observer.keep(), member })
+        let member = AbortOnDrop(Some(tokio::spawn(member.run(wished))));
+        Ok(Membership { node_id, wishes, epoch, progress, observer, member })
     }
 
     /// The epoch of the registration.
@@ -280,11 +280,12 @@ impl Membership {
 
     /// Ends the tasks.
     pub async fn stop(self) {
-        self.observer.abort();
-        self.member.abort();
+        let (observer, member) = (self.observer.keep(), self.member.keep());
+        observer.abort();
+        member.abort();
         // The tasks may be in the middle of a publication, which is waited for.
-        let _ = self.observer.await;
-        let _ = self.member.await;
+        let _ = observer.await;
+        let _ = member.await;
     }
 
     async fn wish(&self, wish: Wish) -> Result<(), JoinError> {
@@ -294,7 +295,7 @@ impl Membership {
     }
 }
 
-/// A task that ends with a start that fails.
+/// A task that ends with a start that fails, or with a broker that is dropped without a stop.
 struct AbortOnDrop(Option<JoinHandle<()>>);
 
 impl AbortOnDrop {

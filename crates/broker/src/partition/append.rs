@@ -19,6 +19,8 @@ pub struct Appended {
     pub log_start_offset: Offset,
     /// The epoch in which it was appended.
     pub leader_epoch: LeaderEpoch,
+    /// Whether all replicas that count have the records already.
+    pub replicated: bool,
     /// Whether the flush policy wants the records on the medium before they are acknowledged.
     pub flush_due: bool,
 }
@@ -60,25 +62,26 @@ impl Partition {
         }
         let leader_epoch = state.leader_epoch();
         let info = state.log.append_as_leader(records, leader_epoch, options)?;
-        let moved = state.raise_high_watermark(self.node_id);
-        // Followers see the log end, consumers the high watermark; both are looked at anew by whoever wakes.
-        let size = usize::try_from(info.appended_bytes).unwrap_or(usize::MAX);
-        state.waiters.count(size);
-        drop(state);
-        if moved {
-            self.progress.notify_waiters();
+        // Followers see the log end, consumers the high watermark.
+        state.unreplicated_bytes += info.appended_bytes;
+        state.followers.count(usize::try_from(info.appended_bytes).unwrap_or(usize::MAX));
+        if state.replicates_alone() {
+            state.raise_high_watermark(&self.surroundings);
         }
-        Ok(appended(&info, leader_epoch))
+        let replicated = state.high_watermark() > info.last_offset;
+        drop(state);
+        Ok(appended(&info, leader_epoch, replicated))
     }
 }
 
-fn appended(info: &AppendInfo, leader_epoch: LeaderEpoch) -> Appended {
+fn appended(info: &AppendInfo, leader_epoch: LeaderEpoch, replicated: bool) -> Appended {
     Appended {
         base_offset: info.first_offset,
         next_offset: info.last_offset + 1,
         log_append_time_ms: info.log_append_time,
         log_start_offset: info.log_start_offset,
         leader_epoch,
+        replicated,
         flush_due: info.flush_due,
     }
 }

@@ -4,6 +4,7 @@ use super::{Appended, Partition};
 use std::sync::Arc;
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::ErrorCode;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// Records that were appended and may not be acknowledged yet.
@@ -24,7 +25,7 @@ impl Partition {
             // Nobody waits; the housekeeping flushes what the policy wants flushed.
             return None;
         }
-        let behind = acks == -1 && partition.state.lock().high_watermark() < appended.next_offset;
+        let behind = acks == -1 && !appended.replicated;
         let (replicated, flushed) =
             (behind.then_some(appended.next_offset), appended.flush_due.then_some(appended.next_offset));
         if replicated.is_none() && flushed.is_none() {
@@ -43,27 +44,27 @@ impl Durable {
         }
         let Some(offset) = self.replicated else { return Ok(()) };
         loop {
-            let progress = self.partition.progress.notified();
-            tokio::pin!(progress);
-            // Listens before it looks, so that nothing is missed in between.
-            progress.as_mut().enable();
-            if let Some(verdict) = self.verdict(offset) {
-                return verdict;
-            }
+            let progress = match self.verdict(offset) {
+                Ok(verdict) => return verdict,
+                Err(progress) => progress,
+            };
+            // Woken or forgotten: either way there is something to look at.
             if tokio::time::timeout_at(deadline, progress).await.is_err() {
                 return Err(ErrorCode::RequestTimedOut);
             }
         }
     }
 
-    fn verdict(&self, offset: Offset) -> Option<Result<(), ErrorCode>> {
-        let state = self.partition.state.lock();
+    /// What to answer; or, when that is not known yet, what tells that it may be.
+    fn verdict(&self, offset: Offset) -> Result<Result<(), ErrorCode>, oneshot::Receiver<()>> {
+        let mut state = self.partition.state.lock();
         if !state.leads(self.partition.node_id) || state.leader_epoch() != self.epoch {
-            return Some(Err(ErrorCode::NotLeaderOrFollower));
+            return Ok(Err(ErrorCode::NotLeaderOrFollower));
         }
         if state.high_watermark() < offset {
-            return None;
+            return Err(state.acks.wait(offset));
         }
-        Some(if state.has_min_isr() { Ok(()) } else { Err(ErrorCode::NotEnoughReplicasAfterAppend) })
+        let enough = state.has_maximal_min_isr();
+        Ok(if enough { Ok(()) } else { Err(ErrorCode::NotEnoughReplicasAfterAppend) })
     }
 }

@@ -11,6 +11,8 @@ use thalweg_wire::ErrorCode;
 pub enum Reader {
     /// A consumer, up to what is replicated.
     Client,
+    /// This broker's own coordinators and Kafka's debugging consumer, up to the log end.
+    Internal,
     /// A replica, up to the log end.
     Follower {
         /// The broker.
@@ -46,6 +48,12 @@ pub struct FetchFrom {
     pub reader: Reader,
     /// Which records.
     pub isolation: Isolation,
+    /// Whether a consumer may read from a follower (KIP-392).
+    pub from_any_replica: bool,
+    /// Where the reader's own log begins; -1 when it has none or does not say.
+    pub reader_start: Offset,
+    /// Whether the fetch has just come. One that is looked at again says nothing new of its follower.
+    pub has_come: bool,
 }
 
 /// What was read.
@@ -65,6 +73,8 @@ pub struct FetchRead {
     pub aborted: Vec<AbortedTransaction>,
     /// Whether more could be read than the limits allowed.
     pub behind: bool,
+    /// The replica that the consumer should rather read from.
+    pub preferred_read_replica: Option<i32>,
 }
 
 /// Why nothing was read.
@@ -74,10 +84,28 @@ impl Partition {
     /// Finds what to read. With a `waiter`, what is appended from now on is counted for it.
     pub fn fetch(&self, from: &FetchFrom, waiter: Option<&Arc<Waiter>>) -> Result<FetchRead, FetchError> {
         let mut state = self.state.lock();
-        state.check_leader(self.node_id, from.current_leader_epoch)?;
-        let read = state.read(from);
+        if from.from_any_replica && from.reader == Reader::Client {
+            state.check_replica(from.current_leader_epoch)?;
+        } else {
+            state.check_leader(self.node_id, from.current_leader_epoch)?;
+        }
+        if let Reader::Follower { id, broker_epoch } = from.reader {
+            state.check_follower(id, broker_epoch)?;
+        }
+        let mut read = state.read(from);
+        if let (Ok(read), Reader::Follower { id, broker_epoch }) = (&mut read, from.reader)
+            && from.has_come
+            && read.diverging.is_none()
+        {
+            state.follower_has(self, id, broker_epoch, from);
+            read.high_watermark = state.log.high_watermark();
+            read.last_stable_offset = state.log.last_stable_offset();
+        }
         if let (Ok(_), Some(waiter)) = (&read, waiter) {
-            state.waiters.add(waiter);
+            match from.reader {
+                Reader::Client => state.consumers.add(waiter),
+                Reader::Follower { .. } | Reader::Internal => state.followers.add(waiter),
+            }
         }
         read.inspect_err(|error| {
             if *error == ErrorCode::KafkaStorageError {
@@ -88,8 +116,9 @@ impl Partition {
 }
 
 impl State {
-    fn read(&mut self, from: &FetchFrom) -> Result<FetchRead, FetchError> {
-        let mut read = FetchRead {
+    /// What is told where nothing is read.
+    pub(super) fn nothing_read(&self) -> FetchRead {
+        FetchRead {
             slice: None,
             high_watermark: self.log.high_watermark(),
             last_stable_offset: self.log.last_stable_offset(),
@@ -97,7 +126,12 @@ impl State {
             diverging: None,
             aborted: Vec::new(),
             behind: false,
-        };
+            preferred_read_replica: None,
+        }
+    }
+
+    fn read(&mut self, from: &FetchFrom) -> Result<FetchRead, FetchError> {
+        let mut read = self.nothing_read();
         if let Some(epoch) = from.last_fetched_epoch {
             read.diverging = self.divergence(epoch, from.offset)?;
             if read.diverging.is_some() {
@@ -105,7 +139,7 @@ impl State {
             }
         }
         let bound = match (from.reader, from.isolation) {
-            (Reader::Follower { .. }, _) => self.log.log_end_offset(),
+            (Reader::Follower { .. } | Reader::Internal, _) => self.log.log_end_offset(),
             (Reader::Client, Isolation::ReadUncommitted) => read.high_watermark,
             (Reader::Client, Isolation::ReadCommitted) => read.last_stable_offset,
         };

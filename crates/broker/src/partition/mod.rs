@@ -3,13 +3,19 @@
 //! All that changes about a partition sits in its state behind one lock, held for short synchronous work: judge a
 //! batch and append it, find a slice to read, move the high watermark. Waiting happens outside: fetches as
 //! [`Waiter`]s, produce requests as [`Durable`]s.
+//!
+//! Where the partition has other replicas, the leader keeps a [`Leadership`]; a partition with one replica has none and
+//! pays nothing for it. A follower is driven by [`crate::replication`].
 
+mod acks;
 mod append;
 mod durable;
 mod error;
 mod fetch;
 mod flush;
+mod follow;
 mod intake;
+mod lead;
 mod offsets;
 mod table;
 mod waiter;
@@ -18,6 +24,7 @@ pub use append::Appended;
 pub use durable::Durable;
 pub use error::{AppendError, coordinator_error};
 pub use fetch::{FetchError, FetchFrom, FetchRead, Isolation, Reader};
+pub use follow::{FetchPosition, FollowError, Replicated};
 pub use offsets::{
     EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, MAX_TIMESTAMP, OffsetsError, TimestampLookup,
 };
@@ -25,14 +32,15 @@ pub use table::{Partitions, Topic};
 pub use waiter::{Waiter, Waiting};
 
 use crate::config::EffectiveTopicConfig;
+use crate::replication::{Leadership, Surroundings};
+use acks::AckWaiters;
 use flush::Flushing;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use thalweg_log::{PartitionLog, PublishedOffsets};
 use thalweg_metadata::{NO_LEADER, PartitionEpoch, PartitionRegistration};
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::{ErrorCode, Uuid};
-use tokio::sync::Notify;
 use waiter::Waiters;
 
 /// A partition that this broker holds a replica of.
@@ -44,9 +52,8 @@ pub struct Partition {
     /// The partition's number.
     pub index: i32,
     node_id: i32,
+    surroundings: Arc<Surroundings>,
     state: Mutex<State>,
-    /// Woken when the high watermark or the role changes.
-    progress: Notify,
     flushing: Flushing,
 }
 
@@ -56,7 +63,20 @@ struct State {
     settings: Arc<EffectiveTopicConfig>,
     /// Who leads and who is in sync, by the cluster's metadata.
     registration: PartitionRegistration,
-    waiters: Waiters,
+    /// The other replicas, as their leader sees them. None where there are none, or where another broker leads.
+    leadership: Option<Box<Leadership>>,
+    /// Where the epoch of the leader that this broker is begins in the log.
+    epoch_start: Offset,
+    /// Fetches that wait for the high watermark to rise.
+    consumers: Waiters,
+    /// Fetches that wait for the log to grow.
+    followers: Waiters,
+    /// Produce requests that wait for the high watermark to rise.
+    acks: AckWaiters,
+    /// Deletions that wait for the low watermark to rise.
+    deletions: AckWaiters,
+    /// Bytes that were appended and are not known to lie below the high watermark.
+    unreplicated_bytes: u64,
     /// The log end when the partition was last looked at for idleness.
     idle_since: Offset,
     /// Set when the partition is deleted or taken away: nothing is served any more.
@@ -75,7 +95,7 @@ impl Partition {
         topic: Arc<str>,
         topic_id: Uuid,
         index: i32,
-        node_id: i32,
+        surroundings: Arc<Surroundings>,
         log: PartitionLog,
         settings: Arc<EffectiveTopicConfig>,
         registration: &PartitionRegistration,
@@ -91,13 +111,19 @@ impl Partition {
             log,
             settings,
             registration: before,
-            waiters: Waiters::default(),
+            leadership: None,
+            epoch_start: Offset::NONE,
+            consumers: Waiters::default(),
+            followers: Waiters::default(),
+            acks: AckWaiters::default(),
+            deletions: AckWaiters::default(),
+            unreplicated_bytes: 0,
             idle_since: Offset::NONE,
             gone: false,
         };
-        let (progress, flushing) = (Notify::new(), Flushing::default());
+        let (node_id, flushing) = (surroundings.node_id, Flushing::default());
         let partition =
-            Self { topic, topic_id, index, node_id, state: Mutex::new(state), progress, flushing };
+            Self { topic, topic_id, index, node_id, surroundings, state: Mutex::new(state), flushing };
         partition.apply(registration);
         partition
     }
@@ -156,15 +182,21 @@ impl Partition {
         let new_epoch = registration.leader_epoch > state.registration.leader_epoch;
         let led = state.leads(self.node_id);
         state.registration = registration.clone();
-        let leads = state.leads(self.node_id);
-        if leads && (new_epoch || !led) {
-            let epoch = state.leader_epoch();
-            state.log.assign_leader_epoch_start(epoch);
+        if state.leads(self.node_id) {
+            if new_epoch || !led {
+                state.begin_to_lead();
+            }
+            state.know_followers(&self.surroundings);
+            state.raise_high_watermark(&self.surroundings);
+        } else {
+            state.leadership = None;
+            if new_epoch && registration.leader != NO_LEADER {
+                state.begin_to_follow(self);
+            }
         }
-        if leads {
-            state.raise_high_watermark(self.node_id);
+        if new_epoch || led != state.leads(self.node_id) {
+            state.wake_all();
         }
-        self.role_may_have_changed(&mut state);
     }
 
     /// Replaces the settings of the topic.
@@ -172,23 +204,21 @@ impl Partition {
         let mut state = self.state.lock();
         state.settings = Arc::clone(settings);
         state.log.set_config(log);
+        // Fewer replicas may be enough now.
+        state.raise_high_watermark(&self.surroundings);
     }
 
     /// Ends the partition here: whoever waits learns that it is not led here any more.
     pub fn retire(&self) {
         let mut state = self.state.lock();
         state.gone = true;
-        self.role_may_have_changed(&mut state);
+        state.leadership = None;
+        state.wake_all();
     }
 
     /// Lets all who wait look again: the broker is stopping.
     pub fn wake(&self) {
-        self.role_may_have_changed(&mut self.state.lock());
-    }
-
-    fn role_may_have_changed(&self, state: &mut MutexGuard<'_, State>) {
-        state.waiters.wake_all();
-        self.progress.notify_waiters();
+        self.state.lock().wake_all();
     }
 }
 
@@ -201,8 +231,8 @@ impl State {
         LeaderEpoch(self.registration.leader_epoch)
     }
 
-    /// Refuses what only the leader serves, and whoever knows another leader epoch.
-    fn check_leader(&self, node_id: i32, current: Option<LeaderEpoch>) -> Result<(), ErrorCode> {
+    /// Refuses whoever knows another leader epoch.
+    fn check_epoch(&self, current: Option<LeaderEpoch>) -> Result<(), ErrorCode> {
         if let Some(epoch) = current {
             if epoch < self.leader_epoch() {
                 return Err(ErrorCode::FencedLeaderEpoch);
@@ -211,7 +241,19 @@ impl State {
                 return Err(ErrorCode::UnknownLeaderEpoch);
             }
         }
+        Ok(())
+    }
+
+    /// Refuses what only the leader serves, and whoever knows another leader epoch.
+    fn check_leader(&self, node_id: i32, current: Option<LeaderEpoch>) -> Result<(), ErrorCode> {
+        self.check_epoch(current)?;
         if self.leads(node_id) { Ok(()) } else { Err(ErrorCode::NotLeaderOrFollower) }
+    }
+
+    /// Refuses what only a replica serves, and whoever knows another leader epoch.
+    fn check_replica(&self, current: Option<LeaderEpoch>) -> Result<(), ErrorCode> {
+        self.check_epoch(current)?;
+        if self.gone { Err(ErrorCode::NotLeaderOrFollower) } else { Ok(()) }
     }
 
     /// How many replicas must be in sync before acks=all is served: no more than there are replicas.
@@ -225,17 +267,24 @@ impl State {
         self.registration.isr.len() >= self.effective_min_isr()
     }
 
-    /// Raises the high watermark to what all in-sync replicas have; whether it moved. The leader alone in sync has
-    /// its own log end to go by; the log ends of others become known by their fetches.
-    fn raise_high_watermark(&mut self, node_id: i32) -> bool {
-        if !self.has_min_isr() || self.registration.isr.iter().any(|id| *id != node_id) {
-            return false;
-        }
-        let end = self.log.log_end_offset();
-        end > self.log.high_watermark() && self.log.set_high_watermark(end) == end
+    /// Whether enough replicas are in sync, with those that are about to join or to leave.
+    fn has_maximal_min_isr(&self) -> bool {
+        let isr = match &self.leadership {
+            Some(leadership) => leadership.maximal_isr_len(),
+            None => self.registration.isr.len(),
+        };
+        isr >= self.effective_min_isr()
     }
 
     fn high_watermark(&self) -> Offset {
         self.log.high_watermark()
+    }
+
+    /// The role has changed, or something else that all who wait must look at.
+    fn wake_all(&mut self) {
+        self.consumers.wake_all();
+        self.followers.wake_all();
+        self.acks.wake_all();
+        self.deletions.wake_all();
     }
 }

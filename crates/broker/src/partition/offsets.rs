@@ -47,9 +47,14 @@ impl Partition {
     ) -> Result<TimestampLookup, OffsetsError> {
         let mut state = self.state.lock();
         state.check_leader(self.node_id, current_leader_epoch)?;
+        // A new leader may not know yet how far its predecessor had told consumers to read (KIP-207).
+        let is_behind = state.leadership.is_some() && state.high_watermark() < state.epoch_start;
+        if is_behind && reader == Reader::Client && (timestamp == LATEST || timestamp >= 0) {
+            return Err(ErrorCode::OffsetNotAvailable);
+        }
         let log = &mut state.log;
         let end = match (reader, isolation) {
-            (Reader::Follower { .. }, _) => log.log_end_offset(),
+            (Reader::Follower { .. } | Reader::Internal, _) => log.log_end_offset(),
             (Reader::Client, Isolation::ReadUncommitted) => log.high_watermark(),
             (Reader::Client, Isolation::ReadCommitted) => log.last_stable_offset(),
         };
@@ -90,8 +95,8 @@ impl Partition {
         Ok(state.log.end_offset_for_epoch(epoch).map(|end| (end.leader_epoch, end.end_offset)))
     }
 
-    /// Moves the log start to `offset`, -1 for the high watermark, and says where it is now.
-    pub fn delete_records(&self, offset: i64) -> Result<Offset, OffsetsError> {
+    /// Moves the log start to `offset`, -1 for the high watermark, and says where it is now, and in which leader epoch.
+    pub fn delete_records(&self, offset: i64) -> Result<(Offset, LeaderEpoch), OffsetsError> {
         let mut state = self.state.lock();
         state.check_leader(self.node_id, None)?;
         let policy = state.settings.cleanup_policy;
@@ -103,7 +108,7 @@ impl Partition {
             return Err(ErrorCode::OffsetOutOfRange);
         }
         match state.log.delete_records(offset) {
-            Ok(log_start_offset) => Ok(log_start_offset),
+            Ok(log_start_offset) => Ok((log_start_offset, state.leader_epoch())),
             Err(DeleteRecordsError::OutOfRange(_)) => Err(ErrorCode::OffsetOutOfRange),
             Err(DeleteRecordsError::Log(error)) => Err(self.unreadable(&error)),
         }

@@ -165,5 +165,36 @@ async fn directories_keep_the_cluster_that_they_joined() {
     assert!(matches!(refused, StartError::OtherCluster { .. }), "{refused}");
     let text = refused.to_string();
     assert!(text.contains(&cluster_id) && text.contains(&other_id) && text.contains(&controller), "{text}");
+    assert!(is_left_in_order(dirs[2].path()), "as it was found");
     other.stop().await;
+}
+
+/// Whether the next start need not read the logs again.
+fn is_left_in_order(dir: &Path) -> bool {
+    dir.join(".kafka_cleanshutdown").exists()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_without_controllers_gives_up_and_says_whom_it_asked() {
+    let dirs = [data(), data()];
+    let first = Running::start(dirs[0].path(), &COMBINED).await;
+    let controller = controller_of(first.server());
+    let joined = join(dirs[1].path(), "2", &controller).await;
+    joined.stop().await;
+    first.stop().await;
+
+    let properties = [
+        ("process.roles", "broker"),
+        ("node.id", "2"),
+        ("controller.quorum.bootstrap.servers", controller.as_str()),
+        ("initial.broker.registration.timeout.ms", "300"),
+    ];
+    let alone = start(configuration(dirs[1].path(), &properties)).await.err().expect("nobody is there");
+    assert!(matches!(alone, StartError::Membership(_)), "{alone}");
+    assert!(is_left_in_order(dirs[1].path()), "as it was found");
+    let empty = data();
+    let alone = start(configuration(empty.path(), &properties)).await.err().expect("nobody is there");
+    assert!(matches!(alone, StartError::NoClusterId { .. }), "{alone}");
+    assert!(alone.to_string().contains(&format!("controllers at {controller} within")), "{alone}");
+    assert!(!empty.path().join("meta.properties").exists(), "no id was made up");
 }

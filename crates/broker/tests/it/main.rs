@@ -10,6 +10,7 @@ mod flushing;
 mod producing;
 mod raw;
 mod records;
+mod replication;
 mod restart;
 mod running;
 mod stopping;

@@ -129,10 +129,14 @@ pub fn fetched_bytes(data: &PartitionData) -> Bytes {
 
 /// Offsets and values of all records of an answer.
 pub fn values(data: &PartitionData) -> Vec<(i64, Vec<u8>)> {
-    let bytes = fetched_bytes(data);
+    values_of(&fetched_bytes(data))
+}
+
+/// Offsets and values of all records in these batches.
+pub fn values_of(bytes: &[u8]) -> Vec<(i64, Vec<u8>)> {
     let mut buffer = DecompressBuffer::default();
     let mut found = Vec::new();
-    for batch in batches(&bytes) {
+    for batch in batches(bytes) {
         let batch = batch.expect("whole batches");
         for record in batch.records(&mut buffer).expect("readable records") {
             let record = record.expect("a readable record");

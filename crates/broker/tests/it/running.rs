@@ -35,6 +35,15 @@ impl Running {
         Running { server, address, connection: connected.expect("the broker answers") }
     }
 
+    /// Ends as a process does that is killed: nothing is told, flushed or closed. Returns when nothing of it is left.
+    pub async fn kill(self) {
+        let left = std::sync::Arc::downgrade(&self.server.broker);
+        drop(self);
+        while left.upgrade().is_some() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+
     /// Asks at the newest version that both sides know.
     pub async fn ask<R: Request>(&self, request: &R) -> R::Response {
         self.connection.send(request).await.expect("an answer")

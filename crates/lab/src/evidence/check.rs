@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use thalweg_client::{Cluster, Consumer, ConsumerConfig, OffsetReset, Polled, StartAt, TopicPartition};
@@ -38,16 +38,20 @@ pub(super) async fn read_back(
     let metadata = claim.cluster.metadata();
     let bootstrap: Vec<String> = metadata.brokers.values().map(|broker| broker.address()).collect();
     let (connector, options) = (claim.cluster.connector().clone(), claim.cluster.options().clone());
+    // Who interrupts drops this future, and with it what the readers look at: nobody waits for the rest.
+    let waiting = Arc::new(());
     let mut readings = Vec::new();
     for ends in shares(partitions) {
         let (stamped, connector) = (Arc::clone(&stamped), connector.clone());
         let (bootstrap, options) = (bootstrap.clone(), options.clone());
+        let waited_for = Arc::downgrade(&waiting);
         readings.push(tokio::task::spawn_blocking(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.map_err(EvidenceError::Thread)?.block_on(async {
                 let cluster = Cluster::connect_by(connector, &bootstrap, &options).await?;
-                let reading = Reading { checker: Checker::new(stamped), broken: Vec::new(), whole: true };
-                reading.run(cluster, ends, until).await
+                let checker = Checker::new(stamped);
+                let reading = Reading { checker, broken: Vec::new(), whole: true, until, waited_for };
+                reading.run(cluster, ends).await
             })
         }));
     }
@@ -58,6 +62,7 @@ pub(super) async fn read_back(
         broken.extend(reading.broken);
         checkers.push(reading.checker);
     }
+    drop(waiting);
     let read = checkers.iter().map(Checker::read).sum();
     let seen = Checker::seen(checkers);
     let (mut check, mut faults) = compare(claim.producers, &seen, read, whole);
@@ -92,15 +97,13 @@ struct Reading {
     broken: Vec<String>,
     /// Whether it was not ended by the time.
     whole: bool,
+    until: Option<Instant>,
+    /// Alive as long as somebody waits for what is read.
+    waited_for: Weak<()>,
 }
 
 impl Reading {
-    async fn run(
-        mut self,
-        cluster: Cluster,
-        ends: Vec<Stretch>,
-        until: Option<Instant>,
-    ) -> Result<Reading, EvidenceError> {
+    async fn run(mut self, cluster: Cluster, ends: Vec<Stretch>) -> Result<Reading, EvidenceError> {
         let config = ConsumerConfig {
             offset_reset: OffsetReset::None,
             partition_fetch_bytes_max: 4 << 20,
@@ -116,7 +119,8 @@ impl Reading {
         let mut buffer = DecompressBuffer::default();
         let mut last = Instant::now();
         while let Some((first, _)) = left.first_key_value() {
-            if until.is_some_and(|until| until <= Instant::now()) {
+            let is_over = self.until.is_some_and(|until| until <= Instant::now());
+            if is_over || self.waited_for.strong_count() == 0 {
                 self.whole = false;
                 return Ok(self);
             }

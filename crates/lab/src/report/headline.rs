@@ -85,7 +85,10 @@ impl Subject {
 /// Why a point may not be quoted; empty when it may.
 pub(super) fn obstacles(point: &PointResult) -> Vec<String> {
     let mut found = Vec::new();
-    if let Some(failure) = &point.failure {
+    // The verdict names the failure where it knows of it.
+    if let Some(failure) = &point.failure
+        && !point.verdict.no_headline.iter().any(|reason| reason.contains(failure.as_str()))
+    {
         found.push(failure.clone());
     }
     found.extend(point.verdict.no_headline.iter().cloned());

@@ -411,7 +411,8 @@ fn outcome(repetition: &Repetition) -> String {
     }
     let faults = repetition.evidence.faults.len();
     if faults > 0 {
-        parts.push(format!("{faults} faults: {}", repetition.evidence.faults[0]));
+        let word = if faults == 1 { "fault" } else { "faults" };
+        parts.push(format!("{faults} {word}: {}", repetition.evidence.faults[0]));
     }
     parts.join(", ")
 }

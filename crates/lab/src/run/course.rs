@@ -1,6 +1,7 @@
 //! The course of one repetition, from the start of its workers to the last word of each: when it is over, when the workers
 //! are told to stop, and what ends it early.
 
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior};
@@ -14,6 +15,10 @@ use crate::workload::Measure;
 
 /// Without a single record for so long, nothing goes on.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// After so long without one, the room for more is looked at.
+const FULL_TIMEOUT: Duration = Duration::from_secs(3);
+/// A broker needs a new segment's first megabyte at least.
+const ROOM_MIN_BYTES: u64 = 1 << 20;
 /// Consumers that get nothing more for so long have all there is, or will not get it: the evidence tells.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for a backlog to go away.
@@ -32,6 +37,8 @@ pub(super) struct Course<'a> {
     pub(super) watch: Option<&'a Watch>,
     /// What was seen of them: the least number in sync, from each moment on.
     pub(super) in_sync: Vec<(u64, u32)>,
+    /// Where brokers of the lab have their data.
+    pub(super) data_dir: Option<&'a Path>,
     /// Records that were there before.
     pub(super) backlog: u64,
     /// Consumers of a backlog are stopped then, gone or not.
@@ -84,6 +91,9 @@ impl Course<'_> {
             }
             if ticked {
                 self.look_at_replicas();
+            }
+            if ticked && seen.at.elapsed() > FULL_TIMEOUT {
+                self.has_room()?;
             }
             if ticked && seen.at.elapsed() > STALL_TIMEOUT {
                 return Err(self.stalled(&seen));
@@ -177,6 +187,17 @@ impl Course<'_> {
             });
         }
         Ok(None)
+    }
+
+    /// A broker whose disk is full may take no more, and say nothing.
+    fn has_room(&self) -> Result<(), Failure> {
+        let Some(dir) = self.data_dir else { return Ok(()) };
+        let Ok(space) = rustix::fs::statvfs(dir) else { return Ok(()) };
+        let (free_bytes, all_bytes) = (space.f_bavail * space.f_frsize, space.f_blocks * space.f_frsize);
+        match free_bytes < ROOM_MIN_BYTES {
+            true => Err(Failure::DiskFull { dir: dir.to_owned(), free_bytes, all_bytes }),
+            false => Ok(()),
+        }
     }
 
     fn stalled(&self, seen: &Seen) -> Failure {

@@ -60,6 +60,19 @@ pub enum Failure {
         /// How long it was waited for.
         waited: Duration,
     },
+    /// The brokers have no room left.
+    #[error(
+        "The brokers' disk is full: {free_bytes} of {all_bytes} bytes are free at {}. A larger one (--work-dir), or a \
+         shorter run (--scale), would be right", dir.display()
+    )]
+    DiskFull {
+        /// Where the brokers have their data.
+        dir: std::path::PathBuf,
+        /// What is free.
+        free_bytes: u64,
+        /// How large it is.
+        all_bytes: u64,
+    },
     /// All records were given up.
     #[error("No record was acknowledged, and {given_up} were given up: {why}")]
     NothingTaken {
@@ -69,7 +82,9 @@ pub enum Failure {
         why: String,
     },
     /// Nothing was consumed or produced within the measurement.
-    #[error("Nothing was {what} within the measurement: make it longer, or the warm-up shorter")]
+    #[error(
+        "Nothing was {what} within the measurement: a longer one would be right; Kafka's Java tools take seconds to begin"
+    )]
     NothingMeasured {
         /// `produced` or `consumed`.
         what: &'static str,

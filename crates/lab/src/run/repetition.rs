@@ -261,6 +261,7 @@ async fn prefill(setting: &Setting<'_>) -> Result<Vec<Report>, Failure> {
         consumers: Listening::none(Role::Consumer),
         watch: None,
         in_sync: Vec::new(),
+        data_dir: setting.cluster.data_dir.as_deref(),
         backlog: 0,
         consume_s_max: None,
         died: setting.died,
@@ -314,6 +315,7 @@ async fn run_workers(
         consumers: start(consumers, Role::Consumer, at_us, measure_from_us).await,
         watch: Some(watch),
         in_sync: Vec::new(),
+        data_dir: setting.cluster.data_dir.as_deref(),
         backlog,
         consume_s_max: match point.extent.unit {
             Unit::Seconds(seconds) => Some(seconds),

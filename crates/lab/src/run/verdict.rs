@@ -58,8 +58,12 @@ pub fn judge(point: &Point, repetitions: &[Repetition], summary: &Summary, machi
 /// The same for a result that has everything but its verdict.
 pub fn judge_result(result: &PointResult, machine: &Machine) -> Verdict {
     let mut verdict = judge(&result.point, &result.repetitions, &result.summary, machine);
-    if let Some(failure) = &result.failure {
-        verdict.no_headline.insert(0, format!("it was not measured to the end: {failure}"));
+    match &result.failure {
+        Some(failure) if result.repetitions.is_empty() => {
+            verdict.no_headline = vec![format!("it was not measured: {failure}")];
+        }
+        Some(failure) => verdict.no_headline.insert(0, format!("it was not measured to the end: {failure}")),
+        None => {}
     }
     verdict
 }

@@ -17,6 +17,9 @@ pub async fn connect(
     properties: &BTreeMap<String, String>,
 ) -> Result<thalweg_client::Cluster, ConnectError> {
     let bootstrap = servers.join(",");
+    if let Some(protocol) = properties.get("security.protocol").filter(|own| *own != "PLAINTEXT") {
+        return Err(ConnectError::Security { bootstrap, protocol: protocol.clone() });
+    }
     let mut taken = Properties::new();
     for (key, value) in properties {
         taken.set(key, value);

@@ -1,7 +1,9 @@
 //! Tables of a run and of a comparison, in aligned plain text.
 
+use std::collections::BTreeSet;
+
 use crate::quantity;
-use crate::result::{Comparison, Figure, Judgement, PointResult, RunResult, State};
+use crate::result::{Check, Comparison, Figure, Judgement, PointResult, RunResult, State};
 
 /// The results of a run: a row for each point, target and driver, and below what may not be quoted and why. With `colours`
 /// for a terminal.
@@ -42,9 +44,43 @@ pub fn table(run: &RunResult, colours: bool) -> String {
             text += &paint.yellow(&format!("  [{}] {note}", number + 1));
             text.push('\n');
         }
+        text += &evidence(&workload.points);
     }
     if let State::Partial { why } = &run.state {
         text += &format!("\n{}\n", paint.red(&format!("This run is not whole: {}", clean(why))));
+    }
+    text
+}
+
+/// What the logs were found to hold, of all points together; faults stand in the notes.
+fn evidence(points: &[PointResult]) -> String {
+    let all: Vec<_> =
+        points.iter().flat_map(|point| &point.repetitions).map(|repetition| &repetition.evidence).collect();
+    if all.is_empty() {
+        return String::new();
+    }
+    let checks = || all.iter().filter_map(|evidence| evidence.check.as_ref());
+    let of = |count: fn(&Check) -> u64| quantity::count(checks().map(count).sum());
+    let mut text = format!(
+        "  Evidence: {} records acknowledged, {} in the log",
+        quantity::count(all.iter().map(|evidence| evidence.acknowledged).sum()),
+        quantity::count(all.iter().map(|evidence| evidence.in_log).sum()),
+    );
+    if checks().next().is_some() {
+        text += &format!(
+            ", {} read back: {} lost, {} duplicated, {} reordered, {} damaged",
+            of(|check| check.read),
+            of(|check| check.lost),
+            of(|check| check.duplicated),
+            of(|check| check.reordered),
+            of(|check| check.damaged),
+        );
+    }
+    text.push('\n');
+    let reasons: BTreeSet<String> =
+        all.iter().filter_map(|evidence| evidence.not_read_back.as_deref()).map(clean).collect();
+    for why in reasons {
+        text += &format!("    not all was read back: {why}\n");
     }
     text
 }
@@ -55,7 +91,10 @@ fn notes_of(point: &PointResult, notes: &mut Vec<String>) -> String {
     if let Some(failure) = &point.failure {
         own.push(format!("failed: {}", clean(failure)));
     }
-    own.extend(point.verdict.no_headline.iter().map(|reason| format!("no headline: {}", clean(reason))));
+    // What failed before anything was measured has one reason, and needs no other.
+    if point.failure.is_none() || !point.repetitions.is_empty() {
+        own.extend(point.verdict.no_headline.iter().map(|reason| format!("no headline: {}", clean(reason))));
+    }
     for repetition in &point.repetitions {
         own.extend(repetition.evidence.faults.iter().map(|fault| format!("evidence: {}", clean(fault))));
     }

@@ -181,6 +181,7 @@ impl Tally {
         Report {
             measured: self.measured,
             sent: self.total,
+            sent_more: !self.whole,
             acknowledged: self.total,
             notes,
             unacknowledged,

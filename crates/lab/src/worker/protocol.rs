@@ -151,6 +151,9 @@ pub struct Report {
     pub measured: Span,
     /// Handed to the client, from the start on; for a consumer as `acknowledged`.
     pub sent: u64,
+    /// Whether more may have been sent than the driver can tell: a tool that was ended between two of its lines.
+    #[serde(default)]
+    pub sent_more: bool,
     /// Acknowledged by the cluster, or consumed, from the start on.
     pub acknowledged: u64,
     /// Given up by the client, from the start on.

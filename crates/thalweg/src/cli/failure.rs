@@ -9,6 +9,7 @@ use thalweg_client::{ClientError, InvalidAddress, InvalidProperty, InvalidSettin
 use thalweg_lab::perf::PerfError;
 use thalweg_lab::result::ReadError;
 use thalweg_lab::workload::WorkloadError;
+use thalweg_stream::language::Complaints;
 use tracing_subscriber::EnvFilter;
 
 /// Arguments that do not go together, or have no meaning.
@@ -60,6 +61,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
             || cause.is::<BadAssignment>()
             || cause.is::<WorkloadError>()
             || cause.is::<ReadError>()
+            || cause.is::<Complaints>()
             || cause.downcast_ref::<PerfError>().is_some_and(PerfError::is_usage)
     })
 }

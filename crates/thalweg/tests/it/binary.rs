@@ -1,7 +1,13 @@
 //! The binary as a person runs it: a command that is run to its end, and a broker.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long a condition may take to come about.
+const LIMIT: Duration = Duration::from_secs(90);
 
 /// A command of the binary, which reads nothing.
 pub fn thalweg(line: &str) -> Command {
@@ -16,6 +22,76 @@ pub fn run(command: &mut Command) -> (Option<i32>, String, String) {
     let output = command.output().expect("the binary runs");
     let text = |bytes| String::from_utf8(bytes).expect("text");
     (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// The same, with this on standard input.
+pub fn run_with_input(command: &mut Command, input: &[u8]) -> (Option<i32>, String, String) {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the binary runs");
+    let mut stdin = child.stdin.take().expect("it is a pipe");
+    let input = input.to_vec();
+    let writer = std::thread::spawn(move || {
+        // Whoever needs no input may have ended.
+        let _ = stdin.write_all(&input);
+    });
+    let output = child.wait_with_output().expect("it ends");
+    writer.join().expect("the writer ends");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// A process that runs, ended when it is dropped. Its standard input and output are pipes.
+pub struct Running(pub Child);
+
+impl Running {
+    /// Starts it.
+    pub fn start(command: &mut Command) -> Running {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        Running(command.spawn().expect("the binary runs"))
+    }
+
+    /// The lines that it writes.
+    pub fn lines(&mut self) -> impl Iterator<Item = String> + use<> {
+        BufReader::new(self.0.stdout.take().expect("it is a pipe")).lines().map(|line| line.expect("text"))
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.0.id() as i32).expect("it has an id");
+        kill_process(pid, signal).expect("it runs");
+    }
+
+    /// What Ctrl-C does.
+    pub fn interrupt(&self) {
+        self.signal(Signal::INT);
+    }
+
+    /// Waits for its end.
+    pub fn exit_code(&mut self) -> Option<i32> {
+        self.0.wait().expect("it ends").code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until a condition holds.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let mut waited = Duration::ZERO;
+    while !holds() {
+        assert!(waited < LIMIT, "{what} did not come about");
+        let step = Duration::from_millis(20);
+        pause(step);
+        waited += step;
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test waits on a thread of its own")]
+pub fn pause(time: Duration) {
+    std::thread::sleep(time);
 }
 
 /// A broker, ended when it is dropped.

@@ -7,4 +7,8 @@ mod failures;
 mod lab;
 mod lab_drivers;
 mod lab_worker;
+mod replicated;
+mod serve_cluster;
+mod streams;
+mod streams_kafka;
 mod tools;

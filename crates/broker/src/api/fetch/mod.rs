@@ -4,6 +4,9 @@
 //! it parks as a waiter on its partitions until enough is appended or max.wait.ms is over; then it reads again.
 //! A batch larger than the limits is returned whole if it is the first, so that no consumer stalls.
 //!
+//! A follower's fetch is the same up to the log end, and tells the leader what the follower has. From version 11 on a
+//! consumer may read from followers, and is sent to one in its rack (KIP-392).
+//!
 //! Version 7 brings incremental sessions (KIP-227), version 12 truncation by epochs (KIP-595), version 13 topic ids
 //! (KIP-516), version 15 the follower's broker epoch (KIP-903), version 16 the new leader's address (KIP-951).
 
@@ -32,7 +35,7 @@ pub fn handle(broker: &Arc<Broker>, call: Call, mut d: Decoder) -> Result<Reply,
         Ok(plan) => plan,
         Err(error) => return Ok(respond::failed(&call, error)),
     };
-    let outcomes = read(&plan, None);
+    let outcomes = read(&plan, None, true);
     if plan.max_wait.is_zero() || is_enough(&plan, &outcomes) {
         return Ok(respond::answer(broker, &call, plan, outcomes));
     }
@@ -49,14 +52,14 @@ async fn wait(plan: &Plan) -> Vec<Outcome> {
     loop {
         // Each partition is read and watched under one hold of its lock: nothing can be appended in between.
         let waiter = Waiter::begin(plan.min_bytes);
-        let outcomes = read(plan, Some(&waiter));
+        let outcomes = read(plan, Some(&waiter), false);
         if is_enough(plan, &outcomes) {
             return outcomes;
         }
         waiter.has(outcomes.iter().map(Outcome::bytes).sum());
         if tokio::time::timeout_at(deadline, waiter.woken()).await.is_err() {
             drop(waiter);
-            return read(plan, None);
+            return read(plan, None, false);
         }
     }
 }
@@ -68,12 +71,12 @@ fn is_enough(plan: &Plan, outcomes: &[Outcome]) -> bool {
 }
 
 /// Reads every partition of the plan, within the fetch's limit in bytes.
-fn read(plan: &Plan, waiter: Option<&Arc<Waiter>>) -> Vec<Outcome> {
+fn read(plan: &Plan, waiter: Option<&Arc<Waiter>>, has_come: bool) -> Vec<Outcome> {
     let mut left = plan.max_bytes;
     let mut first = true;
     let mut outcomes = Vec::with_capacity(plan.entries.len());
     for entry in &plan.entries {
-        let outcome = read_partition(plan, entry, left, first, waiter);
+        let outcome = read_partition(plan, entry, left, first, waiter, has_come);
         first &= outcome.bytes() == 0;
         left = left.saturating_sub(outcome.bytes());
         outcomes.push(outcome);
@@ -87,6 +90,7 @@ fn read_partition(
     left: usize,
     first: bool,
     waiter: Option<&Arc<Waiter>>,
+    has_come: bool,
 ) -> Outcome {
     let partition = match &entry.partition {
         Ok(partition) => partition,
@@ -101,7 +105,15 @@ fn read_partition(
         last_fetched_epoch: entry.last_fetched_epoch,
         reader: plan.reader,
         isolation: plan.isolation,
+        from_any_replica: plan.from_any_replica,
+        reader_start: entry.log_start_offset,
+        has_come,
     };
+    if let Some(rack) = &plan.elsewhere
+        && let Some(preferred) = partition.prefer_other(&from, rack)
+    {
+        return Outcome::read(preferred);
+    }
     match partition.fetch(&from, waiter) {
         Ok(read) => Outcome::read(read),
         Err(error) => Outcome::refused(partition, error),
@@ -113,5 +125,5 @@ type FetchFailed = ErrorCode;
 
 /// An empty reading: what a partition with nothing to say would return.
 fn is_silent(read: &FetchRead) -> bool {
-    read.slice.is_none() && read.diverging.is_none()
+    read.slice.is_none() && read.diverging.is_none() && read.preferred_read_replica.is_none()
 }

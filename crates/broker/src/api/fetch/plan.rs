@@ -18,6 +18,8 @@ pub struct Entry {
     pub key: Key,
     pub partition: Result<Arc<Partition>, ErrorCode>,
     pub fetch_offset: Offset,
+    /// Where the follower's log begins; -1 for a client.
+    pub log_start_offset: Offset,
     pub max_bytes: usize,
     /// The client's leader epoch; `None` where it does not know one.
     pub current_leader_epoch: Option<LeaderEpoch>,
@@ -35,6 +37,10 @@ pub struct Plan {
     pub reader: Reader,
     pub isolation: Isolation,
     pub session: SessionFetch,
+    /// Whether a consumer may read from followers: its version knows that it may be told to.
+    pub from_any_replica: bool,
+    /// The consumer's rack, where a replica there might serve it better than this one.
+    pub elsewhere: Option<String>,
 }
 
 impl Plan {
@@ -53,12 +59,18 @@ impl Plan {
         // A client's fetch is bounded by the broker, whatever it asks for.
         let max_bytes = clamp(request.max_bytes).min(match reader {
             Reader::Client => broker.config().network.fetch_max_bytes,
-            Reader::Follower { .. } => usize::MAX,
+            Reader::Follower { .. } | Reader::Internal => usize::MAX,
         });
+        let elsewhere = other_rack(broker, call.version, reader, &request.rack_id);
         let (max_wait_ms, min_bytes) = (request.max_wait_ms, clamp(request.min_bytes));
         let (session, wanted) = broker.fetch_sessions.begin(call.version, request, broker.clock.now_ms())?;
-        let entries =
+        let mut entries: Vec<_> =
             wanted.into_iter().map(|(key, wanted)| entry(broker, call.version, key, &wanted)).collect();
+        if is_of_the_past(broker, reader) {
+            for entry in entries.iter_mut().filter(|entry| entry.partition.is_ok()) {
+                entry.partition = Err(ErrorCode::NotLeaderOrFollower);
+            }
+        }
         Ok(Plan {
             entries,
             max_wait: Duration::from_millis(u64::try_from(max_wait_ms).unwrap_or(0)),
@@ -67,8 +79,27 @@ impl Plan {
             reader,
             isolation,
             session,
+            from_any_replica: call.version >= 11,
+            elsewhere,
         })
     }
+}
+
+/// The rack of a consumer that is not this broker's, where replicas are chosen by racks (KIP-392).
+fn other_rack(broker: &Broker, version: i16, reader: Reader, rack: &str) -> Option<String> {
+    if version < 11 || reader != Reader::Client || rack.is_empty() {
+        return None;
+    }
+    let config = broker.config();
+    let chosen = config.replication.reads_by_rack && config.rack.as_deref() != Some(rack);
+    chosen.then(|| rack.to_owned())
+}
+
+/// Whether the follower is a process that another has taken the place of (KIP-903).
+fn is_of_the_past(broker: &Broker, reader: Reader) -> bool {
+    let Reader::Follower { id, broker_epoch } = reader else { return false };
+    let registered = || broker.image().broker(id).map(|broker| broker.epoch.0);
+    broker_epoch != -1 && registered().is_some_and(|epoch| broker_epoch < epoch)
 }
 
 /// A size from the wire, where a negative one means none.
@@ -82,6 +113,7 @@ fn entry(broker: &Broker, version: i16, key: Key, wanted: &FetchPartition) -> En
         partition: find(broker, version, &key),
         key,
         fetch_offset: Offset(wanted.fetch_offset),
+        log_start_offset: Offset(wanted.log_start_offset),
         max_bytes: clamp(wanted.partition_max_bytes),
         current_leader_epoch: epoch(wanted.current_leader_epoch),
         last_fetched_epoch: epoch(wanted.last_fetched_epoch),

@@ -47,7 +47,9 @@ impl Outcome {
     /// Whether the client must learn of it without waiting for more.
     pub fn is_urgent(&self) -> bool {
         self.error != ErrorCode::None
-            || self.read.as_ref().is_some_and(|read| read.diverging.is_some() || read.behind)
+            || self.read.as_ref().is_some_and(|read| {
+                read.diverging.is_some() || read.behind || read.preferred_read_replica.is_some()
+            })
     }
 
     fn told(&self) -> Told {
@@ -124,6 +126,8 @@ fn partition_data(
     data.high_watermark = read.high_watermark.0;
     data.last_stable_offset = read.last_stable_offset.0;
     data.log_start_offset = read.log_start_offset.0;
+    // Only a version that knows the field is sent elsewhere.
+    data.preferred_read_replica = read.preferred_read_replica.unwrap_or(-1);
     if let Some((epoch, end_offset)) = read.diverging {
         data.diverging_epoch = EpochEndOffset { epoch: epoch.0, end_offset: end_offset.0 };
     }

@@ -6,7 +6,7 @@
 use super::super::check::{ANY, BOOTSTRAP_SERVERS, FILLED_LIST, QUORUM_VOTERS, at_least, filled_list_of};
 use super::super::key::Support::{Accepted, Served, Unserved};
 use super::family;
-use super::reason::{CHANNEL, ELECTIONS, NO_JAVA, REPLICATION, SAMPLES, STARTUP, TESTING, TIERED, VOTER};
+use super::reason::{CHANNEL, ELECTIONS, SAMPLES, SOCKET_BUFFERS, STARTUP, TESTING, TIERED, VOTER};
 
 family! { NODE "Node and controllers";
     "process.roles": List = "broker,controller", filled_list_of(&["broker", "controller"]), High, ReadOnly, Served,
@@ -95,28 +95,28 @@ family! { METADATA_LOG "Metadata log";
 }
 
 family! { REPLICATION_KEYS "Replication";
-    "replica.lag.time.max.ms": Long = "30000", ANY, High, ReadOnly, Accepted(REPLICATION),
+    "replica.lag.time.max.ms": Long = "30000", ANY, High, ReadOnly, Served,
         "How long a follower may stay behind before it leaves the in-sync replicas.";
-    "replica.socket.timeout.ms": Int = "30000", ANY, High, ReadOnly, Accepted(REPLICATION),
+    "replica.socket.timeout.ms": Int = "30000", ANY, High, ReadOnly, Served,
         "How long a follower waits for the leader's answer; at least `replica.fetch.wait.max.ms`.";
-    "replica.socket.receive.buffer.bytes": Int = "65536", ANY, High, ReadOnly, Accepted(REPLICATION),
+    "replica.socket.receive.buffer.bytes": Int = "65536", ANY, High, ReadOnly, Accepted(SOCKET_BUFFERS),
         "SO_RCVBUF of a follower's connection to the leader.";
-    "replica.fetch.max.bytes": Int = "1048576", at_least(0), Medium, ReadOnly, Accepted(REPLICATION),
+    "replica.fetch.max.bytes": Int = "1048576", at_least(0), Medium, ReadOnly, Served,
         "How many bytes a follower asks for per partition.";
-    "replica.fetch.wait.max.ms": Int = "500", ANY, High, ReadOnly, Accepted(REPLICATION),
+    "replica.fetch.wait.max.ms": Int = "500", ANY, High, ReadOnly, Served,
         "How long the leader may hold back the answer to a follower's fetch; at most `replica.lag.time.max.ms`.";
-    "replica.fetch.min.bytes": Int = "1", ANY, High, ReadOnly, Accepted(REPLICATION),
+    "replica.fetch.min.bytes": Int = "1", ANY, High, ReadOnly, Served,
         "How many bytes the leader should gather before it answers a follower.";
-    "replica.fetch.response.max.bytes": Int = "10485760", at_least(0), Medium, ReadOnly, Accepted(REPLICATION),
+    "replica.fetch.response.max.bytes": Int = "10485760", at_least(0), Medium, ReadOnly, Served,
         "How many bytes one answer to a follower carries.";
-    "replica.fetch.backoff.ms": Int = "1000", at_least(0), Medium, ReadOnly, Accepted(REPLICATION),
+    "replica.fetch.backoff.ms": Int = "1000", at_least(0), Medium, ReadOnly, Served,
         "How long a follower rests after a failed fetch.";
-    "num.replica.fetchers": Int = "1", at_least(1), High, ClusterWide, Accepted(REPLICATION),
+    "num.replica.fetchers": Int = "1", at_least(1), High, ClusterWide, Served,
         "How many connections per leader a follower fetches over.";
     "replica.high.watermark.checkpoint.interval.ms": Long = "5000", ANY, High, ReadOnly, Served,
         "How often the high watermarks are written to disk.";
-    "replica.selector.class": String = null, ANY, Medium, ReadOnly, Unserved(NO_JAVA),
-        "A Java class that picks the replica a consumer reads from.";
+    "replica.selector.class": String = null, ANY, Medium, ReadOnly, Served,
+        "Which replica a consumer reads from: `org.apache.kafka.common.replica.RackAwareReplicaSelector` sends it to one in its rack; otherwise it is the leader. Other classes are refused.";
     "follower.fetch.last.tiered.offset.enable": Boolean = "false", ANY, Medium, ClusterWide, Unserved(TIERED),
         "Whether an empty follower skips what is already in tiered storage.";
 }

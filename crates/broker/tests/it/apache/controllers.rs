@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use tempfile::TempDir;
 use thalweg_client::{Connection, ConnectionOptions};
 use thalweg_wire::request::{DescribeClusterRequest, DescribeClusterResponse};
@@ -70,14 +71,9 @@ impl Controllers {
     fn format(&self, index: usize, quorum: Quorum, more: &str) -> Child {
         let home = self.home(index);
         std::fs::create_dir(&home).expect("a new directory");
-        let id = |index: usize| FIRST_ID + i32::try_from(index).expect("few controllers");
         let found_by = match quorum {
             Quorum::OfKafkasDefaults => format!("controller.quorum.bootstrap.servers={}", self.addresses[0]),
-            Quorum::StaticOf3_9 => {
-                let voters = self.addresses.iter().enumerate();
-                let voters: Vec<String> = voters.map(|(i, at)| format!("{}@{at}", id(i))).collect();
-                format!("controller.quorum.voters={}", voters.join(","))
-            }
+            Quorum::StaticOf3_9 => format!("controller.quorum.voters={}", self.voters()),
         };
         let text = format!(
             "process.roles=controller\nnode.id={}\n{found_by}\nlisteners=CONTROLLER://{}\n\
@@ -109,6 +105,13 @@ impl Controllers {
     /// Where all of them listen, as brokers are told.
     pub fn servers(&self) -> String {
         self.addresses.join(",")
+    }
+
+    /// The same with their ids: the voters of a static quorum.
+    pub fn voters(&self) -> String {
+        let voters = self.addresses.iter().enumerate();
+        let voters: Vec<String> = voters.map(|(index, at)| format!("{}@{at}", id(index))).collect();
+        voters.join(",")
     }
 
     /// Starts a controller that does not run.
@@ -167,6 +170,10 @@ impl Controllers {
     }
 }
 
+fn id(index: usize) -> i32 {
+    FIRST_ID + i32::try_from(index).expect("few controllers")
+}
+
 impl Drop for Controllers {
     fn drop(&mut self) {
         for mut node in self.nodes.drain(..).flatten() {
@@ -183,9 +190,17 @@ async fn describe(address: &str) -> Option<DescribeClusterResponse> {
     connection.send(&controllers).await.ok().filter(|answer| answer.error_code == 0)
 }
 
-/// Addresses that nobody listens on.
+/// Addresses that nobody listens on, below the ports that the system gives to connections, so that none takes one of
+/// them before the controller does.
 fn free_addresses(count: usize) -> Vec<String> {
-    let taken: Vec<TcpListener> =
-        (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
-    taken.iter().map(|socket| socket.local_addr().expect("an address").to_string()).collect()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let mut free = Vec::new();
+    while free.len() < count {
+        let tried = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(std::process::id().wrapping_mul(13));
+        let address = format!("127.0.0.1:{}", 20_000 + tried % 10_000);
+        if TcpListener::bind(&address).is_ok() {
+            free.push(address);
+        }
+    }
+    free
 }

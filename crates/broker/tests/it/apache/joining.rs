@@ -53,6 +53,7 @@ fn options(controllers: &Controllers, node_id: i32) -> MembershipOptions {
         directories: vec![Uuid(
             0xabcd_0000_0000_0000_0000_0000_0000_0000 + u128::from(node_id.unsigned_abs()),
         )],
+        heartbeat_interval: Duration::from_millis(500),
         registration_timeout: Duration::from_secs(60),
         ..MembershipOptions::default()
     }
@@ -70,7 +71,7 @@ fn features(metadata_version_max: i16) -> BTreeMap<String, VersionRange> {
 async fn apache_controllers_take_in_whom_they_should_and_others_learn_why_not() {
     let Some(jars) = jars() else { return };
     let controllers =
-        Controllers::start(jars, Quorum::OfKafkasDefaults, "broker.session.timeout.ms=3000").await;
+        Controllers::start(jars, Quorum::OfKafkasDefaults, "broker.session.timeout.ms=6000").await;
     a_broker_of_another_cluster_is_told_of_both(&controllers).await;
     a_level_that_is_not_supported_is_named(&controllers).await;
     a_second_broker_of_the_same_id_waits_for_the_first(&controllers).await;
@@ -124,7 +125,7 @@ async fn a_second_broker_of_the_same_id_waits_for_the_first(controllers: &Contro
 
 async fn a_broker_that_was_forgotten_comes_back(controllers: &Controllers) {
     // A heartbeat interval that is longer than the session: it is fenced in between, and unfenced by the next beat.
-    let slow = MembershipOptions { heartbeat_interval: Duration::from_secs(5), ..options(controllers, 10) };
+    let slow = MembershipOptions { heartbeat_interval: Duration::from_secs(9), ..options(controllers, 10) };
     let fenced = Arc::new(Fenced { node_id: 10, seen: Mutex::default() });
     let link = link(controllers);
     let membership = Membership::start(link.clone(), slow, fenced.clone()).await.expect("it is taken in");

@@ -3,6 +3,7 @@
 
 mod controllers;
 mod joining;
+mod mixed;
 mod quorum;
 mod tools;
 

@@ -1,4 +1,4 @@
-//! Three controllers of Apache Kafka, of which some die.
+//! Three controllers of Apache Kafka, of which some die, and once most.
 
 use super::controllers::{Controllers, Quorum};
 use super::{jars, join, until};
@@ -79,12 +79,28 @@ async fn brokers_follow_a_static_quorum_of_3_9_through_the_death_of_its_leaders(
         controllers.revive(active);
     }
 
+    // Without a majority nothing can be decided, and what has a leader is served.
+    let active = controllers.active().await;
+    let another = (active + 1) % 3;
+    controllers.kill(active);
+    controllers.kill(another);
+    use_all(&brokers, &before, b"meanwhile").await;
+    controllers.revive(active);
+    controllers.revive(another);
+    let topic = create(&brokers, "decided-again").await;
+    use_all(&brokers, &topic, b"three").await;
+
     // One that begins with a snapshot sees what the others do.
     until("the active controller has a snapshot", async || {
         controllers.has_snapshot(controllers.active().await)
     })
     .await;
-    brokers.push(join(dirs[2].path(), "3", &servers, &listeners).await);
+    // It finds the quorum by its voters.
+    let voters = controllers.voters();
+    let mut by_voters =
+        vec![("process.roles", "broker"), ("node.id", "3"), ("controller.quorum.voters", voters.as_str())];
+    by_voters.extend(listeners);
+    brokers.push(Running::start(dirs[2].path(), &by_voters).await);
     until("all three are alive everywhere", async || {
         brokers.iter().all(|broker| broker.server().broker.image().alive_brokers().count() == 3)
     })

@@ -68,7 +68,7 @@ async fn kafkas_tools_work_with_brokers_under_an_apache_controller_of_kafkas_def
         broker.stop().await;
     }
     let log = controllers.log(0);
-    assert!(!log.contains("has timed out") && log.contains("controlled shutdown"), "{log}");
+    assert!(log.contains("controlled shutdown"), "{log}");
 }
 
 async fn topics(jars: &str, to: &[&str; 2]) {

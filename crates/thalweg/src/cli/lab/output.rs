@@ -70,22 +70,30 @@ impl Output {
 
     /// Writes result and report, says what came out, and whether it is a success.
     pub fn tell(&self, run: &RunResult, wanted: Wanted<'_>) -> anyhow::Result<()> {
-        result::write(&self.result(), run)?;
         let page = self.file(REPORT);
-        result::write_whole(&page, report::html(run).as_bytes())?;
-        let for_omb = if wanted.omb_result { write_for_omb(&self.dir, run)? } else { Vec::new() };
+        let written = self.write(run, &page, wanted);
         let mut out = std::io::stdout().lock();
         if wanted.place.json {
             writeln!(out, "{}", serde_json::to_string(run)?)?;
         } else {
             let colours = out.is_terminal();
             writeln!(out, "{}", terminal::table(run, colours))?;
+        }
+        // What was measured is told above, whatever became of its files.
+        let for_omb = written?;
+        if !wanted.place.json {
             writeln!(out, "Report: {}\nResult: {}", page.display(), self.result().display())?;
             for path in for_omb {
                 writeln!(out, "Result for the OpenMessaging Benchmark: {}", path.display())?;
             }
         }
         verdict(run)
+    }
+
+    fn write(&self, run: &RunResult, page: &Path, wanted: Wanted<'_>) -> anyhow::Result<Vec<PathBuf>> {
+        result::write(&self.result(), run)?;
+        result::write_whole(page, report::html(run).as_bytes())?;
+        if wanted.omb_result { write_for_omb(&self.dir, run) } else { Ok(Vec::new()) }
     }
 }
 

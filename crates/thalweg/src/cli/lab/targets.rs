@@ -37,7 +37,7 @@ pub struct RunningCluster {
     /// A cluster that runs already: the brokers to connect to first.
     #[arg(long, value_name = "HOST:PORT,...")]
     bootstrap: Option<String>,
-    /// A client setting for that cluster, for example security.protocol=SSL; may be given again and again.
+    /// A client setting for that cluster, for example request.timeout.ms=60000; may be given again and again.
     #[arg(long = "property", value_name = "KEY=VALUE", requires = "bootstrap")]
     properties: Vec<String>,
     /// A properties file with client settings for that cluster.

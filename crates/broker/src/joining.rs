@@ -1,0 +1,111 @@
+//! How a broker comes to its controller: it starts the embedded one, or finds the quorum that the configuration names.
+//!
+//! Owns: which cluster the data directories belong to. Empty ones take the id of the quorum's cluster; what a broker
+//! hears that is refused for another id names both clusters.
+
+use crate::broker::Broker;
+use crate::config::BrokerConfig;
+use crate::controller_node::ControllerNode;
+use crate::loading::Loading;
+use crate::membership::{self, ControllerLink, JoinError, QuorumOptions};
+use crate::server::{StartError, bind_all, open_logs};
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_client::Connector;
+use thalweg_log::disk::Disk;
+use thalweg_log::{Clock, LogDirs};
+use tokio::time::Instant;
+
+/// How soon controllers are asked again that did not tell the id of their cluster.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+/// The way to the controller, and the log directories, which belong to the same cluster.
+pub(crate) struct Joined {
+    pub controller: Option<ControllerNode>,
+    pub link: ControllerLink,
+    pub log_dirs: Arc<LogDirs>,
+    pub found: Vec<thalweg_log::PartitionLog>,
+}
+
+/// Starts the embedded controller, or finds the quorum. Directories without an id of a cluster take the quorum's.
+pub(crate) async fn find_controller(
+    config: &Arc<BrokerConfig>,
+    clock: &Clock,
+    loading: &Loading,
+) -> Result<Joined, StartError> {
+    if config.roles.controller {
+        let listening = bind_all(&config.listeners.controller, config)?;
+        let (log_dirs, found) = open_logs(config, clock, None, loading)?;
+        let node = ControllerNode::start(config, &log_dirs, clock, found.is_empty(), listening).await?;
+        let link = ControllerLink::in_process(Arc::clone(node.controller()));
+        return Ok(Joined { controller: Some(node), link, log_dirs, found });
+    }
+    let options = quorum_options(config);
+    let servers = options.servers.join(",");
+    let link = ControllerLink::to_quorum(options);
+    let cluster_id = match LogDirs::recorded_cluster_id(&Disk::real(), &config.log.dirs) {
+        Some(_) => None,
+        None => Some(cluster_id_of(&link, servers, config.controller.initial_registration_timeout).await?),
+    };
+    let (log_dirs, found) = open_logs(config, clock, cluster_id, loading)?;
+    Ok(Joined { controller: None, link, log_dirs, found })
+}
+
+/// Asks the quorum for the id of its cluster until one of its nodes answers.
+async fn cluster_id_of(
+    link: &ControllerLink,
+    servers: String,
+    patience: Duration,
+) -> Result<String, StartError> {
+    let started = Instant::now();
+    let mut told = false;
+    loop {
+        let last = match link.cluster_id().await {
+            Ok(cluster_id) => {
+                tracing::info!(cluster_id, "Empty data directories join the cluster of their controllers");
+                return Ok(cluster_id);
+            }
+            Err(error) => error,
+        };
+        if !told {
+            tracing::info!(servers, %last, "No controller tells the id of the cluster yet and they are asked again");
+            told = true;
+        }
+        let after = started.elapsed();
+        if after >= patience {
+            return Err(StartError::NoClusterId { servers, after, last });
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+}
+
+/// Why the cluster does not take the broker in, with the names of both clusters where they are two.
+pub(crate) async fn refusal(broker: &Broker, error: JoinError) -> StartError {
+    if error.is_of_other_cluster()
+        && let Ok(theirs) = broker.controller.cluster_id().await
+        && theirs != broker.cluster_id
+    {
+        let servers = quorum_options(&broker.config()).servers.join(",");
+        return StartError::OtherCluster { ours: broker.cluster_id.clone(), servers, theirs };
+    }
+    error.into()
+}
+
+fn quorum_options(config: &BrokerConfig) -> QuorumOptions {
+    let settings = &config.controller;
+    let voters = settings.voters.iter().map(|voter| (voter.id, membership::address(&voter.host, voter.port)));
+    let servers = settings.bootstrap_servers.iter().map(|(host, port)| membership::address(host, *port));
+    let mut servers: Vec<String> = servers.collect();
+    if servers.is_empty() {
+        servers = voters.clone().map(|(_, address)| address).collect();
+    }
+    QuorumOptions {
+        servers,
+        voters: voters.collect(),
+        quorum_timeout: settings.request_timeout,
+        session_timeout: settings.session_timeout,
+        request_timeout: config.network.request_timeout,
+        client_id: format!("thalweg-broker-{}", config.node_id),
+        connector: Connector::tcp(),
+    }
+}

@@ -1,0 +1,79 @@
+//! Requests that wait for an offset: to produce, for the high watermark; to delete, for the low watermark.
+//!
+//! Each is woken alone when its offset is reached, so that a rise costs what it releases and no more.
+
+use std::collections::VecDeque;
+use thalweg_record::Offset;
+use tokio::sync::oneshot;
+
+/// Those who wait on one partition, by the offset that they wait for.
+#[derive(Debug, Default)]
+pub(super) struct AckWaiters {
+    waiting: VecDeque<(Offset, oneshot::Sender<()>)>,
+    /// How many there may be before the abandoned ones are looked for.
+    sweep_at: usize,
+}
+
+impl AckWaiters {
+    /// Whether nobody waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// What is told when the watermark reaches `offset`, or when there is another reason to look again.
+    pub(super) fn wait(&mut self, offset: Offset) -> oneshot::Receiver<()> {
+        if self.waiting.len() >= self.sweep_at.max(16) {
+            self.waiting.retain(|(_, sender)| !sender.is_closed());
+            self.sweep_at = 2 * self.waiting.len();
+        }
+        let (sender, receiver) = oneshot::channel();
+        // Whoever appended later waits later, but for a few that overtake each other.
+        let behind = self.waiting.iter().rev().take_while(|(other, _)| *other > offset).count();
+        self.waiting.insert(self.waiting.len() - behind, (offset, sender));
+        receiver
+    }
+
+    /// The watermark has risen.
+    pub(super) fn reach(&mut self, watermark: Offset) {
+        while self.waiting.front().is_some_and(|(offset, _)| *offset <= watermark) {
+            if let Some((_, sender)) = self.waiting.pop_front() {
+                // Who waited may have given up.
+                let _ = sender.send(());
+            }
+        }
+    }
+
+    /// Something else has happened that all should look at.
+    pub(super) fn wake_all(&mut self) {
+        self.reach(Offset(i64::MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_those_are_woken_whose_offset_is_reached() {
+        let mut waiters = AckWaiters::default();
+        let mut receivers: Vec<_> = [5, 9, 7].map(|offset| waiters.wait(Offset(offset))).into();
+        let woken = |receivers: &mut Vec<oneshot::Receiver<()>>| {
+            receivers.iter_mut().map(|receiver| receiver.try_recv().is_ok()).collect::<Vec<_>>()
+        };
+        waiters.reach(Offset(7));
+        assert_eq!(woken(&mut receivers), [true, false, true]);
+        waiters.reach(Offset(8));
+        assert_eq!(woken(&mut receivers), [false, false, false]);
+        waiters.wake_all();
+        assert_eq!(woken(&mut receivers), [false, true, false]);
+    }
+
+    #[test]
+    fn those_who_gave_up_do_not_pile_up() {
+        let mut waiters = AckWaiters::default();
+        for offset in 0..10_000 {
+            drop(waiters.wait(Offset(offset)));
+        }
+        assert!(waiters.waiting.len() <= 32, "{}", waiters.waiting.len());
+    }
+}

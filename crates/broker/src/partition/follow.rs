@@ -1,0 +1,190 @@
+//! Following: a log that is made the same as its leader's.
+//!
+//! Owns: that nothing of an older leader epoch, or for another place in the log, is taken. Each call names the leader epoch
+//! and, where it brings data, the offset that was fetched from. Refuses: the network; see [`crate::replication`].
+
+use super::{Partition, State};
+use crate::replication::truncation;
+use std::sync::Arc;
+use thalweg_log::{AppendError, EpochEnd, LogError};
+use thalweg_record::{LeaderEpoch, Offset};
+
+/// Where a follower goes on to fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FetchPosition {
+    /// The log end.
+    pub offset: Offset,
+    /// The epoch of the last batch.
+    pub last_fetched_epoch: Option<LeaderEpoch>,
+    /// The log start.
+    pub log_start_offset: Offset,
+}
+
+/// What became of records of the leader.
+#[derive(Clone, Copy, Debug)]
+pub struct Replicated {
+    /// Where to go on.
+    pub next: FetchPosition,
+    /// Whether the flush policy wants the records on the medium before the leader may count on them.
+    pub flush_due: bool,
+}
+
+/// A follower's log did not change as the leader's answer wants it.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowError {
+    /// The partition has another leader by now, is not followed any more, or has moved on: the answer is void.
+    #[error("the partition is not followed in epoch {0} any more")]
+    Void(i32),
+    /// The records cannot be appended.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    /// The log cannot be changed.
+    #[error(transparent)]
+    Log(#[from] LogError),
+}
+
+impl Partition {
+    /// Where to fetch, while the partition is followed in this leader epoch.
+    pub fn fetch_position(&self, epoch: LeaderEpoch) -> Result<FetchPosition, FollowError> {
+        let state = self.state.lock();
+        state.check_follows(self.node_id, epoch)?;
+        Ok(state.fetch_position())
+    }
+
+    /// Appends what the leader has sent for `from`, as it came, and takes over its high watermark and log start.
+    pub fn append_from_leader(
+        &self,
+        epoch: LeaderEpoch,
+        from: Offset,
+        records: &[u8],
+        high_watermark: Offset,
+        log_start_offset: Offset,
+    ) -> Result<Replicated, FollowError> {
+        let mut state = self.state.lock();
+        state.check_follows(self.node_id, epoch)?;
+        if state.log.log_end_offset() != from {
+            return Err(FollowError::Void(epoch.0));
+        }
+        let mut flush_due = false;
+        if !records.is_empty() {
+            let info = match state.log.append_as_follower(records, epoch) {
+                Err(AppendError::UnexpectedOffset(found)) if found.first >= state.log.high_watermark() => {
+                    // The leader has a batch around the log end: what is here in its place is not the leader's.
+                    tracing::warn!(partition = ?self, first = found.first.0, end = from.0, "Drops records that the leader does not have");
+                    state.log.truncate_to(found.first)?;
+                    state.log.append_as_follower(records, epoch)?
+                }
+                appended => appended?,
+            };
+            flush_due = info.flush_due;
+        }
+        state.take_over(self, high_watermark, log_start_offset);
+        Ok(Replicated { next: state.fetch_position(), flush_due })
+    }
+
+    /// Cuts what the leader does not have, by where the largest common epoch ends there (KIP-595).
+    pub fn truncate_to_leader(
+        &self,
+        epoch: LeaderEpoch,
+        from: Offset,
+        leader: EpochEnd,
+    ) -> Result<FetchPosition, FollowError> {
+        let mut state = self.state.lock();
+        state.check_follows(self.node_id, epoch)?;
+        let log_end = state.log.log_end_offset();
+        if log_end != from {
+            return Err(FollowError::Void(epoch.0));
+        }
+        let own = state.log.end_offset_for_epoch(leader.leader_epoch);
+        let to = truncation(leader, own, log_end);
+        state.cut(self, to)?;
+        Ok(state.fetch_position())
+    }
+
+    /// The leader has said that `from` is outside of its log, which begins and ends at these offsets: the log is cut to
+    /// the leader's end, or begins anew at its start (Kafka's `fetchOffsetAndTruncate`).
+    pub fn reset_to_leader(
+        &self,
+        epoch: LeaderEpoch,
+        from: Offset,
+        leader_start: Offset,
+        leader_end: Offset,
+    ) -> Result<FetchPosition, FollowError> {
+        let mut state = self.state.lock();
+        state.check_follows(self.node_id, epoch)?;
+        let log_end = state.log.log_end_offset();
+        if log_end != from {
+            return Err(FollowError::Void(epoch.0));
+        }
+        if leader_end < log_end {
+            tracing::warn!(
+                partition = ?self, log_end = log_end.0, leader_end = leader_end.0,
+                "The leader's log ends before this one, as after an unclean election"
+            );
+            state.cut(self, leader_end)?;
+        } else if leader_start > log_end {
+            tracing::info!(partition = ?self, log_end = log_end.0, leader_start = leader_start.0, "The leader's log begins behind the end of this one");
+            state.log.truncate_fully_and_start_at(leader_start, None)?;
+        }
+        Ok(state.fetch_position())
+    }
+}
+
+impl State {
+    fn check_follows(&self, node_id: i32, epoch: LeaderEpoch) -> Result<(), FollowError> {
+        let follows = !self.gone && self.registration.leader != node_id && self.leader_epoch() == epoch;
+        if follows { Ok(()) } else { Err(FollowError::Void(epoch.0)) }
+    }
+
+    fn fetch_position(&self) -> FetchPosition {
+        FetchPosition {
+            offset: self.log.log_end_offset(),
+            last_fetched_epoch: self.log.latest_epoch(),
+            log_start_offset: self.log.log_start_offset(),
+        }
+    }
+
+    /// Another broker leads from now on. A log that knows no epochs cannot be compared with the leader's, so it goes back
+    /// to what is known to be replicated. Otherwise only the epochs go that this broker led without a record.
+    pub(super) fn begin_to_follow(&mut self, partition: &Partition) {
+        let end = self.log.log_end_offset();
+        let to = if self.log.latest_epoch().is_some() { end } else { self.log.high_watermark() };
+        if let Err(error) = self.cut(partition, to) {
+            tracing::error!(?partition, %error, "A log could not be truncated");
+        }
+    }
+
+    fn cut(&mut self, partition: &Partition, to: Offset) -> Result<(), LogError> {
+        let from = self.log.log_end_offset();
+        if self.log.truncate_to(to)? {
+            let high_watermark = self.log.high_watermark().0;
+            tracing::info!(?partition, from = from.0, to = to.0, high_watermark, "Truncated a log");
+        }
+        Ok(())
+    }
+
+    /// The leader's high watermark holds here too, as far as the log goes; it may move back. The log start only rises.
+    fn take_over(&mut self, partition: &Partition, high_watermark: Offset, log_start_offset: Offset) {
+        let before = self.log.high_watermark();
+        if high_watermark != before {
+            let now = self.log.set_high_watermark(high_watermark);
+            if now > before {
+                self.consumers.count(usize::MAX);
+            }
+        }
+        let start = log_start_offset.min(self.log.high_watermark());
+        if start > self.log.log_start_offset()
+            && let Err(error) = self.log.delete_records(start)
+        {
+            tracing::error!(?partition, %error, "The log start of the leader could not be taken over");
+        }
+    }
+}
+
+impl Partition {
+    /// Returns when everything that is in the log is on the medium.
+    pub async fn flush_all(partition: &Arc<Partition>) -> Result<(), thalweg_wire::ErrorCode> {
+        let end = partition.state.lock().log.log_end_offset();
+        Partition::flush_to(partition, end).await
+    }
+}

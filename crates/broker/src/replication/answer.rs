@@ -1,0 +1,112 @@
+//! What a leader's answer means for one partition of a follower. Pure.
+
+use std::time::Duration;
+use thalweg_log::EpochEnd;
+use thalweg_record::{LeaderEpoch, Offset};
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::fetch_response::PartitionData;
+
+/// The shortest rest after an error. Most pass quickly: one of the two has not seen the latest image yet.
+const BACKOFF_MIN: Duration = Duration::from_millis(20);
+
+/// What to do with a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Append the records, take over the high watermark and the log start.
+    Take,
+    /// The logs have parted: cut this one, by where their largest common epoch ends in the leader's.
+    Truncate(EpochEnd),
+    /// The leader's log does not reach here: ask where it begins and ends.
+    OutOfRange,
+    /// Rest, and try again.
+    Retry(ErrorCode),
+    /// Wait for another leader epoch: in this one the leader will not serve.
+    Stop(ErrorCode),
+}
+
+/// What a partition's part of an answer asks for.
+pub fn judge(data: &PartitionData) -> Verdict {
+    match ErrorCode::from_i16(data.error_code) {
+        Some(ErrorCode::None) if data.diverging_epoch.epoch >= 0 => Verdict::Truncate(EpochEnd {
+            leader_epoch: LeaderEpoch(data.diverging_epoch.epoch),
+            end_offset: Offset(data.diverging_epoch.end_offset.max(0)),
+        }),
+        Some(ErrorCode::None) => Verdict::Take,
+        Some(ErrorCode::OffsetOutOfRange) => Verdict::OutOfRange,
+        // The epoch is the one that the image names here, so the leader has a newer image.
+        Some(code @ ErrorCode::FencedLeaderEpoch) => Verdict::Stop(code),
+        Some(code @ ErrorCode::OffsetMovedToTieredStorage) => Verdict::Stop(code),
+        Some(code) => Verdict::Retry(code),
+        None => Verdict::Retry(ErrorCode::UnknownServerError),
+    }
+}
+
+/// Where to cut a log that has parted from its leader's (KIP-595, Kafka's `getOffsetTruncationState`). `leader` is the
+/// largest epoch there that is not above the last one here, and where it ends; `own` the same looked up here.
+pub fn truncation(leader: EpochEnd, own: Option<EpochEnd>, log_end: Offset) -> Offset {
+    match own {
+        // Nothing here is as old as that.
+        None => leader.end_offset.min(log_end),
+        // The next fetch tells of the epoch that both have.
+        Some(own) if own.leader_epoch != leader.leader_epoch => own.end_offset.min(log_end),
+        Some(own) => own.end_offset.min(leader.end_offset).min(log_end),
+    }
+}
+
+/// How long to rest after so many failures in a row: twice as long each time, up to `replica.fetch.backoff.ms`.
+pub fn backoff(failures: u32, longest: Duration) -> Duration {
+    (BACKOFF_MIN * 2u32.saturating_pow(failures.saturating_sub(1).min(16))).min(longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_wire::request::fetch_response::EpochEndOffset;
+
+    fn end(epoch: i32, offset: i64) -> EpochEnd {
+        EpochEnd { leader_epoch: LeaderEpoch(epoch), end_offset: Offset(offset) }
+    }
+
+    #[test]
+    fn a_log_is_cut_where_the_common_epoch_ends_on_either_side() {
+        assert_eq!(truncation(end(3, 40), Some(end(3, 50)), Offset(60)), Offset(40));
+        assert_eq!(truncation(end(3, 50), Some(end(3, 40)), Offset(60)), Offset(40));
+        assert_eq!(truncation(end(3, 90), Some(end(3, 80)), Offset(60)), Offset(60));
+        assert_eq!(truncation(end(3, 10), Some(end(2, 40)), Offset(60)), Offset(40), "epoch 3 is not here");
+        assert_eq!(truncation(end(3, 10), None, Offset(60)), Offset(10));
+        assert_eq!(truncation(end(3, 90), None, Offset(60)), Offset(60));
+    }
+
+    #[test]
+    fn each_code_has_its_verdict() {
+        let of = |code: ErrorCode| judge(&PartitionData { error_code: code.code(), ..Default::default() });
+        assert_eq!(of(ErrorCode::OffsetOutOfRange), Verdict::OutOfRange);
+        assert_eq!(of(ErrorCode::FencedLeaderEpoch), Verdict::Stop(ErrorCode::FencedLeaderEpoch));
+        for code in [ErrorCode::UnknownLeaderEpoch, ErrorCode::NotLeaderOrFollower, ErrorCode::UnknownTopicId]
+        {
+            assert_eq!(of(code), Verdict::Retry(code));
+        }
+        assert_eq!(
+            judge(&PartitionData { error_code: 9999, ..Default::default() }),
+            Verdict::Retry(ErrorCode::UnknownServerError)
+        );
+    }
+
+    #[test]
+    fn a_diverging_epoch_is_told_without_an_error() {
+        let diverging_epoch = EpochEndOffset { epoch: 4, end_offset: 12 };
+        let data = PartitionData { diverging_epoch, ..Default::default() };
+        assert_eq!(judge(&data), Verdict::Truncate(end(4, 12)));
+        let none = PartitionData::default();
+        assert_eq!(judge(&none), Verdict::Take);
+    }
+
+    #[test]
+    fn rests_grow_to_the_longest() {
+        let longest = Duration::from_secs(1);
+        assert_eq!(backoff(1, longest), BACKOFF_MIN);
+        assert_eq!(backoff(3, longest), BACKOFF_MIN * 4);
+        assert_eq!(backoff(400, longest), longest);
+        assert_eq!(backoff(400, Duration::ZERO), Duration::ZERO);
+    }
+}

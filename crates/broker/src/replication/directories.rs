@@ -1,0 +1,154 @@
+//! Telling the controller in which directory a replica lies, where the image says otherwise (Kafka's
+//! `AssignmentsManager`): a broker with several directories chooses one itself, and one whose disk was replaced has a new one.
+//! Until the controller knows, it does not elect the replica.
+
+use super::answer::backoff;
+use crate::broker::Broker;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_metadata::Image;
+use thalweg_wire::request::AssignReplicasToDirsRequest;
+use thalweg_wire::request::assign_replicas_to_dirs_request::{DirectoryData, PartitionData, TopicData};
+use thalweg_wire::{ErrorCode, Message, Uuid};
+use tokio::sync::Notify;
+
+/// How many partitions go into one request, as Kafka's controller allows.
+const REQUEST_PARTITIONS_MAX: usize = 2250;
+/// The longest rest after a failure.
+const RETRY_MAX: Duration = Duration::from_secs(10);
+
+/// A partition: the topic's id and the index.
+type Key = (Uuid, i32);
+/// Where each replica lies.
+type Places = BTreeMap<Key, Uuid>;
+
+/// What the controller is to be told.
+#[derive(Debug, Default)]
+pub struct DirectoryAssignments {
+    waiting: Mutex<Places>,
+    reported: Notify,
+}
+
+impl DirectoryAssignments {
+    /// A replica lies in this directory, whatever the image says.
+    pub fn report(&self, topic_id: Uuid, partition: i32, directory: Uuid) {
+        self.waiting.lock().insert((topic_id, partition), directory);
+        self.reported.notify_one();
+    }
+
+    async fn next(&self) -> Places {
+        loop {
+            {
+                let mut waiting = self.waiting.lock();
+                let rest = waiting.keys().nth(REQUEST_PARTITIONS_MAX).copied();
+                let rest = rest.map(|first| waiting.split_off(&first)).unwrap_or_default();
+                let next = std::mem::replace(&mut *waiting, rest);
+                if !next.is_empty() {
+                    return next;
+                }
+            }
+            self.reported.notified().await;
+        }
+    }
+
+    fn report_again(&self, places: Places) {
+        let mut waiting = self.waiting.lock();
+        for (key, directory) in places {
+            waiting.entry(key).or_insert(directory);
+        }
+        self.reported.notify_one();
+    }
+}
+
+/// Tells the controller for as long as the broker lives.
+pub async fn run(broker: Arc<Broker>) {
+    let mut failures = 0u32;
+    loop {
+        let mut places = broker.directories.next().await;
+        still_news(&mut places, &broker.image(), broker.node_id);
+        if places.is_empty() {
+            continue;
+        }
+        match tell(&broker, &places).await {
+            Ok(told) => places.retain(|key, _| !told.contains(key)),
+            Err(reason) if failures == 0 => {
+                tracing::warn!(reason, "The directories of replicas could not be told; it is tried again");
+            }
+            Err(_) => {}
+        }
+        if places.is_empty() {
+            failures = 0;
+            continue;
+        }
+        failures = failures.saturating_add(1);
+        tokio::time::sleep(backoff(failures, RETRY_MAX)).await;
+        broker.directories.report_again(places);
+    }
+}
+
+/// Leaves out what the image shows by now, and replicas that are the broker's no more.
+fn still_news(places: &mut Places, image: &Image, node_id: i32) {
+    places.retain(|(topic, partition), directory| {
+        let known = image.partition_by_id(*topic, *partition).and_then(|found| found.directory(node_id));
+        known.is_some_and(|known| known != *directory)
+    });
+}
+
+/// Sends one request; gives what the controller took note of.
+async fn tell(broker: &Broker, places: &Places) -> Result<Vec<Key>, String> {
+    let request = request(broker.node_id, broker.epoch(), places);
+    let version = AssignReplicasToDirsRequest::MAX_VERSION;
+    let response = broker.controller.send(request, version).await.map_err(|error| error.to_string())?;
+    if response.error_code != 0 {
+        return Err(format!("the controller answers {:?}", ErrorCode::from_i16(response.error_code)));
+    }
+    let mut told = Vec::new();
+    for topic in response.directories.iter().flat_map(|directory| &directory.topics) {
+        let taken = topic.partitions.iter().filter(|partition| partition.error_code == 0);
+        told.extend(taken.map(|partition| (topic.topic_id, partition.partition_index)));
+    }
+    tracing::info!(partitions = told.len(), "Told the controller in which directories replicas lie");
+    Ok(told)
+}
+
+fn request(broker_id: i32, broker_epoch: i64, places: &Places) -> AssignReplicasToDirsRequest {
+    let mut by_directory: BTreeMap<Uuid, Vec<TopicData>> = BTreeMap::new();
+    for ((topic_id, partition_index), directory) in places {
+        let topics = by_directory.entry(*directory).or_default();
+        let data = PartitionData { partition_index: *partition_index };
+        match topics.last_mut().filter(|topic| topic.topic_id == *topic_id) {
+            Some(topic) => topic.partitions.push(data),
+            None => topics.push(TopicData { topic_id: *topic_id, partitions: vec![data] }),
+        }
+    }
+    let directories = by_directory.into_iter().map(|(id, topics)| DirectoryData { id, topics });
+    AssignReplicasToDirsRequest { broker_id, broker_epoch, directories: directories.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_is_bounded_and_ordered_by_directory() {
+        let assignments = DirectoryAssignments::default();
+        for partition in 0..3000 {
+            assignments.report(Uuid(7), partition, Uuid(100 + u128::from(partition.unsigned_abs() % 2)));
+        }
+        let first = assignments.next().await;
+        assert_eq!(first.len(), REQUEST_PARTITIONS_MAX);
+        let request = request(1, 5, &first);
+        assert_eq!(request.directories.iter().map(|d| d.id).collect::<Vec<_>>(), [Uuid(100), Uuid(101)]);
+        assert_eq!(request.directories[0].topics[0].partitions.len(), REQUEST_PARTITIONS_MAX / 2);
+        assert_eq!(assignments.next().await.len(), 3000 - REQUEST_PARTITIONS_MAX);
+    }
+
+    #[test]
+    fn what_the_image_does_not_know_is_not_told() {
+        let mut places = Places::from([((Uuid(7), 0), Uuid(100))]);
+        still_news(&mut places, &Image::empty(), 1);
+        assert!(places.is_empty());
+    }
+}

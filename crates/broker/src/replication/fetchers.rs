@@ -1,0 +1,107 @@
+//! All fetchers of this broker: which partition is followed by which task.
+//!
+//! There are `num.replica.fetchers` for each leader broker, made when they are first needed; a partition always goes to the
+//! same of them. A fetcher without partitions sleeps and holds no connection.
+
+use super::fetcher::{Fetcher, Follow, Inbox};
+use super::session::Key;
+use crate::broker::Broker;
+use crate::partition::Partition;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use thalweg_metadata::{NO_LEADER, PartitionRegistration};
+use thalweg_record::LeaderEpoch;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// The leader and the number of the fetcher.
+type Place = (i32, usize);
+
+/// The fetchers of a broker.
+#[derive(Debug)]
+pub struct Fetchers {
+    broker: Arc<Broker>,
+    state: Mutex<State>,
+    stopping: watch::Sender<bool>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    inboxes: HashMap<Place, Arc<Inbox>>,
+    /// Where each partition is followed.
+    places: HashMap<Key, Place>,
+    tasks: JoinSet<()>,
+}
+
+impl Fetchers {
+    /// None yet.
+    pub fn new(broker: Arc<Broker>) -> Self {
+        Self { broker, state: Mutex::default(), stopping: watch::Sender::new(false) }
+    }
+
+    /// Follows the partition's leader, where that is another broker; else follows nobody.
+    pub fn follow(&self, partition: &Arc<Partition>, registration: &PartitionRegistration) {
+        let key = (partition.topic_id, partition.index);
+        let leader = registration.leader;
+        if leader == NO_LEADER || leader == self.broker.node_id {
+            self.unfollow(key);
+            return;
+        }
+        let place = (leader, self.fetcher_of(partition));
+        let mut state = self.state.lock();
+        if *self.stopping.borrow() {
+            return;
+        }
+        if let Some(before) = state.places.insert(key, place).filter(|before| *before != place)
+            && let Some(inbox) = state.inboxes.get(&before)
+        {
+            inbox.remove(key);
+        }
+        let inbox = match state.inboxes.get(&place) {
+            Some(inbox) => Arc::clone(inbox),
+            None => self.start(&mut state, place),
+        };
+        let (partition, epoch) = (Arc::clone(partition), LeaderEpoch(registration.leader_epoch));
+        inbox.add(key, Follow { partition, epoch });
+    }
+
+    /// Follows nobody for this partition any more.
+    pub fn unfollow(&self, key: Key) {
+        let mut state = self.state.lock();
+        if let Some(place) = state.places.remove(&key)
+            && let Some(inbox) = state.inboxes.get(&place)
+        {
+            inbox.remove(key);
+        }
+    }
+
+    fn start(&self, state: &mut State, place: Place) -> Arc<Inbox> {
+        let inbox = Arc::new(Inbox::default());
+        let broker = Arc::clone(&self.broker);
+        let fetcher = Fetcher::new(broker, place.0, Arc::clone(&inbox), self.stopping.subscribe());
+        state.tasks.spawn(fetcher.run());
+        state.inboxes.insert(place, Arc::clone(&inbox));
+        inbox
+    }
+
+    /// Spreads partitions as Kafka does: neighbours over different fetchers.
+    fn fetcher_of(&self, partition: &Partition) -> usize {
+        let fetchers = self.broker.config().replication.fetchers.max(1);
+        let hash = partition.topic.bytes().fold(0u32, |hash, byte| hash.wrapping_mul(31) + u32::from(byte));
+        let index = u32::try_from(partition.index).unwrap_or(0);
+        usize::try_from(hash.wrapping_mul(31).wrapping_add(index)).unwrap_or(0) % fetchers
+    }
+
+    /// Ends all fetchers; returns when none touches a log any more.
+    pub async fn stop(&self) {
+        self.stopping.send_replace(true);
+        let mut tasks = {
+            let mut state = self.state.lock();
+            state.inboxes.clear();
+            state.places.clear();
+            std::mem::take(&mut state.tasks)
+        };
+        while tasks.join_next().await.is_some() {}
+    }
+}

@@ -1,0 +1,201 @@
+//! Changes of in-sync replicas on their way to the controller: one for each partition at the most, all that wait in one
+//! request, one request at a time (Kafka's `AlterPartitionManager`).
+
+use super::leadership::{ChangeOutcome, IsrChange};
+use crate::broker::Broker;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_metadata::PartitionEpoch;
+use thalweg_wire::request::AlterPartitionRequest;
+use thalweg_wire::request::alter_partition_request::{BrokerState, PartitionData, TopicData};
+use thalweg_wire::request::alter_partition_response::PartitionData as Answer;
+use thalweg_wire::{ErrorCode, Message, Uuid};
+use tokio::sync::Notify;
+
+/// How long to rest before a request that failed is sent again.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// A partition: the topic's id and the index.
+type Key = (Uuid, i32);
+type Changes = BTreeMap<Key, IsrChange>;
+
+/// The changes that wait to be sent.
+#[derive(Debug, Default)]
+pub struct IsrChanges {
+    waiting: Mutex<Changes>,
+    submitted: Notify,
+}
+
+impl IsrChanges {
+    /// Wants a change to be sent. It takes the place of an older one of the same partition, which the partition has given
+    /// up by then.
+    pub fn submit(&self, topic_id: Uuid, partition: i32, change: IsrChange) {
+        self.waiting.lock().insert((topic_id, partition), change);
+        self.submitted.notify_one();
+    }
+
+    /// Wants changes to be sent again, where no newer ones wait.
+    fn resubmit(&self, changes: Changes) {
+        let mut waiting = self.waiting.lock();
+        for (key, change) in changes {
+            waiting.entry(key).or_insert(change);
+        }
+        self.submitted.notify_one();
+    }
+
+    /// All that wait, as soon as there are some.
+    async fn next(&self) -> Changes {
+        loop {
+            let changes = std::mem::take(&mut *self.waiting.lock());
+            if !changes.is_empty() {
+                return changes;
+            }
+            self.submitted.notified().await;
+        }
+    }
+}
+
+/// Sends changes for as long as the broker lives.
+pub async fn run(broker: Arc<Broker>) {
+    let mut failures = 0u32;
+    loop {
+        let mut changes = broker.surroundings.isr_changes.next().await;
+        // What the image has decided meanwhile is not asked any more.
+        changes.retain(|(topic, index), change| {
+            let topic = broker.partitions.topic_by_id(*topic);
+            topic.and_then(|t| t.partition(*index)).is_some_and(|partition| partition.awaits(change))
+        });
+        if changes.is_empty() {
+            continue;
+        }
+        let failed = send(&broker, &mut changes).await;
+        if let Some(reason) = &failed {
+            if failures == 0 {
+                tracing::warn!(reason, "In-sync replicas could not be changed; it is tried again");
+            }
+            failures = failures.saturating_add(1);
+        } else {
+            failures = 0;
+        }
+        if !changes.is_empty() {
+            tokio::time::sleep(RETRY).await;
+            broker.surroundings.isr_changes.resubmit(changes);
+        }
+    }
+}
+
+/// Sends one request. Leaves in `changes` what is to be sent again, and says why all of it is.
+async fn send(broker: &Broker, changes: &mut Changes) -> Option<String> {
+    let request = request(broker.node_id, broker.epoch(), changes);
+    let response = match broker.controller.send(request, AlterPartitionRequest::MAX_VERSION).await {
+        Ok(response) => response,
+        Err(error) => return Some(error.to_string()),
+    };
+    if response.error_code != 0 {
+        return Some(format!("the controller answers {:?}", ErrorCode::from_i16(response.error_code)));
+    }
+    for topic in &response.topics {
+        for answer in &topic.partitions {
+            let key = (topic.topic_id, answer.partition_index);
+            let Some(change) = changes.get(&key) else { continue };
+            let Some(outcome) = outcome(answer) else { continue };
+            tracing::info!(topic = %topic.topic_id, partition = key.1, isr = ?change.isr, ?outcome, "In-sync replicas proposed");
+            let topic = broker.partitions.topic_by_id(key.0);
+            if let Some(partition) = topic.and_then(|topic| topic.partition(key.1)) {
+                partition.on_isr_change(change, &outcome);
+            }
+            changes.remove(&key);
+        }
+    }
+    None
+}
+
+fn request(node_id: i32, broker_epoch: i64, changes: &Changes) -> AlterPartitionRequest {
+    let mut topics: Vec<TopicData> = Vec::new();
+    for ((topic_id, partition_index), change) in changes {
+        let members = change.isr.iter().map(|member| BrokerState {
+            broker_id: member.id,
+            broker_epoch: if member.id == node_id { broker_epoch } else { member.broker_epoch },
+        });
+        let data = PartitionData {
+            partition_index: *partition_index,
+            leader_epoch: change.leader_epoch,
+            new_isr_with_epochs: members.collect(),
+            // A leader that leads has recovered.
+            leader_recovery_state: 0,
+            partition_epoch: change.partition_epoch.0,
+            ..PartitionData::default()
+        };
+        match topics.last_mut().filter(|topic| topic.topic_id == *topic_id) {
+            Some(topic) => topic.partitions.push(data),
+            None => topics.push(TopicData { topic_id: *topic_id, partitions: vec![data] }),
+        }
+    }
+    AlterPartitionRequest { broker_id: node_id, broker_epoch, topics }
+}
+
+/// What an answer means; `None` to ask again.
+fn outcome(answer: &Answer) -> Option<ChangeOutcome> {
+    match ErrorCode::from_i16(answer.error_code) {
+        Some(ErrorCode::None) => Some(ChangeOutcome::Made {
+            leader_epoch: answer.leader_epoch,
+            partition_epoch: PartitionEpoch(answer.partition_epoch),
+            isr: answer.isr.clone(),
+        }),
+        Some(ErrorCode::IneligibleReplica | ErrorCode::OperationNotAttempted) => Some(ChangeOutcome::Refused),
+        Some(
+            ErrorCode::InvalidUpdateVersion
+            | ErrorCode::FencedLeaderEpoch
+            | ErrorCode::UnknownTopicOrPartition
+            | ErrorCode::UnknownTopicId
+            | ErrorCode::InvalidRequest
+            | ErrorCode::NewLeaderElected,
+        ) => Some(ChangeOutcome::Outdated),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replication::leadership::IsrMember;
+
+    fn change(partition_epoch: i32) -> IsrChange {
+        let member = |id, broker_epoch| IsrMember { id, broker_epoch };
+        let isr = vec![member(1, -1), member(2, 20)];
+        IsrChange { leader_epoch: 3, partition_epoch: PartitionEpoch(partition_epoch), isr }
+    }
+
+    #[tokio::test]
+    async fn all_that_waits_goes_in_one_request_and_the_newest_of_a_partition_wins() {
+        let changes = IsrChanges::default();
+        changes.submit(Uuid(7), 0, change(1));
+        changes.submit(Uuid(7), 1, change(2));
+        changes.submit(Uuid(7), 0, change(5));
+        let next = changes.next().await;
+        let request = request(1, 100, &next);
+        assert_eq!(request.topics.len(), 1);
+        let partitions = &request.topics[0].partitions;
+        assert_eq!(partitions.iter().map(|p| p.partition_epoch).collect::<Vec<_>>(), [5, 2]);
+        let epochs: Vec<_> = partitions[0].new_isr_with_epochs.iter().map(|m| m.broker_epoch).collect();
+        assert_eq!(epochs, [100, 20], "the leader's own epoch is that of its registration");
+        // A newer one has come while the request was under way.
+        changes.submit(Uuid(7), 1, change(9));
+        changes.resubmit(next);
+        let again = changes.next().await;
+        assert_eq!(again[&(Uuid(7), 0)], change(5));
+        assert_eq!(again[&(Uuid(7), 1)], change(9));
+    }
+
+    #[test]
+    fn each_code_has_its_meaning() {
+        let of = |code: ErrorCode| outcome(&Answer { error_code: code.code(), ..Answer::default() });
+        assert_eq!(of(ErrorCode::IneligibleReplica), Some(ChangeOutcome::Refused));
+        assert_eq!(of(ErrorCode::InvalidUpdateVersion), Some(ChangeOutcome::Outdated));
+        assert_eq!(of(ErrorCode::NewLeaderElected), Some(ChangeOutcome::Outdated));
+        assert_eq!(of(ErrorCode::NotController), None);
+        assert!(matches!(of(ErrorCode::None), Some(ChangeOutcome::Made { .. })));
+    }
+}

@@ -1,0 +1,337 @@
+//! What a leader knows of the other replicas of a partition, and what follows from it: how far records are replicated,
+//! who joins the in-sync replicas and who leaves them (Kafka's `Partition`, `PartitionState` and `Replica`).
+//!
+//! Owns: the in-sync replicas as the controller has them, the change that is under way, and of each follower the log
+//! end, the time at which it was last caught up, and the epoch of its broker. Refuses: the log, the clock, the image and the network;
+//! all come as arguments.
+//!
+//! The rule that everything serves: a replica that the controller may elect has all records below the high watermark.
+//! While a change is under way nobody here knows whether the controller has made it. So the high watermark waits for the
+//! *maximal* in-sync replicas: those before the change and those after it.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+use thalweg_metadata::{PartitionEpoch, PartitionRegistration};
+use thalweg_record::Offset;
+use tokio::time::Instant;
+
+/// A replica of a proposed set of in-sync replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IsrMember {
+    /// The broker.
+    pub id: i32,
+    /// The epoch with which it fetched last; -1 when that is not known, as for the leader itself.
+    pub broker_epoch: i64,
+}
+
+/// A change of the in-sync replicas, to be proposed to the controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IsrChange {
+    /// The leader's epoch.
+    pub leader_epoch: i32,
+    /// The epoch of the registration that it changes.
+    pub partition_epoch: PartitionEpoch,
+    /// The in-sync replicas as they would be.
+    pub isr: Vec<IsrMember>,
+}
+
+/// What the controller says of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangeOutcome {
+    /// It is made: the registration as it is now.
+    Made {
+        /// The leader's epoch.
+        leader_epoch: i32,
+        /// The registration's epoch.
+        partition_epoch: PartitionEpoch,
+        /// The in-sync replicas.
+        isr: Vec<i32>,
+    },
+    /// It is not made, and the registration is as it was.
+    Refused,
+    /// The controller knows another registration; the image will bring it.
+    Outdated,
+}
+
+#[derive(Debug, Clone)]
+struct Follower {
+    id: i32,
+    /// What it has, by its last fetch in this epoch.
+    end: Option<Offset>,
+    /// Where its log begins, by the same.
+    start: Option<Offset>,
+    /// When it was known to have everything for the last time.
+    caught_up: Option<Instant>,
+    /// Its last fetch, and where the leader's log ended then.
+    last_fetch: Option<(Instant, Offset)>,
+    broker_epoch: Option<i64>,
+}
+
+impl Follower {
+    fn is_caught_up(&self, leader_end: Offset, now: Instant, lag_max: Duration) -> bool {
+        self.end == Some(leader_end)
+            || self.caught_up.is_some_and(|at| now.saturating_duration_since(at) <= lag_max)
+    }
+}
+
+/// The leader's view of a partition with several replicas, for one leader epoch.
+#[derive(Debug, Clone)]
+pub struct Leadership {
+    node_id: i32,
+    leader_epoch: i32,
+    partition_epoch: PartitionEpoch,
+    /// `replica.lag.time.max.ms`.
+    lag_max: Duration,
+    /// Where the epoch begins in the log.
+    epoch_start: Offset,
+    /// As far as the controller has told.
+    isr: Vec<i32>,
+    pending: Option<IsrChange>,
+    followers: Vec<Follower>,
+}
+
+impl Leadership {
+    /// Begins to lead, in an epoch that begins at `epoch_start`: followers in sync are trusted for `lag_max`, and what
+    /// they have becomes known when they fetch.
+    pub fn new(
+        node_id: i32,
+        registration: &PartitionRegistration,
+        epoch_start: Offset,
+        lag_max: Duration,
+        now: Instant,
+    ) -> Self {
+        let mut leadership = Self {
+            node_id,
+            leader_epoch: registration.leader_epoch,
+            partition_epoch: PartitionEpoch(-1),
+            lag_max,
+            epoch_start,
+            isr: Vec::new(),
+            pending: None,
+            followers: Vec::new(),
+        };
+        leadership.on_registration(registration, now);
+        leadership
+    }
+
+    /// Takes over a registration of the same leader epoch. A newer one decides a change that was under way. One that an
+    /// answer of the controller has told of before may still bring other replicas; the in-sync ones are known, and a
+    /// change that has begun since stays.
+    pub fn on_registration(&mut self, registration: &PartitionRegistration, now: Instant) {
+        if registration.partition_epoch < self.partition_epoch {
+            return;
+        }
+        if registration.partition_epoch > self.partition_epoch {
+            self.partition_epoch = registration.partition_epoch;
+            self.isr.clone_from(&registration.isr);
+            self.pending = None;
+        }
+        let known = std::mem::take(&mut self.followers);
+        let others = registration.replicas.iter().filter(|id| **id != self.node_id);
+        self.followers = others
+            .map(|id| {
+                let begin = || Follower {
+                    id: *id,
+                    end: None,
+                    start: None,
+                    caught_up: registration.isr.contains(id).then_some(now),
+                    last_fetch: None,
+                    broker_epoch: None,
+                };
+                known.iter().find(|follower| follower.id == *id).cloned().unwrap_or_else(begin)
+            })
+            .collect();
+    }
+
+    /// The epoch of the registration that is in force.
+    pub fn partition_epoch(&self) -> PartitionEpoch {
+        self.partition_epoch
+    }
+
+    /// Where the leader's epoch begins in the log.
+    pub fn epoch_start(&self) -> Offset {
+        self.epoch_start
+    }
+
+    /// The in-sync replicas that the controller has told of.
+    pub fn isr(&self) -> &[i32] {
+        &self.isr
+    }
+
+    /// The change that is under way.
+    pub fn pending(&self) -> Option<&IsrChange> {
+        self.pending.as_ref()
+    }
+
+    /// Whether the broker holds one of the other replicas.
+    pub fn is_follower(&self, id: i32) -> bool {
+        self.followers.iter().any(|follower| follower.id == id)
+    }
+
+    /// Whether the leader is in sync with nobody, and nobody is about to join it: its own log end is all that counts.
+    pub fn is_alone(&self) -> bool {
+        self.pending.is_none() && self.isr.iter().all(|id| *id == self.node_id)
+    }
+
+    /// How many replicas are in sync, those that are about to be counted.
+    pub fn maximal_isr_len(&self) -> usize {
+        let joining = self.pending.iter().flat_map(|change| &change.isr);
+        self.isr.len() + joining.filter(|member| !self.isr.contains(&member.id)).count()
+    }
+
+    fn is_in_maximal_isr(&self, id: i32) -> bool {
+        let in_pending = |change: &IsrChange| change.isr.iter().any(|member| member.id == id);
+        self.isr.contains(&id) || self.pending.as_ref().is_some_and(in_pending)
+    }
+
+    /// A follower fetches from `offset`, while the leader's log ends at `leader_end`.
+    pub fn on_fetch(&mut self, id: i32, broker_epoch: i64, offset: Offset, leader_end: Offset, now: Instant) {
+        let Some(follower) = self.followers.iter_mut().find(|follower| follower.id == id) else { return };
+        let caught_up = if offset >= leader_end {
+            Some(now)
+        } else {
+            // It now has all that there was when it fetched before.
+            follower.last_fetch.filter(|(_, end)| offset >= *end).map(|(at, _)| at)
+        };
+        follower.caught_up = follower.caught_up.max(caught_up);
+        follower.end = Some(offset);
+        follower.last_fetch = Some((now, leader_end));
+        follower.broker_epoch = Some(broker_epoch);
+    }
+
+    /// A follower's log begins at `start`.
+    pub fn on_log_start(&mut self, id: i32, start: Offset) {
+        if let Some(follower) = self.followers.iter_mut().find(|follower| follower.id == id) {
+            follower.start = Some(start);
+        }
+    }
+
+    /// The lowest start of the logs of all replicas that are alive; `None` while one of them has not told (Kafka's
+    /// `lowWatermarkIfLeader`).
+    pub fn low_watermark(&self, own_start: Offset, is_alive: impl Fn(i32) -> bool) -> Option<Offset> {
+        let mut alive = self.followers.iter().filter(|follower| is_alive(follower.id));
+        alive.try_fold(own_start, |lowest, follower| Some(lowest.min(follower.start?)))
+    }
+
+    /// The in-sync follower that consumers of a rack read best from `offset`: the one with most records (KIP-392).
+    pub fn preferred_read_replica(&self, offset: Offset, is_near: impl Fn(i32) -> bool) -> Option<i32> {
+        let has = |follower: &&Follower| {
+            follower.end.is_some_and(|end| end >= offset)
+                && follower.start.is_some_and(|start| start <= offset)
+        };
+        let in_sync = self.followers.iter().filter(|follower| self.isr.contains(&follower.id));
+        let near = in_sync.filter(has).filter(|follower| is_near(follower.id));
+        near.max_by_key(|follower| (follower.end, follower.caught_up, follower.id))
+            .map(|follower| follower.id)
+    }
+
+    /// The offset below which every replica that may be elected has all records; `None` while too few are in sync for
+    /// any record to count as replicated.
+    ///
+    /// Replicas that have caught up and may join count too, so that they can: a high watermark that runs ahead of them would
+    /// keep them out for ever.
+    pub fn high_watermark(
+        &self,
+        own_end: Offset,
+        min_isr: usize,
+        now: Instant,
+        is_eligible: impl Fn(IsrMember) -> bool,
+    ) -> Option<Offset> {
+        if self.isr.len() < min_isr {
+            return None;
+        }
+        let mut replicated = own_end;
+        for follower in &self.followers {
+            let end = follower.end.unwrap_or(Offset::NONE);
+            if end >= replicated {
+                continue;
+            }
+            let waits_for = || {
+                follower.is_caught_up(own_end, now, self.lag_max)
+                    && self.member(follower).is_some_and(&is_eligible)
+            };
+            if self.is_in_maximal_isr(follower.id) || waits_for() {
+                replicated = end;
+            }
+        }
+        (replicated > Offset::NONE).then_some(replicated)
+    }
+
+    fn member(&self, follower: &Follower) -> Option<IsrMember> {
+        Some(IsrMember { id: follower.id, broker_epoch: follower.broker_epoch? })
+    }
+
+    /// The change that lets a follower join, if it has what it takes.
+    pub fn expand(
+        &mut self,
+        id: i32,
+        high_watermark: Offset,
+        is_eligible: impl Fn(IsrMember) -> bool,
+    ) -> Option<IsrChange> {
+        if self.pending.is_some() || self.isr.contains(&id) {
+            return None;
+        }
+        let follower = self.followers.iter().find(|follower| follower.id == id)?;
+        let end = follower.end?;
+        let joins = end >= high_watermark && end >= self.epoch_start;
+        if !joins || !is_eligible(self.member(follower)?) {
+            return None;
+        }
+        let mut isr = self.isr.clone();
+        isr.push(id);
+        Some(self.propose(&isr))
+    }
+
+    /// The change that drops the followers that have not been caught up for too long.
+    pub fn shrink(&mut self, leader_end: Offset, now: Instant) -> Option<IsrChange> {
+        if self.pending.is_some() {
+            return None;
+        }
+        let lags = |id: i32| {
+            let follower = self.followers.iter().find(|follower| follower.id == id);
+            follower.is_some_and(|follower| !follower.is_caught_up(leader_end, now, self.lag_max))
+        };
+        let isr: Vec<i32> = self.isr.iter().copied().filter(|id| !lags(*id)).collect();
+        (isr.len() < self.isr.len()).then(|| self.propose(&isr))
+    }
+
+    fn propose(&mut self, isr: &[i32]) -> IsrChange {
+        let epoch = |id: i32| {
+            let follower = self.followers.iter().find(|follower| follower.id == id);
+            follower.and_then(|follower| follower.broker_epoch).unwrap_or(-1)
+        };
+        let change = IsrChange {
+            leader_epoch: self.leader_epoch,
+            partition_epoch: self.partition_epoch,
+            isr: isr.iter().map(|id| IsrMember { id: *id, broker_epoch: epoch(*id) }).collect(),
+        };
+        self.pending = Some(change.clone());
+        change
+    }
+
+    /// The controller has answered. Says whether the in-sync replicas, or those that count as such, have changed.
+    pub fn on_outcome(&mut self, change: &IsrChange, outcome: &ChangeOutcome) -> bool {
+        if self.pending.as_ref() != Some(change) {
+            // The image was faster, and has decided.
+            return false;
+        }
+        match outcome {
+            ChangeOutcome::Made { leader_epoch, partition_epoch, isr } => {
+                if *leader_epoch != self.leader_epoch || *partition_epoch < self.partition_epoch {
+                    return false;
+                }
+                self.isr.clone_from(isr);
+                self.partition_epoch = *partition_epoch;
+                self.pending = None;
+                true
+            }
+            ChangeOutcome::Refused => {
+                self.pending = None;
+                true
+            }
+            ChangeOutcome::Outdated => false,
+        }
+    }
+}

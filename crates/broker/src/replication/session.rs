@@ -1,0 +1,191 @@
+//! The follower's end of an incremental fetch session (KIP-227): the leader is told of every partition once, and then of
+//! those whose place has changed. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use thalweg_wire::Uuid;
+use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
+
+/// A partition: the topic's id and the index.
+pub type Key = (Uuid, i32);
+
+/// What goes into a request.
+#[derive(Debug, PartialEq)]
+pub struct SessionRequest {
+    /// The session; 0 for none yet.
+    pub id: i32,
+    /// Which fetch of the session it is; 0 begins one.
+    pub epoch: i32,
+    /// The partitions that are new or have changed.
+    pub topics: Vec<FetchTopic>,
+    /// The partitions that are not fetched any more.
+    pub forgotten: Vec<ForgottenTopic>,
+}
+
+/// One session with one leader.
+#[derive(Debug, Default)]
+pub struct FetchSession {
+    id: i32,
+    epoch: i32,
+    /// What is to be fetched.
+    wanted: BTreeMap<Key, FetchPartition>,
+    /// What of it the leader has not been told.
+    changed: BTreeSet<Key>,
+    /// What the leader knows and is not wanted any more.
+    forgotten: BTreeSet<Key>,
+}
+
+impl FetchSession {
+    /// Whether there is nothing to fetch.
+    pub fn is_empty(&self) -> bool {
+        self.wanted.is_empty()
+    }
+
+    /// Whether a partition is fetched.
+    pub fn wants(&self, key: &Key) -> bool {
+        self.wanted.contains_key(key)
+    }
+
+    /// Where the partition was fetched from, or will be next.
+    pub fn partition(&self, key: &Key) -> Option<&FetchPartition> {
+        self.wanted.get(key)
+    }
+
+    /// Fetches a partition from now on, or from another place.
+    pub fn set(&mut self, key: Key, partition: FetchPartition) {
+        self.forgotten.remove(&key);
+        self.changed.insert(key);
+        self.wanted.insert(key, partition);
+    }
+
+    /// Fetches a partition no more.
+    pub fn remove(&mut self, key: &Key) {
+        if self.wanted.remove(key).is_some() {
+            self.changed.remove(key);
+            self.forgotten.insert(*key);
+        }
+    }
+
+    /// The next request.
+    pub fn request(&self) -> SessionRequest {
+        let all = self.epoch == 0;
+        let told = self.wanted.iter().filter(|(key, _)| all || self.changed.contains(key));
+        let mut topics: Vec<FetchTopic> = Vec::new();
+        for ((topic_id, _), partition) in told {
+            match topics.last_mut().filter(|topic| topic.topic_id == *topic_id) {
+                Some(topic) => topic.partitions.push(partition.clone()),
+                None => topics.push(FetchTopic {
+                    topic_id: *topic_id,
+                    partitions: vec![partition.clone()],
+                    ..FetchTopic::default()
+                }),
+            }
+        }
+        let mut forgotten: Vec<ForgottenTopic> = Vec::new();
+        for (topic_id, index) in self.forgotten.iter().filter(|_| !all) {
+            match forgotten.last_mut().filter(|topic| topic.topic_id == *topic_id) {
+                Some(topic) => topic.partitions.push(*index),
+                None => forgotten.push(ForgottenTopic {
+                    topic_id: *topic_id,
+                    partitions: vec![*index],
+                    ..ForgottenTopic::default()
+                }),
+            }
+        }
+        SessionRequest { id: self.id, epoch: self.epoch, topics, forgotten }
+    }
+
+    /// The request that [`FetchSession::request`] made was answered, in this session. Session 0 is none: the leader wants
+    /// to be told everything each time.
+    pub fn answered(&mut self, session_id: i32) {
+        self.changed.clear();
+        self.forgotten.clear();
+        self.epoch = match (session_id, self.epoch) {
+            (0, _) => 0,
+            (_, i32::MAX) => 1,
+            (_, epoch) => epoch + 1,
+        };
+        self.id = session_id;
+    }
+
+    /// The session is not what it was: the next request begins another, and ends this one if there still is one.
+    pub fn reset(&mut self) {
+        self.epoch = 0;
+    }
+
+    /// The leader does not know the session: the next request begins another.
+    pub fn lost(&mut self) {
+        (self.id, self.epoch) = (0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Uuid = Uuid(1);
+    const B: Uuid = Uuid(2);
+
+    fn at(partition: i32, fetch_offset: i64) -> FetchPartition {
+        FetchPartition { partition, fetch_offset, ..FetchPartition::default() }
+    }
+
+    /// Session, epoch, partitions told, partitions forgotten.
+    type Told = (i32, i32, Vec<(u128, i32, i64)>, Vec<(u128, i32)>);
+
+    fn told(session: &FetchSession) -> Told {
+        let SessionRequest { id, epoch, topics, forgotten } = session.request();
+        let of = |topic: FetchTopic| {
+            let id = topic.topic_id.0;
+            topic.partitions.into_iter().map(move |p| (id, p.partition, p.fetch_offset))
+        };
+        let gone = |topic: ForgottenTopic| topic.partitions.into_iter().map(move |p| (topic.topic_id.0, p));
+        (id, epoch, topics.into_iter().flat_map(of).collect(), forgotten.into_iter().flat_map(gone).collect())
+    }
+
+    #[test]
+    fn only_changes_are_told_once_a_session_is_open() {
+        let mut session = FetchSession::default();
+        session.set((A, 0), at(0, 10));
+        session.set((A, 1), at(1, 20));
+        session.set((B, 0), at(0, 30));
+        assert_eq!(told(&session), (0, 0, vec![(1, 0, 10), (1, 1, 20), (2, 0, 30)], vec![]));
+        session.answered(77);
+        assert_eq!(told(&session), (77, 1, vec![], vec![]));
+        session.set((A, 1), at(1, 25));
+        session.remove(&(B, 0));
+        assert_eq!(told(&session), (77, 1, vec![(1, 1, 25)], vec![(2, 0)]));
+        session.answered(77);
+        assert_eq!(told(&session), (77, 2, vec![], vec![]));
+    }
+
+    #[test]
+    fn what_comes_back_is_not_forgotten() {
+        let mut session = FetchSession::default();
+        session.set((A, 0), at(0, 10));
+        session.set((B, 0), at(0, 10));
+        session.answered(7);
+        session.remove(&(A, 0));
+        session.set((A, 0), at(0, 11));
+        assert_eq!(told(&session), (7, 1, vec![(1, 0, 11)], vec![]));
+    }
+
+    #[test]
+    fn without_a_session_everything_is_told_each_time() {
+        let mut session = FetchSession::default();
+        session.set((A, 0), at(0, 10));
+        session.answered(0);
+        assert_eq!(told(&session), (0, 0, vec![(1, 0, 10)], vec![]));
+    }
+
+    #[test]
+    fn a_broken_session_is_ended_by_the_next() {
+        let mut session = FetchSession::default();
+        session.set((A, 0), at(0, 10));
+        session.answered(7);
+        session.reset();
+        assert_eq!(told(&session), (7, 0, vec![(1, 0, 10)], vec![]));
+        session.answered(8);
+        session.lost();
+        assert_eq!(told(&session), (0, 0, vec![(1, 0, 10)], vec![]));
+    }
+}

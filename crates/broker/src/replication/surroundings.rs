@@ -1,0 +1,31 @@
+//! What a partition sees of the broker that it is on.
+
+use super::isr_changes::IsrChanges;
+use super::leadership::IsrMember;
+use crate::broker::ImageCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a partition needs to know beyond itself.
+#[derive(Debug)]
+pub struct Surroundings {
+    /// `node.id`.
+    pub node_id: i32,
+    /// `replica.lag.time.max.ms`.
+    pub lag_time_max: Duration,
+    /// The image of the cluster.
+    pub image: Arc<ImageCell>,
+    /// Where changes of in-sync replicas go.
+    pub isr_changes: IsrChanges,
+}
+
+impl Surroundings {
+    /// Whether a follower's broker may be in sync: it is there, neither fenced nor leaving, and the process that fetched
+    /// is the one that is registered.
+    pub fn is_eligible(&self, member: IsrMember) -> bool {
+        let image = self.image.get();
+        image.broker(member.id).is_some_and(|broker| {
+            broker.is_active() && (member.broker_epoch == -1 || member.broker_epoch == broker.epoch.0)
+        })
+    }
+}

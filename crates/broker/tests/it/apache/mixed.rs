@@ -1,0 +1,251 @@
+//! Brokers of both makes in one cluster: ours follow a leader of Apache Kafka, Apache Kafka follows ours, and either dies.
+
+use super::controllers::{Controllers, JVM_OPTIONS, Quorum};
+use super::{jars, join, until};
+use crate::records::{Topic, batch, produce, values_of};
+use crate::replication::contents;
+use crate::running::Running;
+use bytes::Bytes;
+use std::net::TcpListener;
+use std::process::{Child, Command};
+use tempfile::TempDir;
+use thalweg_client::{Connection, ConnectionOptions};
+use thalweg_metadata::PartitionRegistration;
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::create_topics_request::{
+    CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
+};
+use thalweg_wire::request::*;
+
+/// A broker of Apache Kafka as a child process.
+struct Jvm {
+    dir: TempDir,
+    classpath: String,
+    address: String,
+    child: Option<Child>,
+}
+
+impl Jvm {
+    fn new(classpath: String, controllers: &Controllers, id: i32) -> Jvm {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = socket.local_addr().expect("an address").to_string();
+        let text = format!(
+            "process.roles=broker\nnode.id={id}\nlisteners=PLAINTEXT://{address}\ncontroller.listener.names=CONTROLLER\n\
+             controller.quorum.bootstrap.servers={}\nlog.dirs={}\nbroker.heartbeat.interval.ms=500\n\
+             num.network.threads=2\nnum.io.threads=2\n",
+            controllers.servers(),
+            dir.path().join("data").display(),
+        );
+        let properties = dir.path().join("server.properties");
+        std::fs::write(&properties, text).expect("it can be written");
+        let jvm = Jvm { dir, classpath, address, child: None };
+        let mut format = jvm.java("kafka.tools.StorageTool");
+        format.args(["format", "--cluster-id", &controllers.cluster_id, "--config"]).arg(properties);
+        let output = format.output().expect("java is installed");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        jvm
+    }
+
+    fn java(&self, class: &str) -> Command {
+        let mut command = Command::new("java");
+        command.env("CLASSPATH", &self.classpath).current_dir(self.dir.path()).args(JVM_OPTIONS);
+        command.arg(format!("-Djava.io.tmpdir={}", self.dir.path().display())).arg(class);
+        command
+    }
+
+    #[expect(clippy::disallowed_types, reason = "the log of a child process is no data file")]
+    fn begin(&mut self) {
+        let mut command = self.java("kafka.Kafka");
+        let log = std::fs::File::options().create(true).append(true).open(self.dir.path().join("log"));
+        let log = log.expect("a log can be opened");
+        command.arg("server.properties").stderr(log.try_clone().expect("a descriptor")).stdout(log);
+        self.child = Some(command.spawn().expect("java is installed"));
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // It may have ended by itself, which the test will find out.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// The bytes of the first segment of a partition.
+    fn segment(&self, topic: &str, partition: i32) -> Vec<u8> {
+        let dir = self.dir.path().join("data").join(format!("{topic}-{partition}"));
+        std::fs::read(dir.join("00000000000000000000.log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Jvm {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The JVM is broker 1; 2 and 3 are ours.
+struct Mixed {
+    controllers: Controllers,
+    jvm: Jvm,
+    dirs: [TempDir; 2],
+    ours: [Option<Running>; 2],
+}
+
+impl Mixed {
+    async fn start(classpath: String) -> Mixed {
+        let controllers =
+            Controllers::start(classpath.clone(), Quorum::OfKafkasDefaults, "broker.session.timeout.ms=3000")
+                .await;
+        let mut jvm = Jvm::new(classpath, &controllers, 1);
+        jvm.begin();
+        let dirs = [(); 2].map(|()| tempfile::tempdir().expect("a temporary directory"));
+        let mut mixed = Mixed { controllers, jvm, dirs, ours: [None, None] };
+        mixed.begin(2).await;
+        mixed.begin(3).await;
+        until("all three brokers", async || {
+            mixed.somebody().server().broker.image().alive_brokers().count() == 3
+        })
+        .await;
+        mixed
+    }
+
+    async fn begin(&mut self, id: usize) {
+        let properties = [("broker.heartbeat.interval.ms", "500"), ("broker.session.timeout.ms", "3000")];
+        let servers = self.controllers.servers();
+        let running = join(self.dirs[id - 2].path(), &id.to_string(), &servers, &properties).await;
+        self.ours[id - 2] = Some(running);
+    }
+
+    fn somebody(&self) -> &Running {
+        self.ours.iter().flatten().next().expect("one of ours runs")
+    }
+
+    async fn create(&self, name: &str, assignments: [[i32; 3]; 2]) -> Topic {
+        let assignments = (0..).zip(assignments).map(|(partition_index, replicas)| {
+            CreatableReplicaAssignment { partition_index, broker_ids: replicas.to_vec() }
+        });
+        let config =
+            CreatableTopicConfig { name: "min.insync.replicas".to_owned(), value: Some("2".to_owned()) };
+        let topic = CreatableTopic {
+            name: name.to_owned(),
+            num_partitions: -1,
+            replication_factor: -1,
+            assignments: assignments.collect(),
+            configs: vec![config],
+        };
+        let request = CreateTopicsRequest { topics: vec![topic], timeout_ms: 30_000, ..Default::default() };
+        let created = self.somebody().ask(&request).await.topics.remove(0);
+        assert_eq!(created.error_code, 0, "{:?}", created.error_message);
+        Topic { name: name.to_owned(), id: created.topic_id }
+    }
+
+    fn registration(&self, topic: &Topic, partition: i32) -> Option<PartitionRegistration> {
+        let image = self.somebody().server().broker.image();
+        image.partition(&topic.name, partition).map(|found| PartitionRegistration::clone(found))
+    }
+
+    fn address(&self, id: i32) -> Option<String> {
+        match id {
+            1 => Some(self.jvm.address.clone()),
+            2 | 3 => self.ours[usize::try_from(id - 2).ok()?].as_ref().map(|one| one.address().to_owned()),
+            _ => None,
+        }
+    }
+
+    /// Sends one batch to the leader until it is acknowledged; gives the error codes that came before.
+    async fn put(&self, topic: &Topic, partition: i32, acks: i16, value: &str) {
+        until("an acknowledgement", async || {
+            let leader = self.registration(topic, partition).map_or(-1, |registration| registration.leader);
+            let Some(address) = self.address(leader) else { return false };
+            let Ok(connection) = Connection::connect(&address, &ConnectionOptions::default()).await else {
+                return false;
+            };
+            let request = produce(12, topic, partition, acks, batch(&[value.as_bytes()]));
+            let answer = connection.send_at(&request, 12).await;
+            answer.is_ok_and(|answer| {
+                answer.responses[0].partition_responses[0].error_code == ErrorCode::None.code()
+            })
+        })
+        .await;
+    }
+
+    async fn wait_for_isr(&self, topic: &Topic, partition: i32, size: usize) {
+        until("the in-sync replicas", async || {
+            self.registration(topic, partition).is_some_and(|found| found.isr.len() == size)
+        })
+        .await;
+    }
+
+    fn ours(&self, id: usize, topic: &Topic, partition: i32) -> Bytes {
+        let broker = self.ours[id - 2].as_ref().expect("it runs");
+        let found = broker.server().broker.partitions.get(&topic.name, partition);
+        found.map_or_else(Bytes::new, |found| contents(&found))
+    }
+
+    /// Waits until all three have the same bytes, and gives the values.
+    async fn assert_same(&self, topic: &Topic, partition: i32) -> Vec<String> {
+        until("the same bytes on all three", async || {
+            let jvm = self.jvm.segment(&topic.name, partition);
+            [2, 3].iter().all(|id| self.ours(*id, topic, partition)[..] == jvm[..])
+        })
+        .await;
+        let read = values_of(&self.ours(2, topic, partition));
+        read.into_iter().map(|(_, value)| String::from_utf8_lossy(&value).into_owned()).collect()
+    }
+}
+
+/// Each expected value is there, in this order; one that was sent again may be there twice.
+fn assert_in_order(mut found: Vec<String>, expected: &[String]) {
+    found.dedup();
+    found.retain(|value| !value.starts_with("unsafe"));
+    assert_eq!(found, expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn brokers_of_both_makes_replicate_to_each_other_and_survive_each_others_death() {
+    let Some(jars) = jars() else { return };
+    let mut mixed = Mixed::start(jars).await;
+    // Partition 0 is led by the JVM, partition 1 by ours.
+    let topic = mixed.create("mixed", [[1, 2, 3], [2, 1, 3]]).await;
+    let mut expected = [Vec::new(), Vec::new()];
+    let mut next = 0;
+    for victim in [0, 1, 2] {
+        // The first round is without a death.
+        for _ in 0..20 {
+            for partition in [0, 1] {
+                let value = format!("{next}");
+                mixed.put(&topic, partition, -1, &value).await;
+                expected[usize::try_from(partition).expect("small")].push(value);
+                mixed.put(&topic, partition, 1, &format!("unsafe {next}")).await;
+            }
+            next += 1;
+        }
+        match victim {
+            1 => mixed.jvm.kill(),
+            2 => mixed.ours[0].take().expect("it runs").kill().await,
+            _ => continue,
+        }
+        for partition in [0, 1] {
+            mixed.put(&topic, partition, -1, &format!("{next}")).await;
+            expected[usize::try_from(partition).expect("small")].push(format!("{next}"));
+        }
+        next += 1;
+        match victim {
+            1 => mixed.jvm.begin(),
+            _ => mixed.begin(2).await,
+        }
+        for partition in [0, 1] {
+            mixed.wait_for_isr(&topic, partition, 3).await;
+        }
+    }
+    for partition in [0, 1] {
+        let found = mixed.assert_same(&topic, partition).await;
+        assert_in_order(found, &expected[usize::try_from(partition).expect("small")]);
+    }
+    let log = std::fs::read_to_string(mixed.jvm.dir.path().join("log")).expect("a log");
+    assert!(!log.contains(" ERROR "), "{log}");
+    for broker in mixed.ours.iter_mut().filter_map(Option::take) {
+        broker.stop().await;
+    }
+}

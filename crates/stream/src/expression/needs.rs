@@ -1,0 +1,192 @@
+//! What an expression asks of a message, found in its tree before any message comes.
+
+use cel::IdedExpr;
+use cel::common::ast::{EntryExpr, Expr, LiteralValue, operators};
+
+use crate::language::closest;
+
+/// What a message offers.
+pub const VARIABLES: [&str; 7] = ["payload", "text", "raw", "key", "time", "time_ms", "sequence"];
+/// Names that are not variables and stand where one could: types, and what functions are grouped under.
+const TYPES: [&str; 13] = [
+    "bool",
+    "bytes",
+    "double",
+    "dyn",
+    "google",
+    "int",
+    "list",
+    "map",
+    "null_type",
+    "optional",
+    "string",
+    "type",
+    "uint",
+];
+/// The functions of the language, its operators and what its macros become aside.
+const FUNCTIONS: [&str; 34] = [
+    "bool",
+    "bytes",
+    "contains",
+    "double",
+    "duration",
+    "dyn",
+    "endsWith",
+    "getDate",
+    "getDayOfMonth",
+    "getDayOfWeek",
+    "getDayOfYear",
+    "getFullYear",
+    "getHours",
+    "getMilliseconds",
+    "getMinutes",
+    "getMonth",
+    "getSeconds",
+    "hasValue",
+    "int",
+    "matches",
+    "max",
+    "min",
+    "none",
+    "of",
+    "ofNonZeroValue",
+    "optMap",
+    "orValue",
+    "or",
+    "size",
+    "startsWith",
+    "string",
+    "timestamp",
+    "type",
+    "uint",
+];
+
+/// What an expression asks of `payload`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing: the message may be anything.
+    Nothing,
+    /// These members.
+    Members(Vec<Box<str>>),
+    /// All of it.
+    Whole,
+}
+
+impl Needs {
+    /// What the tree asks for, or what in it is unknown.
+    pub fn of(tree: &IdedExpr) -> Result<Needs, String> {
+        let mut search = Search { needs: Needs::Nothing, bound: Vec::new() };
+        search.visit(tree)?;
+        Ok(search.needs)
+    }
+}
+
+struct Search<'a> {
+    needs: Needs,
+    /// The variables of the macros around, `x` in `list.exists(x, x > 1)`.
+    bound: Vec<&'a str>,
+}
+
+impl<'a> Search<'a> {
+    fn visit(&mut self, expr: &'a IdedExpr) -> Result<(), String> {
+        if let Some(member) = self.payload_member(expr) {
+            self.member(member);
+            return Ok(());
+        }
+        match &expr.expr {
+            Expr::Unspecified | Expr::Literal(_) => Ok(()),
+            Expr::Ident(name) => self.variable(name),
+            Expr::Select(select) => self.visit(&select.operand),
+            Expr::List(list) => list.elements.iter().try_for_each(|element| self.visit(element)),
+            Expr::Map(map) => self.entries(map.entries.iter().map(|entry| &entry.expr)),
+            Expr::Struct(built) => Err(format!("there is no type {}", built.type_name)),
+            Expr::Call(call) => {
+                if let Some(index) = self.index_of_payload(&call.func_name, &call.args) {
+                    self.member(index);
+                    return Ok(());
+                }
+                check_function(&call.func_name)?;
+                call.target.iter().try_for_each(|target| self.visit(target))?;
+                call.args.iter().try_for_each(|argument| self.visit(argument))
+            }
+            Expr::Comprehension(comprehension) => {
+                self.visit(&comprehension.iter_range)?;
+                self.visit(&comprehension.accu_init)?;
+                let before = self.bound.len();
+                self.bound.push(&comprehension.iter_var);
+                self.bound.extend(comprehension.iter_var2.as_deref());
+                self.bound.push(&comprehension.accu_var);
+                self.visit(&comprehension.loop_cond)?;
+                self.visit(&comprehension.loop_step)?;
+                self.visit(&comprehension.result)?;
+                self.bound.truncate(before);
+                Ok(())
+            }
+        }
+    }
+
+    fn entries(&mut self, entries: impl Iterator<Item = &'a EntryExpr>) -> Result<(), String> {
+        for entry in entries {
+            match entry {
+                EntryExpr::MapEntry(entry) => {
+                    self.visit(&entry.key)?;
+                    self.visit(&entry.value)?;
+                }
+                EntryExpr::StructField(field) => self.visit(&field.value)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The member, where the expression is `payload.member`, tested for or read.
+    fn payload_member(&self, expr: &'a IdedExpr) -> Option<&'a str> {
+        let Expr::Select(select) = &expr.expr else { return None };
+        self.is_payload(&select.operand).then_some(select.field.as_str())
+    }
+
+    /// The member, where the expression is `payload["member"]`.
+    fn index_of_payload(&self, function: &str, arguments: &'a [IdedExpr]) -> Option<&'a str> {
+        let ([operand, index], true) = (arguments, function == operators::INDEX) else { return None };
+        let Expr::Literal(LiteralValue::String(name)) = &index.expr else { return None };
+        self.is_payload(operand).then(|| name.inner())
+    }
+
+    fn is_payload(&self, expr: &IdedExpr) -> bool {
+        matches!(&expr.expr, Expr::Ident(name) if name == "payload") && !self.bound.contains(&"payload")
+    }
+
+    fn member(&mut self, name: &str) {
+        match &mut self.needs {
+            Needs::Nothing => self.needs = Needs::Members(vec![name.into()]),
+            Needs::Members(names) if names.iter().any(|known| **known == *name) => {}
+            Needs::Members(names) => names.push(name.into()),
+            Needs::Whole => {}
+        }
+    }
+
+    fn variable(&mut self, name: &str) -> Result<(), String> {
+        if self.bound.contains(&name) || TYPES.contains(&name) {
+            return Ok(());
+        }
+        if name == "payload" {
+            self.needs = Needs::Whole;
+            return Ok(());
+        }
+        if VARIABLES.contains(&name) {
+            return Ok(());
+        }
+        let meant = closest(name, VARIABLES).map_or(format!("payload.{name}"), str::to_owned);
+        Err(format!("there is no variable {name}; {meant} would be one"))
+    }
+}
+
+fn check_function(name: &str) -> Result<(), String> {
+    let is_word = name.starts_with(|c: char| c.is_ascii_alphabetic());
+    if !is_word || FUNCTIONS.contains(&name) {
+        return Ok(());
+    }
+    let macros = ["has", "all", "exists", "exists_one", "map", "filter"];
+    let meant = closest(name, FUNCTIONS.into_iter().chain(macros));
+    let meant = meant.map(|meant| format!("; {meant} would be one")).unwrap_or_default();
+    Err(format!("there is no function {name}{meant}"))
+}

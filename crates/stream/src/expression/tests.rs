@@ -1,0 +1,118 @@
+use super::*;
+
+fn message(value: &str) -> Message<'_> {
+    Message { value: value.as_bytes(), key: Some(b"k1"), time_ms: 1_700_000_000_000, sequence: 3 }
+}
+
+fn written(expression: &str, value: &str) -> Result<String, String> {
+    let expression = Expression::compile(expression).map_err(|error| error.to_string())?;
+    let mut out = BytesMut::new();
+    expression.write(&message(value), &mut out).map_err(|error| error.to_string())?;
+    Ok(String::from_utf8(out.to_vec()).expect("text"))
+}
+
+const ORDER: &str = r#"{"id": 7, "amount": 12.5, "customer": {"name": "J\u00f6rg", "tags": ["a", "b"]}, "open": true, "note": null}"#;
+
+#[test]
+fn tests_look_at_fields_text_keys_and_times() {
+    for (expression, expected) in [
+        ("payload.id == 7", true),
+        ("payload.amount > 10", true),
+        ("payload.amount > 12.5", false),
+        ("payload.customer.name == 'Jörg'", true),
+        ("payload['id'] in [1, 7]", true),
+        ("payload.customer.tags.exists(tag, tag == 'b')", true),
+        ("payload.customer.tags[0] == 'a' && size(payload.customer.tags) == 2", true),
+        ("has(payload.note) && payload.note == null", true),
+        ("has(payload.missing)", false),
+        ("has(payload.customer.missing)", false),
+        ("payload.open ? payload.id < 8 : false", true),
+        ("text.contains('amount')", true),
+        ("text.matches('\"id\": *7')", true),
+        ("key == 'k1' && key.startsWith('k')", true),
+        ("size(raw) > 10", true),
+        ("sequence == 3 && time_ms == 1700000000000", true),
+        ("time < timestamp('2024-01-01T00:00:00Z') && time.getFullYear() == 2023", true),
+        ("size(payload) == 5", true),
+        ("string(payload.id) == '7' && int('7') == payload.id", true),
+    ] {
+        let compiled =
+            Expression::compile(expression).unwrap_or_else(|error| panic!("{expression}: {error}"));
+        assert_eq!(compiled.test(&message(ORDER)), Ok(expected), "{expression}");
+    }
+}
+
+#[test]
+fn values_are_written_as_text_or_json() {
+    for (expression, expected) in [
+        ("payload.customer.name", "Jörg"),
+        ("payload.id + 1", "8"),
+        ("payload.amount * 2.0", "25"),
+        ("'order ' + string(payload.id)", "order 7"),
+        ("payload.customer", r#"{"name":"Jörg","tags":["a","b"]}"#),
+        (
+            r#"{"who": payload.customer.name, "id": payload.id, "c": payload.customer, "n": [payload.amount, payload.id * 2]}"#,
+            r#"{"who":"J\u00f6rg","id":7,"c":{"name": "J\u00f6rg", "tags": ["a", "b"]},"n":[12.5,14]}"#,
+        ),
+        ("payload.note", "null"),
+        ("{'t': time, 'b': raw.size() > 0}", r#"{"t":"2023-11-14T22:13:20Z","b":true}"#),
+        ("payload.customer.tags.map(tag, tag + '!')", r#"["a!","b!"]"#),
+        ("text", ORDER),
+    ] {
+        assert_eq!(written(expression, ORDER).as_deref(), Ok(expected), "{expression}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_told() {
+    for (expression, value, part) in [
+        ("payload.missing > 1", ORDER, "No such key"),
+        ("payload.id > 1", "plain text", "it is not JSON: a value is expected at byte 0"),
+        ("payload.id > 'a'", ORDER, "no matching overload"),
+        ("payload.id", ORDER, "payload.id is int, not true or false"),
+    ] {
+        let compiled =
+            Expression::compile(expression).unwrap_or_else(|error| panic!("{expression}: {error}"));
+        let error = compiled.test(&message(value)).expect_err(expression).to_string();
+        assert!(error.contains(part), "{expression}: {error}");
+    }
+    // What asks nothing of the payload takes any bytes.
+    assert_eq!(Expression::compile("size(raw) == 3").map(|e| e.test(&message("}{x"))), Ok(Ok(true)));
+}
+
+#[test]
+fn mistakes_are_found_before_any_message_comes() {
+    for (expression, part) in [
+        ("", "it is empty"),
+        ("payload.a >", "column"),
+        ("amount > 1", "there is no variable amount; payload.amount would be one"),
+        ("pyload.a > 1", "there is no variable pyload; payload would be one"),
+        ("text.startWith('a')", "there is no function startWith; startsWith would be one"),
+        ("Order{id: 1}", "there is no type Order"),
+    ] {
+        let error = Expression::compile(expression).expect_err(expression).to_string();
+        assert!(error.contains(part), "{expression}: {error}");
+    }
+}
+
+#[test]
+fn only_what_is_asked_for_is_read() {
+    let needs = |text: &str| Expression::compile(text).expect("an expression").needs;
+    assert_eq!(needs("text == 'a'"), Needs::Nothing);
+    assert_eq!(
+        needs("payload.a > 1 && has(payload.b.c) && payload['d'] == payload.a"),
+        Needs::Members(vec!["a".into(), "b".into(), "d".into()])
+    );
+    assert_eq!(needs("payload.exists(name, name == 'a') && payload.b"), Needs::Whole);
+}
+
+#[test]
+fn numbers_and_times_are_taken_from_fields() {
+    let number = |text: &str| Expression::compile(text).expect("an expression").number(&message(ORDER));
+    assert_eq!((number("payload.amount"), number("payload.id")), (Ok(12.5), Ok(7.0)));
+    assert!(number("payload.open").is_err());
+    let time = |text: &str| Expression::compile(text).expect("an expression").time_ms(&message(ORDER));
+    assert_eq!(time("time"), Ok(1_700_000_000_000));
+    assert_eq!(time("'1970-01-01T00:00:01Z'"), Ok(1000));
+    assert!(time("'yesterday'").is_err());
+}

@@ -1,0 +1,147 @@
+//! A message as an expression sees it: its variables, made where they are asked for.
+
+use std::collections::HashMap;
+
+use cel::common::types::{
+    CelBool, CelBytes, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString, CelTimestamp,
+};
+use cel::common::value::{CowVal, Val};
+use cel::context::VariableResolver;
+use chrono::{DateTime, FixedOffset};
+
+use super::needs::Needs;
+use crate::json::{self, NotJson, Number, Raw};
+use crate::message::Message;
+
+/// Members that are kept without an allocation.
+const MEMBERS_AT_HAND: usize = 8;
+
+/// One message.
+pub struct View<'a> {
+    needs: &'a Needs,
+    message: Message<'a>,
+    found: Found<'a>,
+}
+
+enum Found<'a> {
+    Nothing,
+    Few([Option<Raw<'a>>; MEMBERS_AT_HAND]),
+    Many(Vec<Option<Raw<'a>>>),
+    Whole(Raw<'a>),
+}
+
+impl<'a> View<'a> {
+    /// Finds what is needed of a message.
+    pub fn new(needs: &'a Needs, message: &Message<'a>) -> Result<View<'a>, NotJson> {
+        let found = match needs {
+            Needs::Nothing => Found::Nothing,
+            Needs::Members(names) if names.len() <= MEMBERS_AT_HAND => {
+                let mut found = [None; MEMBERS_AT_HAND];
+                json::find(message.value, names, &mut found)?;
+                Found::Few(found)
+            }
+            Needs::Members(names) => {
+                let mut found = vec![None; names.len()];
+                json::find(message.value, names, &mut found)?;
+                Found::Many(found)
+            }
+            Needs::Whole => Found::Whole(json::parse(message.value)?),
+        };
+        Ok(View { needs, message: *message, found })
+    }
+
+    /// What lies at a path into `payload`.
+    pub fn payload<'s>(&self, mut path: impl Iterator<Item = &'s str>) -> Option<Raw<'a>> {
+        let mut value = match &self.found {
+            Found::Whole(whole) => *whole,
+            Found::Nothing => return None,
+            Found::Few(found) => self.first(path.next()?, found)?,
+            Found::Many(found) => self.first(path.next()?, found)?,
+        };
+        for name in path {
+            value = value.member(name).ok()??;
+        }
+        Some(value)
+    }
+
+    fn first(&self, name: &str, found: &[Option<Raw<'a>>]) -> Option<Raw<'a>> {
+        let Needs::Members(names) = self.needs else { return None };
+        found[names.iter().position(|wanted| **wanted == *name)?]
+    }
+
+    /// `payload` itself, as far as it is needed.
+    fn whole(&self) -> Option<Box<dyn Val + '_>> {
+        let found = match &self.found {
+            Found::Whole(whole) => return read(*whole),
+            Found::Nothing => return None,
+            Found::Few(found) => &found[..],
+            Found::Many(found) => found,
+        };
+        let Needs::Members(names) = self.needs else { return None };
+        let mut members: HashMap<CelMapKey<'_>, Box<dyn Val + '_>> = HashMap::with_capacity(names.len());
+        for (name, raw) in names.iter().zip(found) {
+            if let Some(raw) = raw {
+                members.insert(CelMapKey::from(&**name), read(*raw)?);
+            }
+        }
+        Some(Box::new(CelMap::from(members)))
+    }
+}
+
+impl VariableResolver for View<'_> {
+    fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
+        // A path is asked for whole first: most end here.
+        if let Some(path) = variable.strip_prefix("payload.") {
+            return self.payload(path.split('.')).and_then(read).map(CowVal::Owned);
+        }
+        let message = &self.message;
+        Some(match variable {
+            "payload" => CowVal::Owned(self.whole()?),
+            "text" => match String::from_utf8_lossy(message.value) {
+                std::borrow::Cow::Borrowed(text) => CowVal::owned(CelString::from(text)),
+                std::borrow::Cow::Owned(text) => CowVal::owned(CelString::from(text)),
+            },
+            "raw" => CowVal::owned(CelBytes::from(message.value)),
+            "key" => match message.key {
+                Some(key) => CowVal::owned(CelString::from(String::from_utf8_lossy(key).into_owned())),
+                None => CowVal::owned(CelNull),
+            },
+            "time" => CowVal::owned(CelTimestamp::from(timestamp(message.time_ms))),
+            "time_ms" => CowVal::owned(CelInt::from(message.time_ms)),
+            "sequence" => CowVal::owned(CelInt::from(message.sequence as i64)),
+            _ => return None,
+        })
+    }
+}
+
+fn timestamp(ms: i64) -> DateTime<FixedOffset> {
+    DateTime::from_timestamp_millis(ms).unwrap_or_default().fixed_offset()
+}
+
+/// The value of the language for one of JSON; nothing where it is none after all.
+fn read<'a>(raw: Raw<'a>) -> Option<Box<dyn Val + 'a>> {
+    Some(match raw {
+        Raw::Null => Box::new(CelNull),
+        Raw::Bool(value) => Box::new(CelBool::from(value)),
+        Raw::Number(text) => match json::number(text).ok()? {
+            Number::Integer(value) => Box::new(CelInt::from(value)),
+            Number::Float(value) => Box::new(CelDouble::from(value)),
+        },
+        Raw::String(inside, escaped) => Box::new(CelString::from(json::string(inside, escaped).ok()?)),
+        Raw::Array(_) => {
+            let elements = raw.elements().ok()?.into_iter().map(read);
+            Box::new(CelList::from(elements.collect::<Option<Vec<_>>>()?))
+        }
+        Raw::Object(_) => {
+            let members = raw.members().ok()?.into_iter();
+            let members = members.map(|(name, value)| {
+                let name = match name {
+                    std::borrow::Cow::Borrowed(name) => CelMapKey::from(name),
+                    std::borrow::Cow::Owned(name) => CelMapKey::from(name),
+                };
+                Some((name, read(value)?))
+            });
+            Box::new(CelMap::from(members.collect::<Option<HashMap<_, _>>>()?))
+        }
+    })
+}

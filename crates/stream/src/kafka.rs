@@ -1,0 +1,105 @@
+//! What the kafka source and sink share: which cluster, and with which of librdkafka's properties.
+
+use std::path::Path;
+
+use rdkafka::ClientConfig;
+use thalweg_client::Properties;
+
+use crate::disk;
+use crate::module::{Absent, OptionSpec, Settings, Takes};
+use crate::stage::{KafkaFailed, StageError};
+
+/// The largest file of properties.
+const PROPERTIES_BYTES_MAX: usize = 1 << 20;
+
+/// Which cluster.
+pub const BOOTSTRAP: OptionSpec = OptionSpec {
+    name: "bootstrap",
+    takes: Takes::Name,
+    default: Absent::Value("localhost:9092"),
+    summary: "The brokers to connect to first, with commas between.",
+};
+
+/// With which properties.
+pub const PROPERTIES: OptionSpec = OptionSpec {
+    name: "properties",
+    takes: Takes::Name,
+    default: Absent::None,
+    summary: "A file of librdkafka's properties, such as those for TLS and SASL; they stand above what the other options say.",
+};
+
+/// The configuration of a client: what the stage needs, then what the file says.
+pub fn config(settings: &Settings, needed: &[(&str, &str)]) -> Result<ClientConfig, StageError> {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", settings.text("bootstrap")).set("client.id", "thalweg-stream");
+    for (key, value) in needed {
+        config.set(*key, *value);
+    }
+    if let Some(path) = settings.optional_text("properties") {
+        let bytes = disk::read_whole(Path::new(path), PROPERTIES_BYTES_MAX)?;
+        let properties = Properties::parse(&String::from_utf8_lossy(&bytes));
+        let keys: Vec<String> = properties.rest().map(str::to_owned).collect();
+        for key in keys {
+            config.set(&key, properties.get(&key).unwrap_or_default());
+        }
+    }
+    Ok(config)
+}
+
+/// What was tried with a cluster, and what came of it.
+pub fn failed(action: impl Into<String>, reason: impl ToString) -> StageError {
+    KafkaFailed { action: action.into(), reason: reason.to_string() }.into()
+}
+
+/// Where to begin in a topic.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Begin {
+    /// With the first message that is kept.
+    Earliest,
+    /// With the next that comes.
+    Latest,
+    /// With an offset.
+    Offset(i64),
+    /// With the first message at or after a time, in milliseconds since 1970.
+    Timestamp(i64),
+}
+
+impl Begin {
+    /// Reads one.
+    pub fn read(text: &str) -> Option<Begin> {
+        let number = |digits: &str| digits.parse().ok().filter(|number| *number >= 0);
+        match text {
+            "earliest" => Some(Begin::Earliest),
+            "latest" => Some(Begin::Latest),
+            _ => match text.split_once(':')? {
+                ("offset", digits) => number(digits).map(Begin::Offset),
+                ("timestamp", digits) => number(digits).map(Begin::Timestamp),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// Numbers of partitions.
+pub fn partitions(text: &str) -> Option<Vec<i32>> {
+    text.split(',').map(|number| number.trim().parse().ok().filter(|number| *number >= 0)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beginnings_and_partitions_are_read() {
+        assert_eq!(Begin::read("earliest"), Some(Begin::Earliest));
+        assert_eq!(Begin::read("offset:17"), Some(Begin::Offset(17)));
+        assert_eq!(Begin::read("timestamp:1700000000000"), Some(Begin::Timestamp(1_700_000_000_000)));
+        for wrong in ["", "first", "offset:", "offset:-1", "offset", "time:1"] {
+            assert_eq!(Begin::read(wrong), None, "{wrong}");
+        }
+        assert_eq!(partitions("0, 2"), Some(vec![0, 2]));
+        for wrong in ["", "a", "1,", "-1"] {
+            assert_eq!(partitions(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Streams: a line of text from source to sink, run in memory.
+//!
+//! - [`language`] reads the text, [`plan`] makes of it what can be run, with every mistake told at its place.
+//! - [`module`] is the registry of stages: options are declared once, and checks and documents come from that.
+//! - [`source`], [`processor`] and [`sink`] hold a file for each stage; [`stage`] says what they are to the runtime.
+//! - [`runtime`] runs a plan: stages that stand next to each other call each other, streams are joined by bounded channels.
+//! - [`transport`] lays topics of a cluster between stages instead.
+//! - [`message`] is what flows, [`expression`] what filters and transforms say of it.
+
+mod bad;
+mod clock;
+mod disk;
+pub mod expression;
+mod json;
+mod kafka;
+pub mod language;
+pub mod message;
+pub mod module;
+pub mod plan;
+pub mod processor;
+pub mod runtime;
+pub mod sink;
+pub mod source;
+pub mod stage;
+pub mod transport;
+
+pub use bad::{BadMessages, NoSuchPolicy, OnError};

@@ -1,0 +1,408 @@
+//! Messages, in batches that refer to the buffers they lie in.
+//!
+//! A [`Batch`] is a list of slots over a few buffers. A filter takes slots away, a splitter makes several of one, and neither
+//! touches a byte of a message; what is written anew goes into one buffer for all of a batch. Cloning a batch for a second
+//! reader copies its slots and shares its buffers.
+
+use bytes::{Bytes, BytesMut};
+
+/// The most messages that a source puts into a batch: few enough for the slots to stay in a processor's nearest cache.
+pub const BATCH_MESSAGES_MAX: usize = 512;
+/// The bytes at which a source ends a batch. One message may be larger.
+pub const BATCH_BYTES_MAX: usize = 128 << 10;
+/// The largest message that is read from anywhere.
+pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+/// One message of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// The value.
+    pub value: &'a [u8],
+    /// The key, where it has one.
+    pub key: Option<&'a [u8]>,
+    /// When it was made, in milliseconds since 1970.
+    pub time_ms: i64,
+    /// Its place in what its source has made, from 0 on.
+    pub sequence: u64,
+}
+
+/// Bytes of a buffer of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    buffer: u32,
+    start: u32,
+    len: u32,
+}
+
+impl Part {
+    /// The key of a message that has none.
+    const NONE: Part = Part { buffer: u32::MAX, start: 0, len: 0 };
+
+    fn of(self, buffers: &[Bytes]) -> &[u8] {
+        &buffers[self.buffer as usize][self.start as usize..(self.start + self.len) as usize]
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    value: Part,
+    key: Part,
+    time_ms: i64,
+    sequence: u64,
+}
+
+/// Messages on their way together.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    buffers: Vec<Bytes>,
+    slots: Vec<Slot>,
+    /// The slots of before, while new ones are made of them.
+    spare: Vec<Slot>,
+    /// Which of several producers made them: each counts its own sequence.
+    pub origin: u32,
+    /// Whether each value begins with its sequence, as eight bytes, most significant first.
+    pub is_stamped: bool,
+}
+
+impl Batch {
+    /// An empty batch.
+    pub fn new() -> Batch {
+        Batch::default()
+    }
+
+    /// The number of messages.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether there is no message.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// The bytes of all values together.
+    pub fn value_bytes(&self) -> u64 {
+        self.slots.iter().map(|slot| u64::from(slot.value.len)).sum()
+    }
+
+    /// The sequence of the last message.
+    pub fn last_sequence(&self) -> Option<u64> {
+        self.slots.last().map(|slot| slot.sequence)
+    }
+
+    /// Takes everything out, and gives the buffers back to whoever made them.
+    pub fn take_buffers(&mut self) -> std::vec::Drain<'_, Bytes> {
+        self.clear_slots();
+        self.buffers.drain(..)
+    }
+
+    /// Takes everything out.
+    pub fn clear(&mut self) {
+        self.clear_slots();
+        self.buffers.clear();
+    }
+
+    fn clear_slots(&mut self) {
+        self.slots.clear();
+        self.origin = 0;
+        self.is_stamped = false;
+    }
+
+    /// The messages in order.
+    pub fn messages(&self) -> impl ExactSizeIterator<Item = Message<'_>> {
+        self.slots.iter().map(|slot| message(slot, &self.buffers))
+    }
+
+    /// The value of a message, as bytes of their own that share the buffer.
+    pub fn value(&self, index: usize) -> Bytes {
+        let part = self.slots[index].value;
+        self.buffers[part.buffer as usize].slice(part.start as usize..(part.start + part.len) as usize)
+    }
+
+    /// Adds a message that has a buffer of its own.
+    pub fn push(&mut self, value: Bytes, key: Option<Bytes>, time_ms: i64, sequence: u64) {
+        let value = self.add_buffer(value);
+        let key = key.map_or(Part::NONE, |key| self.add_buffer(key));
+        self.slots.push(Slot { value, key, time_ms, sequence });
+    }
+
+    /// Adds a buffer, and one message for each of the ranges of it.
+    pub fn push_ranges(
+        &mut self,
+        buffer: Bytes,
+        ranges: impl IntoIterator<Item = std::ops::Range<usize>>,
+        time_ms: i64,
+        first_sequence: u64,
+    ) {
+        let whole = self.add_buffer(buffer);
+        for (sequence, range) in (first_sequence..).zip(ranges) {
+            assert!(range.end <= whole.len as usize, "a message lies in its buffer");
+            let value = Part { start: range.start as u32, len: (range.end - range.start) as u32, ..whole };
+            self.slots.push(Slot { value, key: Part::NONE, time_ms, sequence });
+        }
+    }
+
+    /// Adds a buffer, and `count` messages of `size` bytes in it: one after the other, or all the same bytes.
+    pub fn push_run(
+        &mut self,
+        buffer: Bytes,
+        size: usize,
+        count: usize,
+        is_shared: bool,
+        time_ms: i64,
+        first_sequence: u64,
+    ) {
+        let whole = self.add_buffer(buffer);
+        let stride = if is_shared { 0 } else { size as u32 };
+        let end = stride as usize * count.saturating_sub(1) + size;
+        assert!(count == 0 || end <= whole.len as usize, "the messages lie in their buffer");
+        let slot = |(index, sequence): (u32, u64)| {
+            let value = Part { start: index * stride, len: size as u32, ..whole };
+            Slot { value, key: Part::NONE, time_ms, sequence }
+        };
+        self.slots.extend((0..count as u32).zip(first_sequence..).map(slot));
+    }
+
+    fn add_buffer(&mut self, buffer: Bytes) -> Part {
+        let len = u32::try_from(buffer.len()).expect("no source makes buffers of 4 GiB");
+        self.buffers.push(buffer);
+        Part { buffer: self.buffers.len() as u32 - 1, start: 0, len }
+    }
+
+    /// Keeps the messages for which `keep` is true.
+    pub fn retain(&mut self, mut keep: impl FnMut(Message<'_>) -> bool) {
+        let buffers = &self.buffers;
+        self.slots.retain(|slot| keep(message(slot, buffers)));
+    }
+
+    /// Keeps the messages at these places.
+    pub fn keep_range(&mut self, range: std::ops::Range<usize>) {
+        self.slots.truncate(range.end);
+        self.slots.drain(..range.start);
+    }
+
+    /// Makes of each message what `f` emits for it: nothing, itself, parts of it, or new values, with its key, time and
+    /// sequence where `f` says nothing else. Ends at the first error; the batch is of no use then.
+    pub fn rewrite<E>(
+        &mut self,
+        mut f: impl FnMut(Message<'_>, &mut Emit<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        std::mem::swap(&mut self.slots, &mut self.spare);
+        self.slots.clear();
+        let mut written = BytesMut::new();
+        let next = self.buffers.len() as u32;
+        for slot in &self.spare {
+            let mut emit = Emit { slot, slots: &mut self.slots, written: &mut written, next };
+            f(message(slot, &self.buffers), &mut emit)?;
+        }
+        self.spare.clear();
+        if !written.is_empty() {
+            self.is_stamped = false;
+        }
+        // The buffer is there even when it is empty: an empty value may refer to it.
+        self.buffers.push(written.freeze());
+        Ok(())
+    }
+
+    /// Gives the messages new sequences, from one on.
+    pub fn renumber(&mut self, first_sequence: u64) {
+        self.origin = 0;
+        self.is_stamped = false;
+        for (slot, sequence) in self.slots.iter_mut().zip(first_sequence..) {
+            slot.sequence = sequence;
+        }
+    }
+
+    /// Adds the messages of another batch, which share its buffers from now on.
+    pub fn append(&mut self, other: &Batch) {
+        let first = self.buffers.len() as u32;
+        self.buffers.extend_from_slice(&other.buffers);
+        let moved = |part: Part| match part {
+            Part::NONE => part,
+            part => Part { buffer: part.buffer + first, ..part },
+        };
+        self.slots.extend(other.slots.iter().map(|slot| Slot {
+            value: moved(slot.value),
+            key: moved(slot.key),
+            ..*slot
+        }));
+    }
+}
+
+/// Gathers copies of messages into one buffer, for sources whose messages lie in memory that is not theirs.
+#[derive(Default)]
+pub struct Gather {
+    written: BytesMut,
+    slots: Vec<Slot>,
+}
+
+impl Gather {
+    /// Adds a copy.
+    pub fn push(&mut self, value: &[u8], key: Option<&[u8]>, time_ms: i64, sequence: u64) {
+        let value = self.part(value);
+        let key = key.map_or(Part::NONE, |key| self.part(key));
+        self.slots.push(Slot { value, key, time_ms, sequence });
+    }
+
+    fn part(&mut self, bytes: &[u8]) -> Part {
+        let start = u32::try_from(self.written.len()).expect("a batch has less than 4 GiB");
+        self.written.extend_from_slice(bytes);
+        Part { buffer: 0, start, len: bytes.len() as u32 }
+    }
+
+    /// Whether a batch is full.
+    pub fn is_full(&self) -> bool {
+        self.slots.len() >= BATCH_MESSAGES_MAX || self.written.len() >= BATCH_BYTES_MAX
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// What was gathered, as a batch. Begins anew.
+    pub fn take(&mut self) -> Batch {
+        let buffers = vec![self.written.split().freeze()];
+        Batch { buffers, slots: std::mem::take(&mut self.slots), ..Batch::default() }
+    }
+}
+
+#[inline]
+fn message<'a>(slot: &Slot, buffers: &'a [Bytes]) -> Message<'a> {
+    let key = (slot.key.buffer != u32::MAX).then(|| slot.key.of(buffers));
+    Message { value: slot.value.of(buffers), key, time_ms: slot.time_ms, sequence: slot.sequence }
+}
+
+/// Where [`Batch::rewrite`] takes the messages that come of one.
+pub struct Emit<'a> {
+    slot: &'a Slot,
+    slots: &'a mut Vec<Slot>,
+    written: &'a mut BytesMut,
+    next: u32,
+}
+
+impl Emit<'_> {
+    /// The message as it is.
+    pub fn keep(&mut self) {
+        self.slots.push(*self.slot);
+    }
+
+    /// A part of its value.
+    pub fn part(&mut self, range: std::ops::Range<usize>) {
+        let value = self.slot.value;
+        assert!(range.start <= range.end && range.end <= value.len as usize, "a part lies in its value");
+        let start = value.start + range.start as u32;
+        let value = Part { start, len: (range.end - range.start) as u32, ..value };
+        self.slots.push(Slot { value, ..*self.slot });
+    }
+
+    /// The message with the value that `write` writes.
+    pub fn write<T, E>(&mut self, write: impl FnOnce(&mut BytesMut) -> Result<T, E>) -> Result<T, E> {
+        let start = self.written.len();
+        match write(self.written) {
+            Ok(done) => {
+                let part = self.part_since(start);
+                self.slots.push(Slot { value: part, ..*self.slot });
+                Ok(done)
+            }
+            Err(error) => {
+                self.written.truncate(start);
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives the last message that was emitted another key.
+    pub fn key(&mut self, key: &[u8]) {
+        let start = self.written.len();
+        self.written.extend_from_slice(key);
+        let part = self.part_since(start);
+        if let Some(last) = self.slots.last_mut() {
+            last.key = part;
+        }
+    }
+
+    fn part_since(&self, start: usize) -> Part {
+        let end = u32::try_from(self.written.len()).expect("a batch writes less than 4 GiB");
+        Part { buffer: self.next, start: start as u32, len: end - start as u32 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(values: &[&'static str]) -> Batch {
+        let mut batch = Batch::new();
+        for (sequence, value) in (0..).zip(values) {
+            batch.push(Bytes::from_static(value.as_bytes()), None, 7, sequence);
+        }
+        batch
+    }
+
+    fn values(batch: &Batch) -> Vec<String> {
+        batch.messages().map(|message| String::from_utf8_lossy(message.value).into_owned()).collect()
+    }
+
+    #[test]
+    fn a_message_becomes_nothing_itself_parts_or_new_values() {
+        let mut batch = batch(&["drop", "keep", "a,b", "new"]);
+        let rewritten: Result<(), ()> = batch.rewrite(|message, emit| {
+            match message.value {
+                b"drop" => {}
+                b"a,b" => {
+                    emit.part(0..1);
+                    emit.part(2..3);
+                }
+                b"new" => {
+                    emit.write(|out| {
+                        out.extend_from_slice(b"written");
+                        Ok(())
+                    })?;
+                    emit.key(b"k");
+                }
+                _ => emit.keep(),
+            }
+            Ok(())
+        });
+        assert_eq!(rewritten, Ok(()));
+        assert_eq!(values(&batch), ["keep", "a", "b", "written"]);
+        let told: Vec<_> = batch.messages().map(|m| (m.key, m.sequence, m.time_ms)).collect();
+        assert_eq!(told, [(None, 1, 7), (None, 2, 7), (None, 2, 7), (Some(&b"k"[..]), 3, 7)]);
+    }
+
+    #[test]
+    fn what_was_half_written_is_taken_back() {
+        let mut batch = batch(&["bad", "good"]);
+        let rewritten: Result<(), ()> = batch.rewrite(|message, emit| {
+            let _ = emit.write(|out| {
+                out.extend_from_slice(message.value);
+                if message.value == b"bad" { Err(()) } else { Ok(()) }
+            });
+            Ok(())
+        });
+        assert_eq!(rewritten, Ok(()));
+        assert_eq!(values(&batch), ["good"]);
+    }
+
+    #[test]
+    fn a_run_lies_in_one_buffer_or_shares_its_bytes() {
+        let mut batch = Batch::new();
+        batch.push_run(Bytes::from_static(b"aabb"), 2, 2, false, 0, 5);
+        batch.push_run(Bytes::from_static(b"cc"), 2, 2, true, 0, 7);
+        assert_eq!(values(&batch), ["aa", "bb", "cc", "cc"]);
+        assert_eq!(batch.messages().map(|m| m.sequence).collect::<Vec<_>>(), [5, 6, 7, 8]);
+        assert_eq!((batch.value_bytes(), batch.last_sequence()), (8, Some(8)));
+    }
+
+    #[test]
+    fn appended_messages_share_their_buffers() {
+        let mut both = batch(&["a"]);
+        let mut other = Batch::new();
+        other.push(Bytes::from_static(b"b"), Some(Bytes::from_static(b"k")), 0, 9);
+        both.append(&other);
+        assert_eq!(values(&both), ["a", "b"]);
+        assert_eq!(both.messages().nth(1).and_then(|m| m.key), Some(&b"k"[..]));
+        assert_eq!(&both.value(1)[..], b"b");
+    }
+}

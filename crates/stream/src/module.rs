@@ -1,0 +1,233 @@
+//! The registry of stages: what each is called, what it is for, and its options, each declared once. From the declarations
+//! come parsing, checks, defaults, `thalweg stream modules` and the pages under `docs/streams/`.
+
+mod document;
+mod settings;
+
+use std::sync::Arc;
+
+use crate::stage::{Processor, Sink, Source, StageError};
+use crate::{processor, sink, source};
+
+pub use document::{page, summary, text};
+pub use settings::{Settings, Value, WrongValue};
+
+/// Which end of a stream a stage is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Kind {
+    /// Where messages come from.
+    Source,
+    /// What works on them.
+    Processor,
+    /// Where they go.
+    Sink,
+}
+
+impl Kind {
+    /// All kinds, in the order of a stream.
+    pub const ALL: [Kind; 3] = [Kind::Source, Kind::Processor, Kind::Sink];
+
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Source => "source",
+            Kind::Processor => "processor",
+            Kind::Sink => "sink",
+        }
+    }
+}
+
+/// A stage that there is.
+pub struct Module {
+    /// Its name in the text.
+    pub name: &'static str,
+    /// In one line, what it does.
+    pub summary: &'static str,
+    /// More about it, in Markdown; empty where the summary says all.
+    pub about: &'static str,
+    /// Its options.
+    pub options: &'static [OptionSpec],
+    /// Streams with it, each with a word on what it does.
+    pub examples: &'static [(&'static str, &'static str)],
+    /// How one is made.
+    pub make: Make,
+}
+
+/// How a stage is made of its settings.
+pub enum Make {
+    /// A source.
+    Source(Maker<dyn Source>),
+    /// A processor.
+    Processor(Maker<dyn Processor>),
+    /// A sink.
+    Sink(Maker<dyn Sink>),
+}
+
+/// Makes one stage.
+pub type Maker<S> = fn(&Settings, &Site) -> Result<Box<S>, StageError>;
+
+/// Where a stage is put up, and what it may use there.
+#[derive(Clone)]
+pub struct Site {
+    /// The name of the stream.
+    pub stream: Arc<str>,
+    /// The label of the stage.
+    pub label: Arc<str>,
+    /// Where lines for people go.
+    pub console: Arc<dyn Console>,
+    /// Where counters and histograms leave what they have seen, for the report.
+    pub findings: Findings,
+}
+
+/// Takes lines that a stage has for people.
+pub trait Console: Send + Sync {
+    /// Shows a line, without its end.
+    fn line(&self, text: &str);
+}
+
+/// What a stage has found out, for the report at the end.
+#[derive(Clone, Default)]
+pub struct Findings(Arc<std::sync::Mutex<serde_json::Map<String, serde_json::Value>>>);
+
+impl Findings {
+    /// Leaves a figure.
+    pub fn set(&self, name: &str, value: impl Into<serde_json::Value>) {
+        let mut findings = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        findings.insert(name.to_owned(), value.into());
+    }
+
+    /// All figures.
+    pub fn all(&self) -> serde_json::Map<String, serde_json::Value> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+}
+
+impl Module {
+    /// Which end of a stream it is for.
+    pub fn kind(&self) -> Kind {
+        match self.make {
+            Make::Source(_) => Kind::Source,
+            Make::Processor(_) => Kind::Processor,
+            Make::Sink(_) => Kind::Sink,
+        }
+    }
+}
+
+/// An option of a stage.
+pub struct OptionSpec {
+    /// Its name.
+    pub name: &'static str,
+    /// What values it takes.
+    pub takes: Takes,
+    /// What holds without it.
+    pub default: Absent,
+    /// What it does.
+    pub summary: &'static str,
+}
+
+/// What holds where an option is not given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Absent {
+    /// It must be given.
+    Required,
+    /// Nothing: what that means is in the option's summary.
+    None,
+    /// This value, as it would be written.
+    Value(&'static str),
+}
+
+/// What values an option takes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Takes {
+    /// Any text.
+    Text,
+    /// Any text that is not empty.
+    Name,
+    /// true or false.
+    Flag,
+    /// A whole number, from one to another.
+    Integer(u64, u64),
+    /// A number, from one to another.
+    Number(f64, f64),
+    /// A time such as 500ms, 10s, 5m or 1h; a bare number is milliseconds.
+    Duration,
+    /// The same; a bare number is seconds.
+    Seconds,
+    /// Bytes, such as 1000, 64KiB or 10MB.
+    Size,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// An expression.
+    Expression,
+    /// Where to post to: http://HOST:PORT/PATH.
+    Url,
+    /// Figures of an aggregate, with commas between.
+    Figures,
+    /// Where to begin in a topic.
+    Begin,
+    /// Numbers of partitions, with commas between.
+    Partitions,
+}
+
+/// A module that people may look for and that is not there yet.
+pub struct Unserved {
+    /// Its name.
+    pub name: &'static str,
+    /// What to do meanwhile.
+    pub instead: &'static str,
+}
+
+/// All modules, sources first, each kind by name.
+pub static MODULES: &[&Module] = &[
+    &source::file::MODULE,
+    &source::http::MODULE,
+    &source::kafka::MODULE,
+    &source::load_generator::MODULE,
+    &source::stdin::MODULE,
+    &source::time::MODULE,
+    &processor::aggregate::MODULE,
+    &processor::batch::MODULE,
+    &processor::dedup::MODULE,
+    &processor::exec::MODULE,
+    &processor::filter::MODULE,
+    &processor::rate_limit::MODULE,
+    &processor::splitter::MODULE,
+    &processor::transform::MODULE,
+    &sink::counter::MODULE,
+    &sink::file::MODULE,
+    &sink::histogram::MODULE,
+    &sink::http::MODULE,
+    &sink::kafka::MODULE,
+    &sink::log::MODULE,
+    &sink::null::MODULE,
+    &sink::stdout::MODULE,
+    &sink::throughput::MODULE,
+];
+
+/// What people may look for and is not served: a name of this list is told with what to do instead.
+pub static UNSERVED: &[Unserved] = &[
+    Unserved {
+        name: "jdbc",
+        instead: "`exec --command=...` can hand messages to a program that knows the database.",
+    },
+    Unserved { name: "script", instead: "`transform` has expressions, `exec --command=...` runs a script." },
+    Unserved { name: "tail", instead: "`file --mode=follow` follows a file." },
+];
+
+/// The module of a kind with a name.
+pub fn find(kind: Kind, name: &str) -> Option<&'static Module> {
+    named(name).find(|module| module.kind() == kind)
+}
+
+/// The modules with a name, of any kind.
+pub fn named(name: &str) -> impl Iterator<Item = &'static Module> {
+    MODULES.iter().copied().filter(move |module| module.name == name)
+}
+
+/// The modules of a kind.
+pub fn of_kind(kind: Kind) -> impl Iterator<Item = &'static Module> {
+    MODULES.iter().copied().filter(move |module| module.kind() == kind)
+}
+
+#[cfg(test)]
+mod tests;

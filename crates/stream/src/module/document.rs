@@ -1,0 +1,104 @@
+//! What there is to say about the modules: on a terminal, and as a page each. All of it comes from the declarations.
+
+use std::fmt::Write;
+
+use super::{Absent, Kind, MODULES, Module, OptionSpec, of_kind};
+
+/// The list of all modules, for a terminal.
+pub fn summary() -> String {
+    let mut out = String::new();
+    let width = MODULES.iter().map(|module| module.name.len()).max().unwrap_or(0);
+    for kind in Kind::ALL {
+        let _ = writeln!(out, "{}s", capital(kind.name()));
+        for module in of_kind(kind) {
+            let _ = writeln!(out, "  {:width$}  {}", module.name, module.summary);
+        }
+        out.push('\n');
+    }
+    out.push_str("Between streams\n");
+    let _ = writeln!(
+        out,
+        "  {:width$}  a named destination: written after `|` or `>`, read before `>`",
+        "topic:NAME"
+    );
+    let _ = writeln!(
+        out,
+        "  {:width$}  what leaves a stage of another stream: `tap:stream:NAME.LABEL > ...`",
+        "tap:"
+    );
+    out.push_str("\nOptions of one: thalweg stream modules NAME\n");
+    out
+}
+
+/// All about one module, for a terminal.
+pub fn text(module: &Module) -> String {
+    let mut out = format!("{}, a {}: {}\n", module.name, module.kind().name(), module.summary);
+    if !module.about.is_empty() {
+        let _ = write!(out, "\n{}\n", module.about);
+    }
+    if !module.options.is_empty() {
+        out.push_str("\nOptions\n");
+        for option in module.options {
+            let _ = writeln!(out, "  --{}={}", option.name, placeholder(option));
+            let _ = writeln!(out, "      {}", option.summary);
+            let _ = writeln!(out, "      {}. {}.", option.takes.describe(), default(option, ""));
+        }
+    }
+    out.push_str("\nExamples\n");
+    for (example, what) in module.examples {
+        let _ = writeln!(out, "  {example}\n      {what}");
+    }
+    out
+}
+
+/// The page of all modules with a name, in Markdown.
+pub fn page(name: &str) -> String {
+    let mut out = format!(
+        "<!-- Written from the declarations of the stages by the test `the_pages_are_fresh`;\n\
+         run it with UPDATE_DOCS=1 to write this page anew. -->\n\n# {name}\n"
+    );
+    for module in super::named(name) {
+        let _ = write!(out, "\n## {name}, a {}\n\n{}.\n", module.kind().name(), capital(module.summary));
+        if !module.about.is_empty() {
+            let _ = write!(out, "\n{}\n", module.about);
+        }
+        if !module.options.is_empty() {
+            out.push_str("\n| option | takes | default | what it does |\n|---|---|---|---|\n");
+            for option in module.options {
+                let takes = option.takes.describe().replace('|', "\\|");
+                let default = default(option, "`");
+                let summary = option.summary.replace('|', "\\|");
+                let _ = writeln!(out, "| `--{}` | {takes} | {default} | {summary} |", option.name);
+            }
+        }
+        for (example, what) in module.examples {
+            let _ = write!(out, "\n{}:\n\n```\n{example}\n```\n", capital(what));
+        }
+    }
+    out
+}
+
+fn placeholder(option: &OptionSpec) -> String {
+    match option.default {
+        Absent::Value(value) if !value.is_empty() => value.to_owned(),
+        _ => "...".to_owned(),
+    }
+}
+
+fn default(option: &OptionSpec, quote: &str) -> String {
+    match option.default {
+        Absent::Required => "Required".to_owned(),
+        Absent::None => "No default".to_owned(),
+        Absent::Value("") => "Empty by default".to_owned(),
+        Absent::Value(value) if quote.is_empty() => format!("By default {value}"),
+        Absent::Value(value) => format!("{quote}{value}{quote}"),
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters
+        .next()
+        .map(|first| first.to_uppercase().collect::<String>() + letters.as_str())
+        .unwrap_or_default()
+}

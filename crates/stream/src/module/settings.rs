@@ -1,0 +1,258 @@
+//! The values of a stage's options: read by what their declaration says, and asked for by name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::Uri;
+
+use super::{Absent, Module, OptionSpec, Takes};
+use crate::expression::Expression;
+use crate::kafka::{self, Begin};
+use crate::processor::aggregate;
+
+/// A value.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// Text, a name or a choice.
+    Text(String),
+    /// true or false.
+    Flag(bool),
+    /// A whole number, or bytes.
+    Integer(u64),
+    /// A number.
+    Number(f64),
+    /// A time.
+    Duration(Duration),
+    /// An expression.
+    Expression(Arc<Expression>),
+}
+
+/// A value that an option cannot have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrongValue {
+    /// What is wrong with it, where there is more to say than that it is no such value.
+    pub message: Option<String>,
+    /// What would be right.
+    pub right: String,
+}
+
+/// The options of one stage, each with a value, given or by default; those without either are not there.
+#[derive(Clone, Debug)]
+pub struct Settings(BTreeMap<&'static str, Value>);
+
+impl Settings {
+    /// What the declarations say of the texts that were given: `given` finds one by the name of the option.
+    pub fn read<'a>(
+        module: &'static Module,
+        given: impl Fn(&str) -> Option<&'a str>,
+    ) -> Result<Settings, Vec<(&'static OptionSpec, WrongValue)>> {
+        let mut settings = BTreeMap::new();
+        let mut wrong = Vec::new();
+        for option in module.options {
+            let text = match (given(option.name), option.default) {
+                (Some(text), _) => text,
+                (None, Absent::Value(text)) => text,
+                (None, Absent::None | Absent::Required) => continue,
+            };
+            match option.takes.read(text) {
+                Ok(value) => drop(settings.insert(option.name, value)),
+                Err(value) => wrong.push((option, value)),
+            }
+        }
+        if wrong.is_empty() { Ok(Settings(settings)) } else { Err(wrong) }
+    }
+
+    fn value(&self, name: &str) -> Option<&Value> {
+        self.0.get(name)
+    }
+
+    /// A text that has a default or is required.
+    pub fn text(&self, name: &str) -> &str {
+        self.optional_text(name).unwrap_or_else(|| missing(name))
+    }
+
+    /// A text that may be missing.
+    pub fn optional_text(&self, name: &str) -> Option<&str> {
+        match self.value(name)? {
+            Value::Text(text) => Some(text),
+            other => mistaken(name, other),
+        }
+    }
+
+    /// true or false.
+    pub fn flag(&self, name: &str) -> bool {
+        match self.value(name) {
+            Some(Value::Flag(flag)) => *flag,
+            Some(other) => mistaken(name, other),
+            None => missing(name),
+        }
+    }
+
+    /// A whole number or bytes, with a default or required.
+    pub fn integer(&self, name: &str) -> u64 {
+        self.optional_integer(name).unwrap_or_else(|| missing(name))
+    }
+
+    /// A whole number or bytes, which may be missing.
+    pub fn optional_integer(&self, name: &str) -> Option<u64> {
+        match self.value(name)? {
+            Value::Integer(value) => Some(*value),
+            other => mistaken(name, other),
+        }
+    }
+
+    /// A number, which may be missing.
+    pub fn optional_number(&self, name: &str) -> Option<f64> {
+        match self.value(name)? {
+            Value::Number(value) => Some(*value),
+            other => mistaken(name, other),
+        }
+    }
+
+    /// A time with a default or required.
+    pub fn duration(&self, name: &str) -> Duration {
+        self.optional_duration(name).unwrap_or_else(|| missing(name))
+    }
+
+    /// A time, which may be missing.
+    pub fn optional_duration(&self, name: &str) -> Option<Duration> {
+        match self.value(name)? {
+            Value::Duration(value) => Some(*value),
+            other => mistaken(name, other),
+        }
+    }
+
+    /// An expression with a default or required.
+    pub fn expression(&self, name: &str) -> Arc<Expression> {
+        self.optional_expression(name).unwrap_or_else(|| missing(name))
+    }
+
+    /// An expression, which may be missing.
+    pub fn optional_expression(&self, name: &str) -> Option<Arc<Expression>> {
+        match self.value(name)? {
+            Value::Expression(expression) => Some(expression.clone()),
+            other => mistaken(name, other),
+        }
+    }
+}
+
+fn missing(name: &str) -> ! {
+    panic!("the option {name} is declared with a default or as required, and so has a value")
+}
+
+fn mistaken(name: &str, value: &Value) -> ! {
+    panic!("the option {name} is asked for as what it is declared to be, not as {value:?}")
+}
+
+impl Takes {
+    /// Reads a value.
+    pub fn read(self, text: &str) -> Result<Value, WrongValue> {
+        let value = match self {
+            Takes::Text => Some(Value::Text(text.to_owned())),
+            Takes::Name => (!text.is_empty()).then(|| Value::Text(text.to_owned())),
+            Takes::Flag => text.parse().ok().map(Value::Flag),
+            Takes::Integer(min, max) => {
+                let value: Option<u64> = text.replace('_', "").parse().ok();
+                value.filter(|value| (min..=max).contains(value)).map(Value::Integer)
+            }
+            Takes::Number(min, max) => {
+                let value: Option<f64> = text.parse().ok();
+                value.filter(|value| (min..=max).contains(value)).map(Value::Number)
+            }
+            Takes::Duration => duration(text, "ms").map(Value::Duration),
+            Takes::Seconds => duration(text, "s").map(Value::Duration),
+            Takes::Size => size(text).map(Value::Integer),
+            Takes::Choice(words) => words.contains(&text).then(|| Value::Text(text.to_owned())),
+            Takes::Url => {
+                let is_secure = text.starts_with("https://");
+                if is_secure {
+                    let right = "http://HOST:PORT/PATH would be right.".to_owned();
+                    return Err(WrongValue { message: Some("https is not served yet".to_owned()), right });
+                }
+                let uri: Option<Uri> = text.parse().ok();
+                let is_whole =
+                    uri.is_some_and(|uri| uri.scheme_str() == Some("http") && uri.authority().is_some());
+                is_whole.then(|| Value::Text(text.to_owned()))
+            }
+            Takes::Begin => Begin::read(text).map(|_begin| Value::Text(text.to_owned())),
+            Takes::Partitions => kafka::partitions(text).map(|_partitions| Value::Text(text.to_owned())),
+            Takes::Figures => aggregate::figures(text).map(|_figures| Value::Text(text.to_owned())),
+            Takes::Expression => {
+                let compiled = Expression::compile(text).map_err(|error| WrongValue {
+                    message: Some(format!("This is no expression: {error}")),
+                    right: "Expressions are CEL, such as `payload.amount > 100 && key.startsWith('a')`."
+                        .to_owned(),
+                })?;
+                Some(Value::Expression(Arc::new(compiled)))
+            }
+        };
+        value.ok_or_else(|| WrongValue {
+            message: None,
+            right: format!("{} would be right.", self.describe()),
+        })
+    }
+
+    /// What it takes, for people.
+    pub fn describe(self) -> String {
+        match self {
+            Takes::Text => "Text".to_owned(),
+            Takes::Name => "Text that is not empty".to_owned(),
+            Takes::Flag => "true or false".to_owned(),
+            Takes::Integer(0, u64::MAX) => "A whole number".to_owned(),
+            Takes::Integer(min, u64::MAX) => format!("A whole number from {min} on"),
+            Takes::Integer(min, max) => format!("A whole number from {min} to {max}"),
+            Takes::Number(min, f64::MAX) => format!("A number from {min} on"),
+            Takes::Number(min, max) => format!("A number from {min} to {max}"),
+            Takes::Duration => {
+                "A time such as 500ms, 10s, 5m or 1h; a bare number is milliseconds".to_owned()
+            }
+            Takes::Seconds => "A time such as 500ms, 10s, 5m or 1h; a bare number is seconds".to_owned(),
+            Takes::Size => "A size such as 1000, 64KiB or 10MB".to_owned(),
+            Takes::Choice(words) => match words {
+                [rest @ .., last] if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+                words => words.join(""),
+            },
+            Takes::Expression => "An expression in CEL".to_owned(),
+            Takes::Begin => "earliest, latest, offset:N or timestamp:MS".to_owned(),
+            Takes::Partitions => "Numbers of partitions, with commas between".to_owned(),
+            Takes::Url => "http://HOST:PORT/PATH".to_owned(),
+            Takes::Figures => "count, sum, min, max, avg, p50 or p99.9, with commas between".to_owned(),
+        }
+    }
+}
+
+fn split_unit(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    (&text[..end], text[end..].trim())
+}
+
+fn duration(text: &str, bare: &str) -> Option<Duration> {
+    let (number, unit) = split_unit(text);
+    let ms = match if unit.is_empty() { bare } else { unit } {
+        "ms" => 1.0,
+        "us" => 0.001,
+        "s" => 1000.0,
+        "m" | "min" => 60_000.0,
+        "h" => 3_600_000.0,
+        "d" => 86_400_000.0,
+        _ => return None,
+    };
+    let number: f64 = number.parse().ok()?;
+    Duration::try_from_secs_f64(number * ms / 1000.0).ok().filter(|time| time.as_secs() < 100 * 365 * 86_400)
+}
+
+fn size(text: &str) -> Option<u64> {
+    let (number, unit) = split_unit(text);
+    let factor: u64 = match unit {
+        "" | "B" => 1,
+        "KB" | "kB" => 1000,
+        "MB" => 1000 * 1000,
+        "GB" => 1000 * 1000 * 1000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}

@@ -1,0 +1,12 @@
+//! What works on messages on their way: a file for each processor.
+
+pub mod aggregate;
+pub mod batch;
+pub mod dedup;
+pub mod exec;
+pub mod filter;
+mod quantiles;
+pub mod rate_limit;
+pub mod splitter;
+pub mod transform;
+mod windows;

@@ -1,0 +1,296 @@
+//! `aggregate`: counts, sums and quantiles over windows of time. [`super::windows`] decides; this reads messages and writes
+//! what has closed.
+//!
+//! By the time of the messages' making, windows close with the clock. By a time in the messages, they close when a later
+//! message comes, and at the end of the stream.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use super::windows::{Closed, Refused, Shape, Windows};
+use crate::clock;
+use crate::expression::Expression;
+use crate::message::{Batch, Message};
+use crate::module::{Absent, Findings, Make, Module, OptionSpec, Settings, Site, Takes};
+use crate::stage::{IoFailed, Processor, StageError, Turn, Wait};
+
+/// The declaration.
+pub const MODULE: Module = Module {
+    name: "aggregate",
+    summary: "counts, sums and quantiles over windows of time, for each key",
+    about: "Makes a JSON object for each key of each window that closes: `window_start` and `window_end` in milliseconds since \
+            1970, `key` where there is one, and the figures. Without `--time`, a message counts when it was made and windows \
+            close with the clock. With it, they close when a message comes that is later than the end and `--lateness`, and \
+            at the end of the stream; messages whose windows have closed are left out and counted as `late`.",
+    options: &[
+        OptionSpec {
+            name: "window",
+            takes: Takes::Duration,
+            default: Absent::Value("10s"),
+            summary: "How long a window is.",
+        },
+        OptionSpec {
+            name: "slide",
+            takes: Takes::Duration,
+            default: Absent::None,
+            summary: "From the beginning of a window to that of the next; without, windows follow each other.",
+        },
+        OptionSpec {
+            name: "figures",
+            takes: Takes::Figures,
+            default: Absent::Value("count"),
+            summary: "What to tell, with commas between: count, sum, min, max, avg, and quantiles such as p50 or p99.9, which are \
+                      within one percent.",
+        },
+        OptionSpec {
+            name: "of",
+            takes: Takes::Expression,
+            default: Absent::None,
+            summary: "The number that is summed and compared; only count does without.",
+        },
+        OptionSpec {
+            name: "key",
+            takes: Takes::Expression,
+            default: Absent::None,
+            summary: "What figures are kept apart by.",
+        },
+        OptionSpec {
+            name: "time",
+            takes: Takes::Expression,
+            default: Absent::None,
+            summary: "The time in a message: a timestamp, milliseconds since 1970, or text as 2026-01-31T12:00:00Z.",
+        },
+        OptionSpec {
+            name: "lateness",
+            takes: Takes::Duration,
+            default: Absent::Value("0s"),
+            summary: "How long a window waits for messages that come late.",
+        },
+        OptionSpec {
+            name: "keysMax",
+            takes: Takes::Integer(1, 10_000_000),
+            default: Absent::Value("100000"),
+            summary: "How many keys all open windows may have; messages of others are bad messages.",
+        },
+    ],
+    examples: &[
+        (
+            "stdin | aggregate --window=1m --key=payload.customer --of=payload.amount --figures=count,sum,p99 | stdout",
+            "what each customer ordered in a minute",
+        ),
+        (
+            "stdin | aggregate --window=1h --slide=5m --time=payload.at --lateness=30s | stdout",
+            "the orders of the last hour, every five minutes, by the time that stands in them",
+        ),
+    ],
+    make: Make::Processor(make),
+};
+
+/// What is told of a window.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Figure {
+    /// How many messages.
+    Count,
+    /// Their sum.
+    Sum,
+    /// The least.
+    Min,
+    /// The largest.
+    Max,
+    /// Their mean.
+    Average,
+    /// A quantile, with its name.
+    Quantile(String, f64),
+}
+
+/// The figures that a text asks for, if there are such.
+pub(crate) fn figures(text: &str) -> Option<Vec<Figure>> {
+    text.split(',').map(|name| figure(name.trim())).collect()
+}
+
+fn figure(name: &str) -> Option<Figure> {
+    Some(match name {
+        "count" => Figure::Count,
+        "sum" => Figure::Sum,
+        "min" => Figure::Min,
+        "max" => Figure::Max,
+        "avg" => Figure::Average,
+        _ => {
+            let percent: f64 = name.strip_prefix('p')?.parse().ok()?;
+            (0.0..=100.0).contains(&percent).then(|| Figure::Quantile(name.to_owned(), percent / 100.0))?
+        }
+    })
+}
+
+fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Processor>, StageError> {
+    let wrong = |reason: String| IoFailed {
+        action: "put up",
+        what: site.label.to_string(),
+        source: std::io::Error::new(std::io::ErrorKind::InvalidInput, reason),
+    };
+    let figures = figures(settings.text("figures")).unwrap_or_default();
+    let of = settings.optional_expression("of");
+    if of.is_none() && figures.iter().any(|figure| *figure != Figure::Count) {
+        return Err(wrong(
+            "figures other than count need --of, the number that is summed and compared".to_owned(),
+        )
+        .into());
+    }
+    let ms = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+    let length_ms = ms(settings.duration("window")).max(1);
+    let shape = Shape {
+        length_ms,
+        slide_ms: settings.optional_duration("slide").map_or(length_ms, ms).max(1),
+        lateness_ms: ms(settings.duration("lateness")),
+    };
+    if shape.length_ms / shape.slide_ms > 10_000 {
+        return Err(wrong("a message would lie in more than 10000 windows".to_owned()).into());
+    }
+    let with_quantiles = figures.iter().any(|figure| matches!(figure, Figure::Quantile(..)));
+    Ok(Box::new(Aggregate {
+        windows: Windows::new(shape, with_quantiles, settings.integer("keysMax") as usize),
+        figures,
+        of,
+        key: settings.optional_expression("key"),
+        time: settings.optional_expression("time"),
+        length_ms,
+        late: 0,
+        findings: site.findings.clone(),
+    }))
+}
+
+struct Aggregate {
+    windows: Windows,
+    figures: Vec<Figure>,
+    of: Option<Arc<Expression>>,
+    key: Option<Arc<Expression>>,
+    time: Option<Arc<Expression>>,
+    length_ms: i64,
+    late: u64,
+    findings: Findings,
+}
+
+impl Aggregate {
+    fn add(&mut self, message: &Message<'_>, key: &mut BytesMut) -> Result<(), String> {
+        let told = |error: crate::expression::NoValue| error.to_string();
+        let time_ms = match &self.time {
+            Some(time) => time.time_ms(message).map_err(told)?,
+            None => message.time_ms,
+        };
+        let value = match &self.of {
+            Some(of) => of.number(message).map_err(told)?,
+            None => 0.0,
+        };
+        key.clear();
+        if let Some(expression) = &self.key {
+            expression.write(message, key).map_err(told)?;
+        }
+        match self.windows.add(time_ms, self.key.is_some().then_some(&key[..]), value, message.sequence) {
+            Ok(()) => Ok(()),
+            Err(Refused::TooManyKeys) => Err("there are more keys than --keysMax allows".to_owned()),
+            Err(Refused::Late) => {
+                self.late += 1;
+                self.findings.set("late", self.late);
+                Ok(())
+            }
+        }
+    }
+
+    fn emit(&self, closed: Vec<Closed>, batch: &mut Batch) {
+        for closed in closed {
+            let mut object = Map::new();
+            let end_ms = closed.start_ms.saturating_add(self.length_ms);
+            object.insert("window_start".to_owned(), json!(closed.start_ms));
+            object.insert("window_end".to_owned(), json!(end_ms));
+            if let Some(key) = &closed.key {
+                object.insert("key".to_owned(), json!(String::from_utf8_lossy(key)));
+            }
+            let sums = &closed.sums;
+            for figure in &self.figures {
+                let (name, value) = match figure {
+                    Figure::Count => ("count", json!(sums.count)),
+                    Figure::Sum => ("sum", number(sums.sum)),
+                    Figure::Min => ("min", number(sums.min)),
+                    Figure::Max => ("max", number(sums.max)),
+                    Figure::Average => ("avg", number(sums.sum / sums.count as f64)),
+                    Figure::Quantile(name, share) => {
+                        let value = sums.quantiles.as_ref().and_then(|quantiles| quantiles.at(*share));
+                        (name.as_str(), value.map_or(Value::Null, number))
+                    }
+                };
+                object.insert(name.to_owned(), value);
+            }
+            let value = Value::Object(object).to_string();
+            let key = closed.key.map(|key| bytes::Bytes::from(key.into_vec()));
+            batch.push(value.into(), key, end_ms, sums.first_sequence);
+        }
+    }
+}
+
+/// Whole numbers are written as such.
+fn number(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < 9e15 { json!(value as i64) } else { json!(value) }
+}
+
+impl Processor for Aggregate {
+    fn process(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
+        let mut out = Batch::new();
+        let mut key = BytesMut::new();
+        for message in batch.messages() {
+            if let Err(reason) = self.add(&message, &mut key) {
+                turn.bad.take(&message, &reason)?;
+            }
+        }
+        let closed = self.windows.close();
+        self.emit(closed, &mut out);
+        *batch = out;
+        Ok(())
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        if self.time.is_some() {
+            return None;
+        }
+        let wait = self.windows.next_close_ms()?.saturating_sub(clock::time_ms()).max(1);
+        Some(Instant::now() + Duration::from_millis(wait as u64))
+    }
+
+    fn tick(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
+        if self.time.is_none() {
+            self.windows.observe(turn.time_ms);
+            let closed = self.windows.close();
+            self.emit(closed, batch);
+        }
+        Ok(())
+    }
+
+    fn finish<'a>(&'a mut self, batch: &'a mut Batch) -> Wait<'a, Result<(), StageError>> {
+        Box::pin(async {
+            let closed = self.windows.close_all();
+            self.emit(closed, batch);
+            Ok(())
+        })
+    }
+
+    fn held_since(&self) -> Option<u64> {
+        self.windows.first_sequence()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_known_by_name() {
+        assert_eq!(figure("count"), Some(Figure::Count));
+        assert_eq!(figure("p99.9"), Some(Figure::Quantile("p99.9".to_owned(), 0.9990000000000001)));
+        for wrong in ["", "median", "p", "p101", "p-1"] {
+            assert_eq!(figure(wrong), None, "{wrong}");
+        }
+    }
+}

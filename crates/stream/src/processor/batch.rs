@@ -1,0 +1,128 @@
+//! `batch`: makes one message of several.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::time::Instant;
+
+use crate::json;
+use crate::message::{Batch, MESSAGE_BYTES_MAX, Message};
+use crate::module::{Absent, Make, Module, OptionSpec, Takes};
+use crate::stage::{Processor, StageError, Turn, Wait};
+
+/// The declaration.
+pub const MODULE: Module = Module {
+    name: "batch",
+    summary: "makes one message of several",
+    about: "The new message has the time of the first of them, and no key.",
+    options: &[
+        OptionSpec {
+            name: "size",
+            takes: Takes::Integer(1, 1_000_000),
+            default: Absent::Value("100"),
+            summary: "How many messages become one.",
+        },
+        OptionSpec {
+            name: "timeout",
+            takes: Takes::Duration,
+            default: Absent::Value("1s"),
+            summary: "How long the first of them waits for the others.",
+        },
+        OptionSpec {
+            name: "format",
+            takes: Takes::Choice(&["lines", "json"]),
+            default: Absent::Value("lines"),
+            summary: "Whether they are joined by ends of lines, or as the elements of a JSON array; what is not JSON becomes a string.",
+        },
+    ],
+    examples: &[(
+        "stdin | batch --size=500 --format=json | http --url=http://127.0.0.1:9000/",
+        "requests of five hundred messages",
+    )],
+    make: Make::Processor(|settings, _site| {
+        Ok(Box::new(Joiner {
+            size: settings.integer("size") as usize,
+            timeout: settings.duration("timeout"),
+            is_json: settings.text("format") == "json",
+            joined: BytesMut::new(),
+            count: 0,
+            first: None,
+        }))
+    }),
+};
+
+struct Joiner {
+    size: usize,
+    timeout: Duration,
+    is_json: bool,
+    joined: BytesMut,
+    count: usize,
+    /// When the first came, its time and its sequence.
+    first: Option<(Instant, i64, u64)>,
+}
+
+impl Joiner {
+    fn add(&mut self, message: &Message<'_>, now: Instant) {
+        if self.first.is_none() {
+            self.first = Some((now, message.time_ms, message.sequence));
+        } else {
+            self.joined.extend_from_slice(if self.is_json { b"," } else { b"\n" });
+        }
+        if !self.is_json || json::parse(message.value).is_ok() {
+            self.joined.extend_from_slice(message.value);
+        } else {
+            json::write_string(&String::from_utf8_lossy(message.value), &mut self.joined);
+        }
+        self.count += 1;
+    }
+
+    fn is_due(&self) -> bool {
+        self.count == self.size || self.joined.len() >= MESSAGE_BYTES_MAX
+    }
+
+    fn emit(&mut self, out: &mut Batch) {
+        let Some((_, time_ms, sequence)) = self.first.take() else { return };
+        let mut value = std::mem::take(&mut self.joined);
+        if self.is_json {
+            value = [&b"["[..], &value, b"]"].concat()[..].into();
+        }
+        self.count = 0;
+        out.push(value.freeze(), None, time_ms, sequence);
+    }
+}
+
+impl Processor for Joiner {
+    fn process(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
+        let mut out = Batch::new();
+        for message in batch.messages() {
+            self.add(&message, turn.now);
+            if self.is_due() {
+                self.emit(&mut out);
+            }
+        }
+        *batch = out;
+        Ok(())
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.first.map(|(came, _, _)| came + self.timeout)
+    }
+
+    fn tick(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
+        if self.deadline().is_some_and(|deadline| deadline <= turn.now) {
+            self.emit(batch);
+        }
+        Ok(())
+    }
+
+    fn finish<'a>(&'a mut self, batch: &'a mut Batch) -> Wait<'a, Result<(), StageError>> {
+        Box::pin(async {
+            self.emit(batch);
+            Ok(())
+        })
+    }
+
+    fn held_since(&self) -> Option<u64> {
+        self.first.map(|(_, _, sequence)| sequence)
+    }
+}

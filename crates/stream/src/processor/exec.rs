@@ -1,0 +1,291 @@
+//! `exec`: a program of the user's own as a stage. Messages go to its standard input; what it writes to its standard output are
+//! messages. Its standard error is the stream's.
+//!
+//! Two tasks carry bytes, so that a program that reads much before it writes, or writes much before it reads, holds up nobody
+//! but itself. How its output belongs to its input only the program knows: what is inside of it when it dies is lost.
+
+use std::io;
+use std::process::Stdio;
+
+use bytes::{Buf, Bytes, BytesMut};
+use memchr::memchr;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::clock;
+use crate::message::{BATCH_BYTES_MAX, Batch, MESSAGE_BYTES_MAX};
+use crate::module::{Absent, Make, Module, OptionSpec, Settings, Site, Takes};
+use crate::stage::{IoFailed, Processor, ProgramFailed, StageError, Turn, Wait};
+
+/// Batches on their way in and out.
+const WAITING_MAX: usize = 4;
+
+/// The declaration.
+pub const MODULE: Module = Module {
+    name: "exec",
+    summary: "a program of your own as a stage, over its standard input and output",
+    about: "The program is started once, by `sh -c`, and ends when its input does; another exit code than 0 fails the stream. \
+            A message of several lines cannot be told from several messages with `--framing=lines`: it is a bad message there.",
+    options: &[
+        OptionSpec {
+            name: "command",
+            takes: Takes::Name,
+            default: Absent::Required,
+            summary: "The command, for the shell.",
+        },
+        OptionSpec {
+            name: "framing",
+            takes: Takes::Choice(&["lines", "length"]),
+            default: Absent::Value("lines"),
+            summary: "Whether each line is a message, or each has its length before it: four bytes, the most significant first.",
+        },
+    ],
+    examples: &[("stdin | exec --command='tr a-z A-Z' | stdout", "a program that knows nothing of streams")],
+    make: Make::Processor(start),
+};
+
+fn start(settings: &Settings, _site: &Site) -> Result<Box<dyn Processor>, StageError> {
+    let command = settings.text("command").to_owned();
+    let framing = if settings.text("framing") == "lines" { Framing::Lines } else { Framing::Length };
+    let spawned = Command::new("sh")
+        .args(["-c", &command])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        // Ctrl-C is for the stream: the program ends when its input does.
+        .process_group(0)
+        .spawn();
+    let failed = |source| IoFailed { action: "start", what: command.clone(), source };
+    let mut child = spawned.map_err(failed)?;
+    let input = child.stdin.take().expect("it is a pipe");
+    let output = child.stdout.take().expect("it is a pipe");
+    let (to_child, batches) = mpsc::channel(WAITING_MAX);
+    let (sender, from_child) = mpsc::channel(WAITING_MAX);
+    tokio::spawn(write(input, batches, framing));
+    tokio::spawn(read(output, sender, framing));
+    Ok(Box::new(Exec {
+        command,
+        framing,
+        child,
+        to_child: Some(to_child),
+        from_child,
+        come: None,
+        sequence: 0,
+        has_ended: false,
+    }))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Framing {
+    Lines,
+    Length,
+}
+
+/// Batches become bytes, until there are no more or the program takes none.
+async fn write(mut input: ChildStdin, mut batches: mpsc::Receiver<Batch>, framing: Framing) {
+    let mut bytes = BytesMut::new();
+    while let Some(batch) = batches.recv().await {
+        bytes.clear();
+        for message in batch.messages() {
+            if framing == Framing::Length {
+                bytes.extend_from_slice(&(message.value.len() as u32).to_be_bytes());
+            }
+            bytes.extend_from_slice(message.value);
+            if framing == Framing::Lines {
+                bytes.extend_from_slice(b"\n");
+            }
+        }
+        // A program that takes no more is found out by its end.
+        if input.write_all(&bytes).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Bytes become messages, until there are no more. What is no frame is told.
+async fn read(mut output: ChildStdout, pieces: mpsc::Sender<Result<Vec<Bytes>, String>>, framing: Framing) {
+    let mut pending = BytesMut::new();
+    loop {
+        pending.reserve(BATCH_BYTES_MAX);
+        let is_end = matches!(output.read_buf(&mut pending).await, Ok(0) | Err(_));
+        let cut = match framing {
+            Framing::Lines => Ok(cut_lines(&mut pending, is_end)),
+            Framing::Length => cut_frames(&mut pending, is_end),
+        };
+        let cut = match cut {
+            Ok(_) if pending.len() > MESSAGE_BYTES_MAX => {
+                Err("writes a message of more than 64 MiB".to_owned())
+            }
+            cut => cut,
+        };
+        let is_over = is_end || cut.is_err();
+        if cut.as_ref().map_or(true, |messages| !messages.is_empty()) && pieces.send(cut).await.is_err() {
+            return;
+        }
+        if is_over {
+            return;
+        }
+    }
+}
+
+fn cut_lines(pending: &mut BytesMut, is_end: bool) -> Vec<Bytes> {
+    let mut lines = Vec::new();
+    while let Some(end) = memchr(b'\n', pending) {
+        lines.push(pending.split_to(end).freeze());
+        pending.advance(1);
+    }
+    if is_end && !pending.is_empty() {
+        lines.push(pending.split().freeze());
+    }
+    lines
+}
+
+fn cut_frames(pending: &mut BytesMut, is_end: bool) -> Result<Vec<Bytes>, String> {
+    let mut frames = Vec::new();
+    while let Some(length) = pending.first_chunk::<4>() {
+        let length = u32::from_be_bytes(*length) as usize;
+        if length > MESSAGE_BYTES_MAX {
+            return Err(format!("announces a message of {length} bytes; 64 MiB is the most"));
+        }
+        if pending.len() < 4 + length {
+            break;
+        }
+        pending.advance(4);
+        frames.push(pending.split_to(length).freeze());
+    }
+    match is_end && !pending.is_empty() {
+        true => Err("ends in the middle of a message".to_owned()),
+        false => Ok(frames),
+    }
+}
+
+struct Exec {
+    command: String,
+    framing: Framing,
+    child: Child,
+    to_child: Option<mpsc::Sender<Batch>>,
+    from_child: mpsc::Receiver<Result<Vec<Bytes>, String>>,
+    come: Option<Result<Vec<Bytes>, String>>,
+    sequence: u64,
+    has_ended: bool,
+}
+
+impl Exec {
+    fn failed(&self, reason: impl Into<String>) -> StageError {
+        ProgramFailed { command: self.command.clone(), reason: reason.into() }.into()
+    }
+
+    fn add(&mut self, come: Result<Vec<Bytes>, String>, batch: &mut Batch) -> Result<(), StageError> {
+        let time_ms = clock::time_ms();
+        for message in come.map_err(|reason| self.failed(reason))? {
+            batch.push(message, None, time_ms, self.sequence);
+            self.sequence += 1;
+        }
+        Ok(())
+    }
+
+    /// Sends a batch to the program, and takes what it says meanwhile.
+    async fn exchange(&mut self, batch: &mut Batch) -> Result<(), StageError> {
+        let sent = std::mem::take(batch);
+        if let Some(come) = self.come.take() {
+            self.add(come, batch)?;
+        }
+        if sent.is_empty() {
+            return Ok(());
+        }
+        let Some(sender) = self.to_child.clone() else { return Ok(()) };
+        loop {
+            let come = tokio::select! {
+                biased;
+                come = self.from_child.recv() => come,
+                permit = sender.reserve() => match permit {
+                    Ok(permit) => {
+                        permit.send(sent);
+                        return Ok(());
+                    }
+                    Err(_gone) => None,
+                },
+            };
+            match come {
+                Some(come) => self.add(come, batch)?,
+                None => return Err(self.end_of_child().await),
+            }
+        }
+    }
+
+    /// Why the program ended while there was more for it to do.
+    async fn end_of_child(&mut self) -> StageError {
+        match self.child.wait().await {
+            Ok(status) => self.failed(format!("ended before its input did ({status})")),
+            Err(error) => self.failed(format!("cannot be waited for: {error}")),
+        }
+    }
+
+    async fn finish(&mut self, batch: &mut Batch) -> Result<(), StageError> {
+        self.to_child = None;
+        while let Some(come) = match self.come.take() {
+            Some(come) => Some(come),
+            None => self.from_child.recv().await,
+        } {
+            self.add(come, batch)?;
+        }
+        let status: io::Result<_> = self.child.wait().await;
+        match status {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(self.failed(format!("failed ({status})"))),
+            Err(error) => Err(self.failed(format!("cannot be waited for: {error}"))),
+        }
+    }
+}
+
+impl Processor for Exec {
+    fn process(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
+        if self.framing == Framing::Length {
+            return Ok(());
+        }
+        let mut failed = Ok(());
+        batch.retain(|message| {
+            let is_line = memchr(b'\n', message.value).is_none();
+            if !is_line && failed.is_ok() {
+                failed =
+                    turn.bad.take(&message, "it has more than one line; --framing=length would carry it");
+            }
+            is_line
+        });
+        failed
+    }
+
+    fn settle<'a>(&'a mut self, batch: &'a mut Batch) -> Option<Wait<'a, Result<(), StageError>>> {
+        Some(Box::pin(self.exchange(batch)))
+    }
+
+    fn wake(&mut self) -> Option<Wait<'_, ()>> {
+        if self.has_ended || self.come.is_some() {
+            return None;
+        }
+        Some(Box::pin(async {
+            self.come = self.from_child.recv().await;
+            self.has_ended = self.come.is_none();
+        }))
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        (self.come.is_some() || self.has_ended).then(Instant::now)
+    }
+
+    fn tick(&mut self, batch: &mut Batch, _turn: &mut Turn<'_>) -> Result<(), StageError> {
+        if self.has_ended && self.to_child.is_some() {
+            return Err(self.failed("ended before its input did"));
+        }
+        while let Some(come) = self.come.take().or_else(|| self.from_child.try_recv().ok()) {
+            self.add(come, batch)?;
+        }
+        Ok(())
+    }
+
+    fn finish<'a>(&'a mut self, batch: &'a mut Batch) -> Wait<'a, Result<(), StageError>> {
+        Box::pin(self.finish(batch))
+    }
+}

@@ -1,0 +1,74 @@
+//! Quantiles of any numbers in bounded memory: counts in buckets whose bounds grow by a factor, so that every quantile is within
+//! one percent of a value that was seen at its rank.
+
+use std::collections::BTreeMap;
+
+/// The error that a value may have.
+const ERROR: f64 = 0.01;
+/// Smaller than this counts as nothing.
+const LEAST: f64 = 1e-9;
+
+/// Numbers that were seen.
+#[derive(Clone, Debug, Default)]
+pub struct Quantiles {
+    negative: BTreeMap<i32, u64>,
+    zero: u64,
+    positive: BTreeMap<i32, u64>,
+    count: u64,
+}
+
+fn factor() -> f64 {
+    (1.0 + ERROR) / (1.0 - ERROR)
+}
+
+fn bucket(size: f64) -> i32 {
+    (size.ln() / factor().ln()).ceil() as i32
+}
+
+/// The value that stands for a bucket.
+fn middle(bucket: i32) -> f64 {
+    2.0 * factor().powi(bucket) / (factor() + 1.0)
+}
+
+impl Quantiles {
+    /// Adds a number.
+    pub fn add(&mut self, value: f64) {
+        self.count += 1;
+        if value.abs() < LEAST {
+            self.zero += 1;
+        } else {
+            let side = if value < 0.0 { &mut self.negative } else { &mut self.positive };
+            *side.entry(bucket(value.abs().min(f64::MAX))).or_default() += 1;
+        }
+    }
+
+    /// The number below which this share of all lies; nothing if there is none.
+    pub fn at(&self, share: f64) -> Option<f64> {
+        let rank = (share * self.count as f64).ceil().max(1.0) as u64;
+        let negative = self.negative.iter().rev().map(|(bucket, count)| (-middle(*bucket), *count));
+        let positive = self.positive.iter().map(|(bucket, count)| (middle(*bucket), *count));
+        let mut seen = 0;
+        negative.chain([(0.0, self.zero)]).chain(positive).find_map(|(value, count)| {
+            seen += count;
+            (seen >= rank && count > 0).then_some(value)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_within_a_percent() {
+        let mut quantiles = Quantiles::default();
+        assert_eq!(quantiles.at(0.5), None);
+        for value in -1000..=10_000 {
+            quantiles.add(f64::from(value));
+        }
+        for (share, expected) in [(0.01, -890.0), (0.5, 4500.0), (0.99, 9890.0), (1.0, 10_000.0)] {
+            let found = quantiles.at(share).expect("there are numbers");
+            assert!((found - expected).abs() <= expected.abs() * 0.0101, "{share}: {found}, not {expected}");
+        }
+    }
+}

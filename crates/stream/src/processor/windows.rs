@@ -1,0 +1,226 @@
+//! Which windows are open, and when they close: pure, driven by the times of messages and by a clock that may stand in for
+//! messages that do not come.
+
+use std::collections::BTreeMap;
+
+use super::quantiles::Quantiles;
+
+/// Windows by length and distance, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// How long a window is.
+    pub length_ms: i64,
+    /// From the beginning of one to the beginning of the next. The length, for windows that do not overlap.
+    pub slide_ms: i64,
+    /// How long a window stays open for messages that come late.
+    pub lateness_ms: i64,
+}
+
+impl Shape {
+    /// The beginnings of the windows that a time lies in, the oldest first.
+    pub fn starts(self, time_ms: i64) -> impl Iterator<Item = i64> {
+        let last = time_ms.div_euclid(self.slide_ms) * self.slide_ms;
+        let count = (self.length_ms + self.slide_ms - 1) / self.slide_ms;
+        let starts = (0..count).rev().map(move |back| last.saturating_sub(back * self.slide_ms));
+        starts.filter(move |start| start.saturating_add(self.length_ms) > time_ms)
+    }
+}
+
+/// What has been seen of a key in a window.
+#[derive(Clone, Debug)]
+pub struct Sums {
+    /// Messages.
+    pub count: u64,
+    /// Their sum.
+    pub sum: f64,
+    /// The least.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+    /// Their quantiles, where they are asked for.
+    pub quantiles: Option<Quantiles>,
+    /// The first message.
+    pub first_sequence: u64,
+}
+
+/// A window that has closed, for one key.
+#[derive(Clone, Debug)]
+pub struct Closed {
+    /// Its beginning.
+    pub start_ms: i64,
+    /// The key.
+    pub key: Option<Box<[u8]>>,
+    /// What was seen.
+    pub sums: Sums,
+}
+
+/// Why a message was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// All its windows have closed.
+    Late,
+    /// There are too many keys.
+    TooManyKeys,
+}
+
+/// What has been seen in one window, by key.
+type Window = BTreeMap<Option<Box<[u8]>>, Sums>;
+
+/// The windows that are open.
+#[derive(Debug)]
+pub struct Windows {
+    shape: Shape,
+    with_quantiles: bool,
+    keys_max: usize,
+    open: BTreeMap<i64, Window>,
+    keys: usize,
+    /// No message before this is expected any more.
+    watermark_ms: i64,
+}
+
+impl Windows {
+    /// No window is open.
+    pub fn new(shape: Shape, with_quantiles: bool, keys_max: usize) -> Windows {
+        Windows { shape, with_quantiles, keys_max, open: BTreeMap::new(), keys: 0, watermark_ms: i64::MIN }
+    }
+
+    /// Takes a message into its windows, those that are still open.
+    pub fn add(
+        &mut self,
+        time_ms: i64,
+        key: Option<&[u8]>,
+        value: f64,
+        sequence: u64,
+    ) -> Result<(), Refused> {
+        let mut is_taken = false;
+        for start in self.shape.starts(time_ms) {
+            if start.saturating_add(self.shape.length_ms) <= self.watermark_ms {
+                continue;
+            }
+            is_taken = true;
+            let window = self.open.entry(start).or_default();
+            let key: Option<Box<[u8]>> = key.map(Into::into);
+            if !window.contains_key(&key) {
+                if self.keys == self.keys_max {
+                    return Err(Refused::TooManyKeys);
+                }
+                self.keys += 1;
+            }
+            let quantiles = self.with_quantiles;
+            let sums = window.entry(key).or_insert_with(|| Sums {
+                count: 0,
+                sum: 0.0,
+                min: f64::INFINITY,
+                max: f64::NEG_INFINITY,
+                quantiles: quantiles.then(Quantiles::default),
+                first_sequence: sequence,
+            });
+            sums.count += 1;
+            sums.sum += value;
+            sums.min = sums.min.min(value);
+            sums.max = sums.max.max(value);
+            sums.quantiles.iter_mut().for_each(|quantiles| quantiles.add(value));
+        }
+        self.observe(time_ms);
+        if is_taken { Ok(()) } else { Err(Refused::Late) }
+    }
+
+    /// It is as late as this, in the time of the messages.
+    pub fn observe(&mut self, time_ms: i64) {
+        self.watermark_ms = self.watermark_ms.max(time_ms.saturating_sub(self.shape.lateness_ms));
+    }
+
+    /// The windows that have closed, the oldest first.
+    pub fn close(&mut self) -> Vec<Closed> {
+        let mut closed = Vec::new();
+        while let Some(first) = self.open.first_entry() {
+            if first.key().saturating_add(self.shape.length_ms) > self.watermark_ms {
+                break;
+            }
+            let (start_ms, window) = first.remove_entry();
+            self.keys -= window.len();
+            closed.extend(window.into_iter().map(|(key, sums)| Closed { start_ms, key, sums }));
+        }
+        closed
+    }
+
+    /// All windows, though they have not closed: no more messages come.
+    pub fn close_all(&mut self) -> Vec<Closed> {
+        self.watermark_ms = i64::MAX;
+        self.close()
+    }
+
+    /// When the next closes, in the time of the messages.
+    pub fn next_close_ms(&self) -> Option<i64> {
+        let first = self.open.first_key_value()?.0;
+        Some(first.saturating_add(self.shape.length_ms).saturating_add(self.shape.lateness_ms))
+    }
+
+    /// The first message of all that are open.
+    pub fn first_sequence(&self) -> Option<u64> {
+        self.open.values().flat_map(BTreeMap::values).map(|sums| sums.first_sequence).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(closed: Vec<Closed>) -> Vec<(i64, String, u64, f64)> {
+        let key =
+            |key: Option<Box<[u8]>>| key.map_or(String::new(), |k| String::from_utf8_lossy(&k).into_owned());
+        closed.into_iter().map(|c| (c.start_ms, key(c.key), c.sums.count, c.sums.sum)).collect()
+    }
+
+    fn windows(length_ms: i64, slide_ms: i64, lateness_ms: i64) -> Windows {
+        Windows::new(Shape { length_ms, slide_ms, lateness_ms }, true, 4)
+    }
+
+    #[test]
+    fn a_window_closes_when_a_later_message_comes_and_each_key_has_its_own_sums() {
+        let mut windows = windows(10, 10, 0);
+        for (time, key, value) in [(0, "a", 1.0), (9, "b", 2.0), (5, "a", 3.0)] {
+            windows.add(time, Some(key.as_bytes()), value, time as u64).expect("it is taken");
+        }
+        assert_eq!(told(windows.close()), []);
+        assert_eq!((windows.next_close_ms(), windows.first_sequence()), (Some(10), Some(0)));
+        windows.add(10, None, 5.0, 10).expect("it is taken");
+        assert_eq!(told(windows.close()), [(0, "a".to_owned(), 2, 4.0), (0, "b".to_owned(), 1, 2.0)]);
+        assert_eq!(told(windows.close_all()), [(10, String::new(), 1, 5.0)]);
+    }
+
+    #[test]
+    fn late_messages_are_taken_as_long_as_lateness_allows() {
+        let mut windows = windows(10, 10, 5);
+        windows.add(3, None, 1.0, 0).expect("it is taken");
+        windows.add(14, None, 1.0, 1).expect("it is taken");
+        windows.add(4, None, 1.0, 2).expect("the window waits for what is late");
+        windows.add(15, None, 1.0, 3).expect("it is taken");
+        assert_eq!(told(windows.close()), [(0, String::new(), 2, 2.0)]);
+        assert_eq!(windows.add(5, None, 1.0, 4), Err(Refused::Late));
+    }
+
+    #[test]
+    fn sliding_windows_overlap() {
+        let shape = Shape { length_ms: 10, slide_ms: 5, lateness_ms: 0 };
+        assert_eq!(shape.starts(12).collect::<Vec<_>>(), [5, 10]);
+        assert_eq!(shape.starts(-1).collect::<Vec<_>>(), [-10, -5]);
+        let uneven = Shape { length_ms: 10, slide_ms: 4, lateness_ms: 0 };
+        assert_eq!(uneven.starts(12).collect::<Vec<_>>(), [4, 8, 12]);
+        let apart = Shape { length_ms: 2, slide_ms: 5, lateness_ms: 0 };
+        assert_eq!(apart.starts(3).collect::<Vec<_>>(), [] as [i64; 0]);
+    }
+
+    #[test]
+    fn keys_have_a_bound() {
+        let mut windows = windows(10, 10, 0);
+        for key in 0..4u8 {
+            windows.add(0, Some(&[key]), 1.0, 0).expect("it is taken");
+        }
+        assert_eq!(windows.add(0, Some(b"x"), 1.0, 0), Err(Refused::TooManyKeys));
+        windows.add(0, Some(&[0]), 1.0, 0).expect("a key that is known is taken");
+        windows.observe(10);
+        assert_eq!(windows.close().len(), 4);
+        windows.add(10, Some(b"x"), 1.0, 0).expect("there is room again");
+    }
+}

@@ -1,0 +1,220 @@
+//! Running a plan: every stream is one task, in which its stages call each other; streams are joined by bounded channels of
+//! batches. Whoever is slow is waited for, up to the source: memory stays bounded, and nothing is dropped.
+
+mod chain;
+mod channel;
+mod report;
+mod stop;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::bad::{BadMessages, OnError};
+use crate::module::{Console, Findings, Make, Site};
+use crate::plan::{Input, Output, Plan, StagePlan};
+use crate::stage::{Source, StageError};
+use chain::{Chain, Link};
+use channel::{ChannelSource, Outlet, TopicSink, channel};
+
+pub use report::{Ended, Figures, StageFigures, StreamFigures};
+pub use stop::{Stop, Stopper, stop};
+
+use report::{StageMeter, StreamMeter};
+
+/// How streams are run.
+pub struct RunOptions {
+    /// What is done with messages that cannot be worked on.
+    pub on_error: OnError,
+    /// Where stages show lines.
+    pub console: Arc<dyn Console>,
+}
+
+/// A stage of a stream cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[error("Stream {stream}, {stage}: {source}")]
+pub struct StreamFailed {
+    /// The stream.
+    pub stream: Arc<str>,
+    /// The stage.
+    pub stage: Arc<str>,
+    /// Why.
+    pub source: StageError,
+}
+
+/// Streams that run.
+pub struct Running {
+    tasks: JoinSet<Result<(), StreamFailed>>,
+    meters: Meters,
+    stopper: Stopper,
+}
+
+/// Tells what streams have done.
+#[derive(Clone)]
+pub struct Meters {
+    streams: Vec<Arc<StreamMeter>>,
+    started: Instant,
+}
+
+impl Meters {
+    /// The figures of now.
+    pub fn figures(&self) -> Figures {
+        Figures::of(&self.streams, self.started.elapsed())
+    }
+}
+
+impl Running {
+    /// What they have done so far.
+    pub fn figures(&self) -> Figures {
+        self.meters.figures()
+    }
+
+    /// What tells what they have done so far, while their end is waited for.
+    pub fn meters(&self) -> Meters {
+        self.meters.clone()
+    }
+
+    /// What tells sources to take no more, so that what is on its way arrives.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Waits until all have ended. When one fails, the others are stopped.
+    pub async fn ended(&mut self) -> Result<(), StreamFailed> {
+        let mut failed = None;
+        while let Some(ended) = self.tasks.join_next().await {
+            let ended = match ended {
+                Ok(ended) => ended,
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            };
+            if let Err(error) = ended {
+                self.stopper.stop();
+                failed = failed.or(Some(error));
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+/// Puts up all stages of all streams, and lets them run. Nothing runs if one cannot be put up.
+pub fn start(plan: &Plan, options: &RunOptions) -> Result<Running, StreamFailed> {
+    let (stopper, stop) = stop();
+    let mut joints = Joints::of(plan);
+    let mut chains = Vec::new();
+    let mut meters = Vec::new();
+    for (index, stream) in plan.streams.iter().enumerate() {
+        let meter = Arc::new(StreamMeter::new(stream));
+        let mut builder = Builder { options, stream: &stream.name, meter: &meter };
+        chains.push(builder.chain(index, plan, &mut joints, &stop)?);
+        meters.push(meter);
+    }
+    let mut tasks = JoinSet::new();
+    for chain in chains {
+        tasks.spawn(chain.run());
+    }
+    Ok(Running { tasks, meters: Meters { streams: meters, started: Instant::now() }, stopper })
+}
+
+/// The channels between streams, until their ends are taken.
+struct Joints {
+    /// By the stream that reads.
+    sources: BTreeMap<usize, ChannelSource>,
+    /// By topic.
+    topics: BTreeMap<Arc<str>, Outlet>,
+    /// By stream and stage.
+    taps: BTreeMap<(usize, usize), Outlet>,
+}
+
+impl Joints {
+    fn of(plan: &Plan) -> Joints {
+        let mut joints = Joints { sources: BTreeMap::new(), topics: BTreeMap::new(), taps: BTreeMap::new() };
+        for (index, stream) in plan.streams.iter().enumerate() {
+            let outlet = match &stream.input {
+                Input::Stage(_) => continue,
+                Input::Topic(name) => joints.topics.entry(name.clone()).or_default(),
+                Input::Tap { stream, stage } => joints.taps.entry((*stream, *stage)).or_default(),
+            };
+            let (sender, source) = channel();
+            outlet.add(sender);
+            joints.sources.insert(index, source);
+        }
+        joints
+    }
+}
+
+struct Builder<'a> {
+    options: &'a RunOptions,
+    stream: &'a Arc<str>,
+    meter: &'a Arc<StreamMeter>,
+}
+
+impl Builder<'_> {
+    fn failed(&self, stage: &Arc<str>, source: impl Into<StageError>) -> StreamFailed {
+        StreamFailed { stream: self.stream.clone(), stage: stage.clone(), source: source.into() }
+    }
+
+    fn site(&self, stage: &StagePlan, findings: &Findings) -> Site {
+        Site {
+            stream: self.stream.clone(),
+            label: stage.label.clone(),
+            console: self.options.console.clone(),
+            findings: findings.clone(),
+        }
+    }
+
+    fn chain(
+        &mut self,
+        index: usize,
+        plan: &Plan,
+        joints: &mut Joints,
+        stop: &Stop,
+    ) -> Result<Chain, StreamFailed> {
+        let stream = &plan.streams[index];
+        let bad = BadMessages::new(&self.options.on_error, stream.name.clone(), self.meter.bad.clone())
+            .map_err(|error| self.failed(&stream.name, error))?;
+        let source: Box<dyn Source> = match &stream.input {
+            Input::Stage(stage) => match stage.module.make {
+                Make::Source(make) => {
+                    let site = self.site(stage, &self.meter.stages[0].findings);
+                    make(&stage.settings, &site).map_err(|error| self.failed(&stage.label, error))?
+                }
+                _ => unreachable!("a plan begins with a source"),
+            },
+            _ => Box::new(joints.sources.remove(&index).expect("every stream that is fed has its channel")),
+        };
+        let mut links = Vec::new();
+        for (stage, meter) in stream.processors.iter().zip(&self.meter.stages[1..]) {
+            let Make::Processor(make) = stage.module.make else {
+                unreachable!("a plan has processors between its ends")
+            };
+            let processor = make(&stage.settings, &self.site(stage, &meter.findings));
+            let processor = processor.map_err(|error| self.failed(&stage.label, error))?;
+            links.push(Link { processor, meter: meter.clone() });
+        }
+        let last: &Arc<StageMeter> = self.meter.stages.last().expect("a stream has two ends");
+        let sink = match &stream.output {
+            Output::Stage(stage) => match stage.module.make {
+                Make::Sink(make) => {
+                    let site = self.site(stage, &last.findings);
+                    make(&stage.settings, &site).map_err(|error| self.failed(&stage.label, error))?
+                }
+                _ => unreachable!("a plan ends with a sink"),
+            },
+            Output::Topic(name) => {
+                Box::new(TopicSink::new(joints.topics.get(name).cloned().unwrap_or_default()))
+            }
+        };
+        let taps = (0..=links.len()).map(|stage| joints.taps.remove(&(index, stage)).unwrap_or_default());
+        Ok(Chain {
+            taps: taps.collect(),
+            source,
+            links,
+            sink,
+            meter: self.meter.clone(),
+            bad,
+            stop: stop.clone(),
+        })
+    }
+}

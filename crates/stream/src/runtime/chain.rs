@@ -1,0 +1,322 @@
+//! One stream at work: a batch is filled by the source, goes through every processor and into the sink, and is filled again.
+//! All of it by plain calls on one thread; the task waits only where a stage says so.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::StreamFailed;
+use super::channel::Outlet;
+use super::report::{Ended, StageMeter, StreamMeter};
+use super::stop::Stop;
+use crate::bad::BadMessages;
+use crate::clock;
+use crate::message::Batch;
+use crate::stage::{Filled, Processor, Sink, Source, StageError, Turn};
+
+/// How long a stream that is busy keeps its thread before others may have it.
+const TURN: Duration = Duration::from_millis(2);
+/// How often a source that wants to know is told what has arrived.
+const ACKNOWLEDGE_EVERY: Duration = Duration::from_millis(500);
+
+/// A processor in its place.
+pub struct Link {
+    pub processor: Box<dyn Processor>,
+    pub meter: Arc<StageMeter>,
+}
+
+/// A stream, put up.
+pub struct Chain {
+    pub source: Box<dyn Source>,
+    pub links: Vec<Link>,
+    pub sink: Box<dyn Sink>,
+    /// After the source, and after each processor.
+    pub taps: Vec<Outlet>,
+    pub meter: Arc<StreamMeter>,
+    pub bad: BadMessages,
+    pub stop: Stop,
+}
+
+/// Which stage failed, and why.
+type Result<T> = std::result::Result<T, (Arc<str>, StageError)>;
+
+/// Why the source is not asked any more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Over {
+    Ended,
+    Stopped,
+}
+
+impl Chain {
+    /// Runs until the source ends or the word to stop comes.
+    pub async fn run(mut self) -> std::result::Result<(), StreamFailed> {
+        let mut flow = Flow {
+            batch: Batch::new(),
+            seen: None,
+            acknowledged: None,
+            next_acknowledgement: Instant::now(),
+        };
+        let ended = self.work(&mut flow).await;
+        match ended {
+            Ok(over) => {
+                self.meter.end(if over == Over::Ended { Ended::Complete } else { Ended::Stopped });
+                Ok(())
+            }
+            Err((stage, source)) => {
+                let failed = StreamFailed { stream: self.meter.name.clone(), stage, source };
+                self.meter.end(Ended::Failed(failed.to_string()));
+                Err(failed)
+            }
+        }
+    }
+
+    async fn work(&mut self, flow: &mut Flow) -> Result<Over> {
+        let over = self.flow(flow).await;
+        if over.is_err() {
+            // What has come so far is not lost for what came after it.
+            let _ = self.sink.flush().await;
+            let mut turn = turn(&mut self.bad, Instant::now());
+            let _ = self.sink.finish(&mut turn);
+            return over;
+        }
+        self.drain(flow).await?;
+        over
+    }
+
+    /// From the first message to the last.
+    async fn flow(&mut self, flow: &mut Flow) -> Result<Over> {
+        let mut over = None;
+        let mut since = Instant::now();
+        loop {
+            let now = Instant::now();
+            if over.is_none() && !self.source.is_fed() && self.stop.is_given() {
+                self.source.close();
+                over = Some(Over::Stopped);
+            }
+            if self.deadline().is_some_and(|deadline| deadline <= now) {
+                self.tick(flow, now).await?;
+            }
+            let is_full = self.links.iter().any(|link| link.processor.is_full());
+            if is_full && over == Some(Over::Stopped) {
+                return Ok(Over::Stopped);
+            }
+            let filled = if is_full { Filled::Pending } else { self.fill(flow, now)? };
+            match filled {
+                Filled::Ready => {
+                    self.push(0, flow).await?;
+                    self.acknowledge_if_due(flow, now).await?;
+                }
+                Filled::End => return Ok(over.unwrap_or(Over::Ended)),
+                Filled::Pending => {
+                    if over.is_some() {
+                        return Ok(Over::Stopped);
+                    }
+                    self.acknowledge_if_due(flow, now).await?;
+                    self.wait(flow, is_full, now).await?;
+                    since = Instant::now();
+                }
+            }
+            if now.duration_since(since) > TURN {
+                tokio::task::yield_now().await;
+                since = Instant::now();
+            }
+        }
+    }
+
+    /// When anything is due though no message comes.
+    fn deadline(&self) -> Option<Instant> {
+        let processors = self.links.iter().filter_map(|link| link.processor.deadline());
+        processors.chain(self.sink.deadline()).min()
+    }
+
+    /// Waits for a message, the word to stop, or what is due.
+    async fn wait(&mut self, flow: &mut Flow, is_full: bool, now: Instant) -> Result<()> {
+        let mut deadline = self.deadline();
+        if self.source.wants_acknowledgement() && flow.acknowledged < flow.seen {
+            deadline =
+                Some(deadline.map_or(flow.next_acknowledgement, |at| at.min(flow.next_acknowledgement)));
+        }
+        let is_fed = self.source.is_fed();
+        let due = async {
+            match deadline {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        let ready = async {
+            match is_full {
+                true => std::future::pending().await,
+                false => self.source.ready().await,
+            }
+        };
+        let stopped = async {
+            match is_fed {
+                true => std::future::pending().await,
+                false => self.stop.given().await,
+            }
+        };
+        let mut wakes: Vec<_> = self.links.iter_mut().filter_map(|link| link.processor.wake()).collect();
+        let woken = poll_fn(|context| {
+            let is_ready = wakes.iter_mut().any(|wake| wake.as_mut().poll(context).is_ready());
+            if is_ready { Poll::Ready(()) } else { Poll::Pending }
+        });
+        let is_woken = tokio::select! {
+            biased;
+            () = stopped => false,
+            () = woken => true,
+            () = ready => false,
+            () = due => false,
+        };
+        drop(wakes);
+        if is_woken {
+            self.tick(flow, now).await?;
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self, flow: &mut Flow, now: Instant) -> Result<Filled> {
+        let meter = &self.meter.stages[0];
+        self.bad.enter(&meter.label);
+        let filled = self.source.fill(&mut flow.batch, &mut turn(&mut self.bad, now));
+        let filled = filled.map_err(|error| (meter.label.clone(), error))?;
+        if filled == Filled::Ready {
+            meter.worked(0, flow.batch.len(), flow.batch.value_bytes(), now.elapsed());
+            flow.seen = flow.batch.last_sequence().or(flow.seen);
+        }
+        Ok(filled)
+    }
+
+    /// Takes the batch from a stage on to the sink: 0 is what the source filled.
+    async fn push(&mut self, from: usize, flow: &mut Flow) -> Result<()> {
+        let batch = &mut flow.batch;
+        if !self.taps[from].is_empty() && !batch.is_empty() {
+            self.taps[from].send(batch).await;
+        }
+        for (link, tap) in self.links[from..].iter_mut().zip(&self.taps[from + 1..]) {
+            if batch.is_empty() {
+                return Ok(());
+            }
+            let now = Instant::now();
+            let came = batch.len();
+            self.bad.enter(&link.meter.label);
+            let processed = link.processor.process(batch, &mut turn(&mut self.bad, now));
+            processed.map_err(|error| (link.meter.label.clone(), error))?;
+            let busy = now.elapsed();
+            if let Some(settled) = link.processor.settle(batch) {
+                let settled = settled.await;
+                settled.map_err(|error| (link.meter.label.clone(), error))?;
+                link.meter.waited(now.elapsed() - busy);
+            }
+            link.meter.worked(came, batch.len(), batch.value_bytes(), busy);
+            if !tap.is_empty() && !batch.is_empty() {
+                tap.send(batch).await;
+            }
+        }
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.write(flow).await
+    }
+
+    async fn write(&mut self, flow: &mut Flow) -> Result<()> {
+        let meter = self.meter.stages.last().expect("a stream has two ends");
+        let now = Instant::now();
+        self.bad.enter(&meter.label);
+        let written = self.sink.write(&flow.batch, &mut turn(&mut self.bad, now));
+        written.map_err(|error| (meter.label.clone(), error))?;
+        let busy = now.elapsed();
+        if let Some(settled) = self.sink.settle() {
+            let settled = settled.await;
+            settled.map_err(|error| (meter.label.clone(), error))?;
+            meter.waited(now.elapsed() - busy);
+        }
+        meter.worked(flow.batch.len(), flow.batch.len(), flow.batch.value_bytes(), busy);
+        Ok(())
+    }
+
+    /// Lets every stage do what is due.
+    async fn tick(&mut self, flow: &mut Flow, now: Instant) -> Result<()> {
+        for index in 0..self.links.len() {
+            flow.batch.clear();
+            let link = &mut self.links[index];
+            self.bad.enter(&link.meter.label);
+            let ticked = link.processor.tick(&mut flow.batch, &mut turn(&mut self.bad, now));
+            ticked.map_err(|error| (link.meter.label.clone(), error))?;
+            self.push_from_link(index, flow).await?;
+        }
+        flow.batch.clear();
+        let label = &self.meter.stages.last().expect("a stream has two ends").label;
+        self.sink.tick(&mut turn(&mut self.bad, now)).map_err(|error| (label.clone(), error))
+    }
+
+    /// What a processor let go of its own, on to the sink.
+    async fn push_from_link(&mut self, index: usize, flow: &mut Flow) -> Result<()> {
+        if flow.batch.is_empty() {
+            return Ok(());
+        }
+        let meter = &self.links[index].meter;
+        meter.worked(0, flow.batch.len(), flow.batch.value_bytes(), Duration::ZERO);
+        self.push(index + 1, flow).await
+    }
+
+    /// After the last message: what stages still hold comes out, and arrives.
+    async fn drain(&mut self, flow: &mut Flow) -> Result<()> {
+        for index in 0..self.links.len() {
+            flow.batch.clear();
+            let link = &mut self.links[index];
+            let finished = link.processor.finish(&mut flow.batch).await;
+            finished.map_err(|error| (link.meter.label.clone(), error))?;
+            self.push_from_link(index, flow).await?;
+        }
+        let label = self.meter.stages.last().expect("a stream has two ends").label.clone();
+        self.sink.flush().await.map_err(|error| (label.clone(), error))?;
+        self.tell_source(flow, u64::MAX).await?;
+        self.sink.finish(&mut turn(&mut self.bad, Instant::now())).map_err(|error| (label, error))
+    }
+
+    async fn acknowledge_if_due(&mut self, flow: &mut Flow, now: Instant) -> Result<()> {
+        if !self.source.wants_acknowledgement()
+            || now < flow.next_acknowledgement
+            || flow.acknowledged >= flow.seen
+        {
+            return Ok(());
+        }
+        flow.next_acknowledgement = now + ACKNOWLEDGE_EVERY;
+        let label = self.meter.stages.last().expect("a stream has two ends").label.clone();
+        self.sink.flush().await.map_err(|error| (label, error))?;
+        let held = self.links.iter().filter_map(|link| link.processor.held_since()).min();
+        self.tell_source(flow, held.unwrap_or(u64::MAX)).await
+    }
+
+    /// Tells the source what has arrived: all that was seen before what is still held.
+    async fn tell_source(&mut self, flow: &mut Flow, held_since: u64) -> Result<()> {
+        let through = match (flow.seen, held_since.checked_sub(1)) {
+            (Some(seen), Some(before_held)) => seen.min(before_held),
+            _ => return Ok(()),
+        };
+        if flow.acknowledged.is_some_and(|acknowledged| acknowledged >= through) {
+            return Ok(());
+        }
+        let told = self.source.acknowledge(through).await;
+        told.map_err(|error| (self.meter.stages[0].label.clone(), error))?;
+        flow.acknowledged = Some(through);
+        Ok(())
+    }
+}
+
+/// What is on its way through a chain.
+struct Flow {
+    batch: Batch,
+    /// The last message that the source made.
+    seen: Option<u64>,
+    /// The last that the source was told of.
+    acknowledged: Option<u64>,
+    next_acknowledgement: Instant,
+}
+
+fn turn(bad: &mut BadMessages, now: Instant) -> Turn<'_> {
+    Turn { now, time_ms: clock::time_ms(), bad }
+}

@@ -1,0 +1,69 @@
+//! `log`: messages for people to read, a line for each.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use chrono::{Local, TimeZone};
+
+use crate::message::Batch;
+use crate::module::{Absent, Console, Make, Module, OptionSpec, Takes};
+use crate::stage::{Sink, StageError, Turn};
+
+/// How much of a message is shown.
+const SHOWN_BYTES_MAX: usize = 4096;
+
+/// The declaration.
+pub const MODULE: Module = Module {
+    name: "log",
+    summary: "shows messages to people, a line for each, with the time when it came",
+    about: "What is no text is shown with replacement characters, and a long message is cut; `stdout` writes messages as they \
+            are.",
+    options: &[
+        OptionSpec {
+            name: "name",
+            takes: Takes::Name,
+            default: Absent::None,
+            summary: "What stands before each message; without, the name of the stream.",
+        },
+        OptionSpec {
+            name: "showKey",
+            takes: Takes::Flag,
+            default: Absent::Value("false"),
+            summary: "Whether the key stands before the value.",
+        },
+    ],
+    examples: &[("time --count=3 | log", "three lines")],
+    make: Make::Sink(|settings, site| {
+        Ok(Box::new(Log {
+            name: settings.optional_text("name").unwrap_or(&site.stream).to_owned(),
+            show_key: settings.flag("showKey"),
+            console: site.console.clone(),
+        }))
+    }),
+};
+
+struct Log {
+    name: String,
+    show_key: bool,
+    console: Arc<dyn Console>,
+}
+
+impl Sink for Log {
+    fn write(&mut self, batch: &Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
+        for message in batch.messages() {
+            let time = Local.timestamp_millis_opt(turn.time_ms).earliest().unwrap_or_default();
+            let mut line = format!("{} {}: ", time.format("%Y-%m-%d %H:%M:%S%.3f"), self.name);
+            if self.show_key {
+                let key = message.key.map_or("null".into(), String::from_utf8_lossy);
+                let _ = write!(line, "{key} ");
+            }
+            let shown = &message.value[..message.value.len().min(SHOWN_BYTES_MAX)];
+            line.push_str(&String::from_utf8_lossy(shown));
+            if shown.len() < message.value.len() {
+                let _ = write!(line, "... ({} bytes)", message.value.len());
+            }
+            self.console.line(&line);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,46 @@
+//! `stdout`: messages on standard output, a line for each.
+
+use std::io::{self, Write};
+
+use crate::message::Batch;
+use crate::module::{Absent, Make, Module, OptionSpec, Takes};
+use crate::stage::{IoFailed, Sink, StageError, Turn};
+
+/// The declaration.
+pub const MODULE: Module = Module {
+    name: "stdout",
+    summary: "messages on standard output, as they are",
+    about: "",
+    options: &[OptionSpec {
+        name: "delimiter",
+        takes: Takes::Text,
+        default: Absent::Value("\n"),
+        summary: "What is written after each message; an end of line by default.",
+    }],
+    examples: &[("time --count=3 | stdout", "three lines with the time")],
+    make: Make::Sink(|settings, _site| {
+        Ok(Box::new(Stdout {
+            delimiter: settings.text("delimiter").as_bytes().to_vec(),
+            written: Vec::new(),
+        }))
+    }),
+};
+
+struct Stdout {
+    delimiter: Vec<u8>,
+    written: Vec<u8>,
+}
+
+impl Sink for Stdout {
+    fn write(&mut self, batch: &Batch, _turn: &mut Turn<'_>) -> Result<(), StageError> {
+        self.written.clear();
+        for message in batch.messages() {
+            self.written.extend_from_slice(message.value);
+            self.written.extend_from_slice(&self.delimiter);
+        }
+        let mut out = io::stdout().lock();
+        let written = out.write_all(&self.written).and_then(|()| out.flush());
+        written
+            .map_err(|source| IoFailed { action: "write", what: "standard output".to_owned(), source }.into())
+    }
+}

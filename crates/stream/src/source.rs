@@ -1,0 +1,9 @@
+//! Where messages come from: a file for each source.
+
+pub mod file;
+pub mod http;
+pub mod kafka;
+mod lines;
+pub mod load_generator;
+pub mod stdin;
+pub mod time;

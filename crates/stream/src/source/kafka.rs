@@ -1,0 +1,406 @@
+//! `kafka`: the records of topics, by librdkafka. A thread polls and hands batches over; the offsets of a batch are committed when
+//! the sink has acknowledged all of it, never before.
+//!
+//! A commit names the partitions that this member has at the moment: what was taken from others or given away is redelivered
+//! by whoever has it. So each record arrives at least once.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rdkafka::config::FromClientConfig;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::Message;
+use rdkafka::{Offset, TopicPartitionList};
+use tokio::sync::mpsc;
+
+use crate::clock;
+use crate::kafka::{self, BOOTSTRAP, Begin, PROPERTIES};
+use crate::message::{Batch, Gather};
+use crate::module::{Absent, Make, Module, OptionSpec, Settings, Site, Takes};
+use crate::stage::{Filled, Source, StageError, Turn, Wait};
+
+/// Batches that wait to be taken.
+const WAITING_MAX: usize = 8;
+/// How long a poll waits for the first record.
+const POLL: Duration = Duration::from_millis(100);
+/// How long a cluster may take to say which topics it has.
+const METADATA_TIMEOUT: Duration = Duration::from_secs(15);
+/// The group of a source that is in none: librdkafka wants a name, and nothing is committed under it.
+const NO_GROUP: &str = "thalweg-stream-without-group";
+
+/// The declaration.
+pub const MODULE: Module = Module {
+    name: "kafka",
+    summary: "the records of topics of a cluster",
+    about: "By librdkafka. With `--group` the stream is a member of a consumer group: it shares the partitions with the other \
+            members, begins where the group left off, and commits offsets when the sink has acknowledged the messages, so that \
+            each arrives at least once. Without it, all partitions or those of `--partitions` are read from `--from` on, and \
+            nothing is committed. Headers are not carried yet.",
+    options: &[
+        OptionSpec {
+            name: "topics",
+            takes: Takes::Name,
+            default: Absent::Required,
+            summary: "The topics, with commas between.",
+        },
+        BOOTSTRAP,
+        OptionSpec {
+            name: "group",
+            takes: Takes::Name,
+            default: Absent::None,
+            summary: "The consumer group; without, the source is in none.",
+        },
+        OptionSpec {
+            name: "from",
+            takes: Takes::Begin,
+            default: Absent::Value("earliest"),
+            summary: "Where to begin. With --group, where the group has no offset: earliest or latest.",
+        },
+        OptionSpec {
+            name: "partitions",
+            takes: Takes::Partitions,
+            default: Absent::None,
+            summary: "Only these partitions; not with --group.",
+        },
+        OptionSpec {
+            name: "untilEnd",
+            takes: Takes::Flag,
+            default: Absent::Value("false"),
+            summary: "Whether to end when the end of every partition was reached; not with --group.",
+        },
+        PROPERTIES,
+    ],
+    examples: &[
+        ("kafka --topics=orders --untilEnd=true | counter", "how many records a topic has"),
+        (
+            "kafka --topics=orders --group=large | filter --expression='payload.amount > 1000' | kafka --topic=big-orders",
+            "from topic to topic, each record at least once",
+        ),
+    ],
+    make: Make::Source(start),
+};
+
+fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError> {
+    let group = settings.optional_text("group");
+    let begin = Begin::read(settings.text("from")).unwrap_or(Begin::Earliest);
+    let until_end = settings.flag("untilEnd");
+    let chosen = settings.optional_text("partitions").and_then(kafka::partitions);
+    let by_offset = matches!(begin, Begin::Offset(_) | Begin::Timestamp(_));
+    if group.is_some() && (chosen.is_some() || until_end || by_offset) {
+        let right = "with --group, leave out --partitions and --untilEnd, and begin at earliest or latest";
+        return Err(kafka::failed(site.label.to_string(), right));
+    }
+    let config = kafka::config(
+        settings,
+        &[
+            ("group.id", group.unwrap_or(NO_GROUP)),
+            ("enable.auto.commit", "false"),
+            ("enable.auto.offset.store", "false"),
+            ("enable.partition.eof", if until_end { "true" } else { "false" }),
+            ("auto.offset.reset", if begin == Begin::Latest { "latest" } else { "earliest" }),
+            // A slow sink holds up the polling, and is no reason to leave the group.
+            ("max.poll.interval.ms", "86400000"),
+        ],
+    )?;
+    let consumer = BaseConsumer::from_config(&config)
+        .map_err(|error| kafka::failed("The consumer of librdkafka cannot be made", error))?;
+    let consumer = Arc::new(consumer);
+    let is_closed = Arc::new(AtomicBool::new(false));
+    let (sender, batches) = mpsc::channel(WAITING_MAX);
+    let reader = Reader {
+        consumer: consumer.clone(),
+        topics: settings.text("topics").split(',').map(|topic| topic.trim().to_owned()).collect(),
+        in_group: group.is_some(),
+        begin,
+        chosen,
+        until_end,
+        is_closed: is_closed.clone(),
+        sequence: 0,
+    };
+    let spawned = std::thread::Builder::new().name("kafka".to_owned()).spawn(move || reader.run(&sender));
+    let thread = spawned.map_err(|error| kafka::failed("A thread cannot be started", error))?;
+    Ok(Box::new(Kafka {
+        consumer,
+        thread: Some(thread),
+        in_group: group.is_some(),
+        batches,
+        next: None,
+        is_closed,
+        has_ended: false,
+        unacknowledged: VecDeque::new(),
+    }))
+}
+
+/// The next offset of each partition.
+type Offsets = BTreeMap<(Arc<str>, i32), i64>;
+
+/// Records, and where they end.
+struct Polled {
+    batch: Batch,
+    offsets: Offsets,
+}
+
+/// Polls, on a thread of its own.
+struct Reader {
+    consumer: Arc<BaseConsumer>,
+    topics: Vec<String>,
+    in_group: bool,
+    begin: Begin,
+    chosen: Option<Vec<i32>>,
+    until_end: bool,
+    is_closed: Arc<AtomicBool>,
+    sequence: u64,
+}
+
+impl Reader {
+    fn run(mut self, batches: &mpsc::Sender<Result<Polled, StageError>>) {
+        if let Err(error) = self.read(batches) {
+            // Nobody waits for what a stream reads that has ended.
+            let _ = batches.blocking_send(Err(error));
+        }
+    }
+
+    fn read(&mut self, batches: &mpsc::Sender<Result<Polled, StageError>>) -> Result<(), StageError> {
+        let partitions = self.find_partitions()?;
+        let count = partitions.count();
+        if self.in_group {
+            let topics: Vec<&str> = self.topics.iter().map(String::as_str).collect();
+            let subscribed = self.consumer.subscribe(&topics);
+            subscribed.map_err(|error| kafka::failed("Subscribing", error))?;
+        } else {
+            let assigned = self.consumer.assign(&partitions);
+            assigned.map_err(|error| kafka::failed("Taking partitions", error))?;
+        }
+        let mut at_end = 0;
+        while !self.is_closed.load(Ordering::Relaxed) {
+            let (polled, ends) = self.poll()?;
+            at_end += ends;
+            if !polled.batch.is_empty() && batches.blocking_send(Ok(polled)).is_err() {
+                return Ok(());
+            }
+            if self.until_end && at_end >= count {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The partitions to read, each with where to begin; that all topics are there is found out on the way.
+    fn find_partitions(&self) -> Result<TopicPartitionList, StageError> {
+        let mut list = TopicPartitionList::new();
+        for topic in &self.topics {
+            let metadata = self.consumer.fetch_metadata(Some(topic), METADATA_TIMEOUT);
+            let metadata = metadata.map_err(|error| kafka::failed(format!("Topic {topic}"), error))?;
+            let found = metadata.topics().iter().find(|found| found.name() == topic);
+            let indexes: Vec<i32> = found
+                .filter(|found| found.error().is_none())
+                .map(|found| found.partitions().iter().map(|partition| partition.id()).collect())
+                .unwrap_or_default();
+            if indexes.is_empty() {
+                return Err(kafka::failed(format!("Topic {topic}"), "there is no such topic"));
+            }
+            for &index in self.chosen.as_ref().unwrap_or(&indexes) {
+                if !indexes.contains(&index) {
+                    let reason =
+                        format!("it has no partition {index}: 0 to {} would be right", indexes.len() - 1);
+                    return Err(kafka::failed(format!("Topic {topic}"), reason));
+                }
+                let offset = match self.begin {
+                    Begin::Earliest => Offset::Beginning,
+                    Begin::Latest => Offset::End,
+                    Begin::Offset(offset) | Begin::Timestamp(offset) => Offset::Offset(offset),
+                };
+                let added = list.add_partition_offset(topic, index, offset);
+                added.map_err(|error| kafka::failed(format!("Topic {topic}"), error))?;
+            }
+        }
+        if matches!(self.begin, Begin::Timestamp(_)) {
+            let found = self.consumer.offsets_for_times(list, METADATA_TIMEOUT);
+            list = found.map_err(|error| kafka::failed("Finding offsets by time", error))?;
+        }
+        Ok(list)
+    }
+
+    /// What is there, and how many partitions have come to their end.
+    fn poll(&mut self) -> Result<(Polled, usize), StageError> {
+        let mut gather = Gather::default();
+        let mut offsets = Offsets::new();
+        let mut last: Option<((Arc<str>, i32), i64)> = None;
+        let mut ends = 0;
+        let mut wait = POLL;
+        while !gather.is_full() {
+            let record = match self.consumer.poll(wait) {
+                None => break,
+                Some(Ok(record)) => record,
+                Some(Err(KafkaError::PartitionEOF(_))) => {
+                    ends += 1;
+                    continue;
+                }
+                Some(Err(error)) => {
+                    check(error)?;
+                    continue;
+                }
+            };
+            wait = Duration::ZERO;
+            let time_ms = record.timestamp().to_millis().unwrap_or_else(clock::time_ms);
+            gather.push(record.payload().unwrap_or_default(), record.key(), time_ms, self.sequence);
+            self.sequence += 1;
+            // Records of a partition come one after the other: its name is looked up when it changes.
+            match &mut last {
+                Some(((topic, partition), next))
+                    if **topic == *record.topic() && *partition == record.partition() =>
+                {
+                    *next = record.offset() + 1;
+                }
+                _ => {
+                    offsets.extend(last.take());
+                    last = Some(((record.topic().into(), record.partition()), record.offset() + 1));
+                }
+            }
+        }
+        offsets.extend(last);
+        Ok((Polled { batch: gather.take(), offsets }, ends))
+    }
+}
+
+/// Whether librdkafka mends an error by itself.
+fn check(error: KafkaError) -> Result<(), StageError> {
+    let mending = [
+        RDKafkaErrorCode::BrokerTransportFailure,
+        RDKafkaErrorCode::AllBrokersDown,
+        RDKafkaErrorCode::OperationTimedOut,
+        RDKafkaErrorCode::Resolve,
+    ];
+    match error.rdkafka_error_code() {
+        Some(code) if mending.contains(&code) => {
+            tracing::warn!(error = %error, "The cluster cannot be reached; it is tried again");
+            Ok(())
+        }
+        _ => Err(kafka::failed("Reading", error)),
+    }
+}
+
+/// What of a batch is to be committed, when all up to its last message has arrived.
+struct Unacknowledged {
+    last_sequence: u64,
+    offsets: Offsets,
+}
+
+struct Kafka {
+    consumer: Arc<BaseConsumer>,
+    thread: Option<JoinHandle<()>>,
+    in_group: bool,
+    batches: mpsc::Receiver<Result<Polled, StageError>>,
+    next: Option<Result<Polled, StageError>>,
+    is_closed: Arc<AtomicBool>,
+    has_ended: bool,
+    unacknowledged: VecDeque<Unacknowledged>,
+}
+
+impl Source for Kafka {
+    fn fill(&mut self, batch: &mut Batch, _turn: &mut Turn<'_>) -> Result<Filled, StageError> {
+        batch.clear();
+        match self.next.take().or_else(|| self.batches.try_recv().ok()) {
+            Some(polled) => {
+                let polled = polled?;
+                *batch = polled.batch;
+                if self.in_group
+                    && let Some(last_sequence) = batch.last_sequence()
+                {
+                    self.unacknowledged.push_back(Unacknowledged { last_sequence, offsets: polled.offsets });
+                }
+                Ok(Filled::Ready)
+            }
+            None if self.has_ended => Ok(Filled::End),
+            None => Ok(Filled::Pending),
+        }
+    }
+
+    fn ready(&mut self) -> Wait<'_, ()> {
+        Box::pin(async {
+            if self.next.is_none() {
+                self.next = self.batches.recv().await;
+                self.has_ended = self.next.is_none();
+            }
+        })
+    }
+
+    fn close(&mut self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        self.batches.close();
+    }
+
+    fn wants_acknowledgement(&self) -> bool {
+        self.in_group
+    }
+
+    fn acknowledge(&mut self, through: u64) -> Wait<'_, Result<(), StageError>> {
+        let mut arrived = Offsets::new();
+        while self.unacknowledged.front().is_some_and(|first| first.last_sequence <= through) {
+            arrived.extend(self.unacknowledged.pop_front().map(|first| first.offsets).unwrap_or_default());
+        }
+        let consumer = self.consumer.clone();
+        Box::pin(async move {
+            if arrived.is_empty() {
+                return Ok(());
+            }
+            // A commit waits for the answer of the cluster, on a thread that may.
+            let committed = tokio::task::spawn_blocking(move || commit(&consumer, arrived)).await;
+            committed.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+        })
+    }
+}
+
+impl Drop for Kafka {
+    /// Waits for the thread, so that the consumer is closed here and leaves its group: others would wait for its session to
+    /// end. That takes no longer than a poll.
+    fn drop(&mut self) {
+        self.close();
+        if let Some(thread) = self.thread.take()
+            && let Err(panic) = thread.join()
+            && !std::thread::panicking()
+        {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+fn commit(consumer: &BaseConsumer, offsets: Offsets) -> Result<(), StageError> {
+    let assigned =
+        consumer.assignment().map_err(|error| kafka::failed("Asking for the assignment", error))?;
+    let assigned: BTreeSet<(String, i32)> =
+        assigned.elements().iter().map(|element| (element.topic().to_owned(), element.partition())).collect();
+    let mut list = TopicPartitionList::new();
+    for ((topic, partition), next) in offsets {
+        if assigned.contains(&(topic.to_string(), partition)) {
+            let added = list.add_partition_offset(&topic, partition, Offset::Offset(next));
+            added.map_err(|error| kafka::failed("Committing", error))?;
+        }
+    }
+    if list.count() == 0 {
+        return Ok(());
+    }
+    let again = [
+        RDKafkaErrorCode::RebalanceInProgress,
+        RDKafkaErrorCode::IllegalGeneration,
+        RDKafkaErrorCode::UnknownMemberId,
+        RDKafkaErrorCode::OperationTimedOut,
+        RDKafkaErrorCode::BrokerTransportFailure,
+        RDKafkaErrorCode::CoordinatorLoadInProgress,
+        RDKafkaErrorCode::CoordinatorNotAvailable,
+        RDKafkaErrorCode::NotCoordinator,
+    ];
+    match consumer.commit(&list, CommitMode::Sync) {
+        Ok(()) => Ok(()),
+        // The messages come again to whoever has their partitions then: at least once holds.
+        Err(error) if error.rdkafka_error_code().is_some_and(|code| again.contains(&code)) => {
+            tracing::warn!(error = %error, "Offsets were not committed; their messages may come again");
+            Ok(())
+        }
+        Err(error) => Err(kafka::failed("Committing offsets", error)),
+    }
+}

@@ -1,0 +1,265 @@
+//! `load-generator`: messages made in memory, as fast as they are taken.
+//!
+//! By copying, each message is written afresh: its sequence, as eight bytes, then filler that differs from message to message.
+//! The buffers are those that the sink has given back. By reference, all messages are the same bytes, and only their slots are
+//! written. Several producers make batches on tasks of their own; each counts its own sequence.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use crate::message::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Batch};
+use crate::module::{Absent, Make, Module, OptionSpec, Takes};
+use crate::stage::{Filled, Source, StageError, Turn, Wait};
+
+/// Batches of all producers that wait to be taken.
+const WAITING_BATCHES_MAX: usize = 8;
+/// The bytes of a sequence at the beginning of a message.
+const STAMP_BYTES: usize = 8;
+/// The bytes of a sequence and a time, as the original wrote them: four and eight.
+const TIMESTAMP_BYTES: usize = 12;
+
+/// The declaration.
+pub const MODULE: Module = Module {
+    name: "load-generator",
+    summary: "makes messages of one size in memory, as fast as they are taken",
+    about: "Each message begins with its sequence, eight bytes with the most significant first, where it has room for that. \
+            `throughput` checks it. With `--mode=reference` all messages are the same bytes, and nothing is written but where \
+            they lie.",
+    options: &[
+        OptionSpec {
+            name: "producers",
+            takes: Takes::Integer(1, 64),
+            default: Absent::Value("1"),
+            summary: "How many producers make messages. One makes them on the thread of the stream, more on others.",
+        },
+        OptionSpec {
+            name: "messageCount",
+            takes: Takes::Integer(0, u64::MAX),
+            default: Absent::Value("1000"),
+            summary: "How many messages each producer makes; 0 makes them without end.",
+        },
+        OptionSpec {
+            name: "messageSize",
+            takes: Takes::Size,
+            default: Absent::Value("1000"),
+            summary: "The bytes of a message, 64 MiB at the most.",
+        },
+        OptionSpec {
+            name: "rate",
+            takes: Takes::Number(0.0, f64::MAX),
+            default: Absent::Value("0"),
+            summary: "How many messages each producer makes in a second; 0 makes as many as are taken.",
+        },
+        OptionSpec {
+            name: "mode",
+            takes: Takes::Choice(&["copy", "reference"]),
+            default: Absent::Value("copy"),
+            summary: "Whether each message is written afresh, or all refer to the same bytes.",
+        },
+        OptionSpec {
+            name: "generateTimestamp",
+            takes: Takes::Flag,
+            default: Absent::Value("false"),
+            summary: "Begin each message with its number in four bytes and the nanoseconds of a clock in eight.",
+        },
+    ],
+    examples: &[
+        (
+            "load-generator --messageCount=500000000 --messageSize=1000 | throughput",
+            "five hundred million messages, counted and checked",
+        ),
+        (
+            "load-generator --messageCount=0 --messageSize=100 --rate=50000 | throughput --reportEveryMs=5000",
+            "fifty thousand messages a second, until it is stopped",
+        ),
+    ],
+    make: Make::Source(|settings, _site| {
+        let shape = Shape {
+            count: match settings.integer("messageCount") {
+                0 => u64::MAX,
+                count => count,
+            },
+            size: (settings.integer("messageSize") as usize).min(crate::message::MESSAGE_BYTES_MAX),
+            rate: settings.optional_number("rate").filter(|rate| *rate > 0.0),
+            is_shared: settings.text("mode") == "reference",
+            has_timestamp: settings.flag("generateTimestamp"),
+        };
+        let producers = settings.integer("producers") as u32;
+        if producers == 1 {
+            return Ok(Box::new(Producer::new(shape, 0)));
+        }
+        Ok(Box::new(Producers::start(&shape, producers)))
+    }),
+};
+
+/// What is to be made.
+#[derive(Clone)]
+struct Shape {
+    count: u64,
+    size: usize,
+    rate: Option<f64>,
+    is_shared: bool,
+    has_timestamp: bool,
+}
+
+/// Makes messages where it is asked.
+struct Producer {
+    shape: Shape,
+    origin: u32,
+    made: u64,
+    started: Option<Instant>,
+    shared: Bytes,
+    is_closed: bool,
+}
+
+impl Producer {
+    fn new(shape: Shape, origin: u32) -> Producer {
+        let shared = if shape.is_shared { Bytes::from(vec![0; shape.size]) } else { Bytes::new() };
+        Producer { shape, origin, made: 0, started: None, shared, is_closed: false }
+    }
+
+    /// How many messages may be made now.
+    fn allowed(&self, now: Instant, started: Instant) -> u64 {
+        let left = self.shape.count - self.made;
+        let Some(rate) = self.shape.rate else { return left };
+        let due = (now.duration_since(started).as_secs_f64() * rate) as u64 + 1;
+        due.saturating_sub(self.made).min(left)
+    }
+
+    fn make(&mut self, batch: &mut Batch, now: Instant, time_ms: i64) -> Filled {
+        let started = *self.started.get_or_insert(now);
+        if self.is_closed || self.made == self.shape.count {
+            return Filled::End;
+        }
+        let size = self.shape.size;
+        let fitting = (BATCH_BYTES_MAX / size.max(1)).clamp(1, BATCH_MESSAGES_MAX);
+        let count = (self.allowed(now, started) as usize).min(fitting);
+        if count == 0 {
+            return Filled::Pending;
+        }
+        let first = self.made;
+        if self.shape.is_shared {
+            batch.clear();
+            batch.push_run(self.shared.clone(), size, count, true, time_ms, first);
+        } else {
+            let used = batch.take_buffers().next().and_then(|buffer| buffer.try_into_mut().ok());
+            let mut buffer = used.unwrap_or_default();
+            self.write(&mut buffer, count, started);
+            batch.push_run(buffer.freeze(), size, count, false, time_ms, first);
+            batch.is_stamped = size >= STAMP_BYTES && !self.shape.has_timestamp;
+        }
+        batch.origin = self.origin;
+        self.made += count as u64;
+        Filled::Ready
+    }
+
+    /// Writes messages, every byte of them.
+    fn write(&self, buffer: &mut BytesMut, count: usize, started: Instant) {
+        let size = self.shape.size;
+        buffer.resize(size * count, 0);
+        if size == 0 {
+            return;
+        }
+        let nanoseconds = if self.shape.has_timestamp { started.elapsed().as_nanos() as u64 } else { 0 };
+        for (sequence, message) in (self.made..).zip(buffer.chunks_exact_mut(size)) {
+            if self.shape.has_timestamp && size >= TIMESTAMP_BYTES {
+                message[..4].copy_from_slice(&(sequence as u32).to_be_bytes());
+                message[4..TIMESTAMP_BYTES].copy_from_slice(&nanoseconds.to_be_bytes());
+                message[TIMESTAMP_BYTES..].fill(sequence as u8);
+            } else if let Some((stamp, rest)) = message.split_first_chunk_mut::<STAMP_BYTES>() {
+                *stamp = sequence.to_be_bytes();
+                rest.fill(sequence as u8);
+            } else {
+                message.fill(sequence as u8);
+            }
+        }
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        let due = Duration::try_from_secs_f64(self.made as f64 / self.shape.rate?).ok()?;
+        Some(self.started? + due)
+    }
+}
+
+impl Source for Producer {
+    fn fill(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<Filled, StageError> {
+        Ok(self.make(batch, turn.now, turn.time_ms))
+    }
+
+    fn ready(&mut self) -> Wait<'_, ()> {
+        Box::pin(async {
+            if let Some(due) = self.next_due() {
+                sleep_until(due).await;
+            }
+        })
+    }
+
+    fn close(&mut self) {
+        self.is_closed = true;
+    }
+}
+
+/// Several producers on tasks of their own.
+struct Producers {
+    batches: mpsc::Receiver<Batch>,
+    next: Option<Batch>,
+    has_ended: bool,
+    // Ended with the source.
+    _tasks: JoinSet<()>,
+}
+
+impl Producers {
+    fn start(shape: &Shape, count: u32) -> Producers {
+        let (sender, batches) = mpsc::channel(WAITING_BATCHES_MAX);
+        let mut tasks = JoinSet::new();
+        for origin in 0..count {
+            tasks.spawn(produce(Producer::new(shape.clone(), origin), sender.clone()));
+        }
+        Producers { batches, next: None, has_ended: false, _tasks: tasks }
+    }
+}
+
+async fn produce(mut producer: Producer, batches: mpsc::Sender<Batch>) {
+    loop {
+        let mut batch = Batch::new();
+        match producer.make(&mut batch, Instant::now(), crate::clock::time_ms()) {
+            Filled::End => return,
+            Filled::Pending => producer.ready().await,
+            Filled::Ready => {
+                if batches.send(batch).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Source for Producers {
+    fn fill(&mut self, batch: &mut Batch, _turn: &mut Turn<'_>) -> Result<Filled, StageError> {
+        match self.next.take().or_else(|| self.batches.try_recv().ok()) {
+            Some(next) => {
+                *batch = next;
+                Ok(Filled::Ready)
+            }
+            None if self.has_ended => Ok(Filled::End),
+            None => Ok(Filled::Pending),
+        }
+    }
+
+    fn ready(&mut self) -> Wait<'_, ()> {
+        Box::pin(async {
+            if self.next.is_none() {
+                self.next = self.batches.recv().await;
+                self.has_ended = self.next.is_none();
+            }
+        })
+    }
+
+    fn close(&mut self) {
+        self.batches.close();
+    }
+}

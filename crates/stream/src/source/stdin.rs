@@ -1,0 +1,109 @@
+//! `stdin`: the lines of standard input.
+
+use std::io::{self, Read};
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use super::lines::Lines;
+use crate::message::{BATCH_BYTES_MAX, Batch};
+use crate::module::{Absent, Make, Module, OptionSpec, Takes};
+use crate::stage::{Filled, IoFailed, Source, StageError, Turn, Wait};
+
+/// Pieces of input that wait to be cut.
+const WAITING_MAX: usize = 4;
+
+/// The declaration.
+pub const MODULE: Module = Module {
+    name: "stdin",
+    summary: "the lines of standard input",
+    about: "",
+    options: &[OptionSpec {
+        name: "mode",
+        takes: Takes::Choice(&["lines", "whole"]),
+        default: Absent::Value("lines"),
+        summary: "Whether each line is a message, or all of the input is one.",
+    }],
+    examples: &[(
+        "stdin | filter --expression='text.contains(\"error\")' | stdout",
+        "the lines with an error in them",
+    )],
+    make: Make::Source(|settings, _site| {
+        let (sender, pieces) = mpsc::channel(WAITING_MAX);
+        // Standard input cannot be waited for by a runtime; a thread of its own may wait as long as it likes.
+        let spawned = std::thread::Builder::new().name("stdin".to_owned()).spawn(move || read(&sender));
+        spawned.map_err(|source| failed("read", source))?;
+        Ok(Box::new(Stdin {
+            pieces,
+            next: None,
+            lines: Lines::default(),
+            is_whole: settings.text("mode") == "whole",
+            has_ended: false,
+        }))
+    }),
+};
+
+fn failed(action: &'static str, source: io::Error) -> IoFailed {
+    IoFailed { action, what: "standard input".to_owned(), source }
+}
+
+fn read(pieces: &mpsc::Sender<io::Result<Bytes>>) {
+    let mut input = io::stdin().lock();
+    let mut buffer = vec![0; BATCH_BYTES_MAX];
+    loop {
+        let piece = match input.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(count) => Ok(Bytes::copy_from_slice(&buffer[..count])),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => Err(error),
+        };
+        let is_last = piece.is_err();
+        if pieces.blocking_send(piece).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+struct Stdin {
+    pieces: mpsc::Receiver<io::Result<Bytes>>,
+    next: Option<io::Result<Bytes>>,
+    lines: Lines,
+    is_whole: bool,
+    has_ended: bool,
+}
+
+impl Source for Stdin {
+    fn fill(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<Filled, StageError> {
+        batch.clear();
+        while let Some(piece) = self.next.take().or_else(|| self.pieces.try_recv().ok()) {
+            let piece = piece.map_err(|error| failed("read", error))?;
+            self.lines.feed(&piece).map_err(|_too_long| {
+                failed("read", io::Error::new(io::ErrorKind::InvalidData, "a line has more than 64 MiB"))
+            })?;
+            if !self.is_whole && self.lines.take(batch, turn.time_ms) {
+                return Ok(Filled::Ready);
+            }
+        }
+        if !self.has_ended {
+            return Ok(Filled::Pending);
+        }
+        match self.lines.take_rest(batch, turn.time_ms) {
+            true => Ok(Filled::Ready),
+            false => Ok(Filled::End),
+        }
+    }
+
+    fn ready(&mut self) -> Wait<'_, ()> {
+        Box::pin(async {
+            if self.next.is_none() && !self.has_ended {
+                self.next = self.pieces.recv().await;
+                self.has_ended = self.next.is_none();
+            }
+        })
+    }
+
+    fn close(&mut self) {
+        self.pieces.close();
+        self.has_ended = true;
+    }
+}

@@ -1,0 +1,102 @@
+//! `time`: the time, at intervals.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use chrono::{Local, TimeZone};
+use tokio::time::{Instant, sleep_until};
+
+use crate::message::Batch;
+use crate::module::{Absent, Make, Module, OptionSpec, Takes};
+use crate::stage::{Filled, Source, StageError, Turn, Wait};
+
+/// The declaration.
+pub const MODULE: Module = Module {
+    name: "time",
+    summary: "the time of day, at intervals",
+    about: "",
+    options: &[
+        OptionSpec {
+            name: "fixedDelay",
+            takes: Takes::Seconds,
+            default: Absent::Value("1s"),
+            summary: "From one message to the next.",
+        },
+        OptionSpec {
+            name: "initialDelay",
+            takes: Takes::Seconds,
+            default: Absent::Value("0s"),
+            summary: "From the start to the first message.",
+        },
+        OptionSpec {
+            name: "format",
+            takes: Takes::Name,
+            default: Absent::Value("%Y-%m-%d %H:%M:%S"),
+            summary: "How the time is written, in the directives of strftime.",
+        },
+        OptionSpec {
+            name: "count",
+            takes: Takes::Integer(0, u64::MAX),
+            default: Absent::Value("0"),
+            summary: "How many messages are made; 0 makes them without end.",
+        },
+    ],
+    examples: &[("time | log", "the time, a line each second")],
+    make: Make::Source(|settings, _site| {
+        let count = settings.integer("count");
+        Ok(Box::new(Time {
+            delay: settings.duration("fixedDelay").max(Duration::from_millis(1)),
+            next: Instant::now() + settings.duration("initialDelay"),
+            format: settings.text("format").to_owned(),
+            left: if count == 0 { u64::MAX } else { count },
+            sequence: 0,
+        }))
+    }),
+};
+
+struct Time {
+    delay: Duration,
+    next: Instant,
+    format: String,
+    left: u64,
+    sequence: u64,
+}
+
+impl Source for Time {
+    fn fill(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<Filled, StageError> {
+        batch.clear();
+        if self.left == 0 {
+            return Ok(Filled::End);
+        }
+        if turn.now < self.next {
+            return Ok(Filled::Pending);
+        }
+        // What was missed while the stream was busy is not made up for.
+        self.next = (self.next + self.delay).max(turn.now);
+        self.left -= 1;
+        batch.push(Bytes::from(self.text(turn.time_ms)), None, turn.time_ms, self.sequence);
+        self.sequence += 1;
+        Ok(Filled::Ready)
+    }
+
+    fn ready(&mut self) -> Wait<'_, ()> {
+        Box::pin(sleep_until(self.next))
+    }
+
+    fn close(&mut self) {
+        self.left = 0;
+    }
+}
+
+impl Time {
+    fn text(&self, time_ms: i64) -> String {
+        use std::fmt::Write;
+        let time = Local.timestamp_millis_opt(time_ms).earliest().unwrap_or_default();
+        let mut text = String::new();
+        // A directive that does not exist is an error of the formatting: the time is written plainly then.
+        if write!(text, "{}", time.format(&self.format)).is_err() {
+            text = time.to_rfc3339();
+        }
+        text
+    }
+}

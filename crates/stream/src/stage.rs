@@ -1,0 +1,225 @@
+//! What a stage is to the runtime: a source, a processor or a sink, and what each may ask for.
+//!
+//! `fill`, `process` and `write` do what can be done at once and never wait. Whoever has to wait says so: a source by
+//! [`Source::ready`], the others by `settle`. So stages next to each other run on one thread, by plain calls.
+
+use std::future::Future;
+use std::io;
+
+use std::pin::Pin;
+
+use tokio::time::Instant;
+
+use crate::bad::BadMessages;
+use crate::message::Batch;
+
+/// Something to wait for.
+pub type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What a source found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Filled {
+    /// There are messages in the batch.
+    Ready,
+    /// There are none yet.
+    Pending,
+    /// There will be no more.
+    End,
+}
+
+/// The time, and who takes messages that cannot be worked on.
+pub struct Turn<'a> {
+    /// Now, to measure with.
+    pub now: Instant,
+    /// Now, in milliseconds since 1970.
+    pub time_ms: i64,
+    /// Where bad messages go.
+    pub bad: &'a mut BadMessages,
+}
+
+/// Where messages come from.
+pub trait Source: Send {
+    /// Puts what is there into the batch, in place of what was in it, whose buffers may be used again.
+    fn fill(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<Filled, StageError>;
+
+    /// Waits until [`Source::fill`] may have more. May be dropped at any time, and loses nothing then.
+    fn ready(&mut self) -> Wait<'_, ()>;
+
+    /// Takes no more from outside: what is there already still comes, and then the end.
+    fn close(&mut self);
+
+    /// Whether other streams feed it. It is not closed when the run is to stop: it ends when they have.
+    fn is_fed(&self) -> bool {
+        false
+    }
+
+    /// Whether it wants to be told what has reached the end of the stream.
+    fn wants_acknowledgement(&self) -> bool {
+        false
+    }
+
+    /// All messages up to this sequence have been taken by the sink for good.
+    fn acknowledge(&mut self, _through: u64) -> Wait<'_, Result<(), StageError>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// What works on messages on their way.
+pub trait Processor: Send {
+    /// Makes of the batch what goes on.
+    fn process(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<(), StageError>;
+
+    /// What is to be waited for before the batch goes on, if anything.
+    fn settle<'a>(&'a mut self, _batch: &'a mut Batch) -> Option<Wait<'a, Result<(), StageError>>> {
+        None
+    }
+
+    /// Whether it holds so much back that nothing more may come until a [`Processor::tick`] has let some go.
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    /// Waits until [`Processor::tick`] may have something, where that is not a matter of time. May be dropped at any time, and
+    /// loses nothing then.
+    fn wake(&mut self) -> Option<Wait<'_, ()>> {
+        None
+    }
+
+    /// When [`Processor::tick`] is to be called, though no message comes.
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Puts into the batch, which is empty, what is due.
+    fn tick(&mut self, _batch: &mut Batch, _turn: &mut Turn<'_>) -> Result<(), StageError> {
+        Ok(())
+    }
+
+    /// Puts into the batch, which is empty, what is left when no more messages come.
+    fn finish<'a>(&'a mut self, _batch: &'a mut Batch) -> Wait<'a, Result<(), StageError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// The first message that it still holds back: no message from it on has gone through.
+    fn held_since(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// Where messages go.
+pub trait Sink: Send {
+    /// Takes the messages. They may still be on their way when this returns.
+    fn write(&mut self, batch: &Batch, turn: &mut Turn<'_>) -> Result<(), StageError>;
+
+    /// What is to be waited for before the next batch may come, if anything.
+    fn settle(&mut self) -> Option<Wait<'_, Result<(), StageError>>> {
+        None
+    }
+
+    /// When [`Sink::tick`] is to be called, though no message comes.
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Does what is due.
+    fn tick(&mut self, _turn: &mut Turn<'_>) -> Result<(), StageError> {
+        Ok(())
+    }
+
+    /// Waits until all that was written has arrived.
+    fn flush(&mut self) -> Wait<'_, Result<(), StageError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// No more messages come; all that was written has arrived.
+    fn finish(&mut self, _turn: &mut Turn<'_>) -> Result<(), StageError> {
+        Ok(())
+    }
+}
+
+/// Why a stage cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum StageError {
+    /// A file, a pipe or a socket.
+    #[error(transparent)]
+    Io(#[from] IoFailed),
+    /// A message that cannot be worked on, where that ends the stream.
+    #[error(transparent)]
+    BadMessage(#[from] BadMessage),
+    /// What was written did not arrive.
+    #[error(transparent)]
+    NotDelivered(#[from] NotDelivered),
+    /// A program that is a stage.
+    #[error(transparent)]
+    Program(#[from] ProgramFailed),
+    /// A cluster.
+    #[error(transparent)]
+    Kafka(#[from] KafkaFailed),
+}
+
+/// Input or output failed.
+#[derive(Debug, thiserror::Error)]
+#[error("Cannot {action} {what}: {source}")]
+pub struct IoFailed {
+    /// What was tried: read, write, open.
+    pub action: &'static str,
+    /// With what: a path, an address.
+    pub what: String,
+    /// Why not.
+    pub source: io::Error,
+}
+
+impl IoFailed {
+    /// Of a file.
+    pub fn file(action: &'static str, path: &std::path::Path, source: io::Error) -> IoFailed {
+        IoFailed { action, what: path.display().to_string(), source }
+    }
+}
+
+/// A message cannot be worked on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "A message cannot be worked on: {reason} (message {sequence}: {excerpt}); --on-error=skip would leave it out"
+)]
+pub struct BadMessage {
+    /// Why not.
+    pub reason: String,
+    /// Its place in what its source has made.
+    pub sequence: u64,
+    /// How it begins.
+    pub excerpt: String,
+}
+
+/// A receiver did not take messages, however often it was tried.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{to} did not take a message, tried {tries} times over {seconds:.0} s: {reason}")]
+pub struct NotDelivered {
+    /// Whom it was sent to.
+    pub to: String,
+    /// How often.
+    pub tries: u32,
+    /// From the first try to the last.
+    pub seconds: f64,
+    /// What the last try ended with.
+    pub reason: String,
+}
+
+/// A program that is a stage ended, or does not keep to its protocol.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("The program {command:?} {reason}")]
+pub struct ProgramFailed {
+    /// The command.
+    pub command: String,
+    /// What it did.
+    pub reason: String,
+}
+
+/// A cluster refused, or cannot be reached.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{action}: {reason}")]
+pub struct KafkaFailed {
+    /// What was tried.
+    pub action: String,
+    /// What came of it.
+    pub reason: String,
+}

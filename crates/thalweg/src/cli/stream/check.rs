@@ -1,0 +1,52 @@
+//! `stream check`: what is wrong with a text.
+
+use std::io::Write;
+
+use clap::Args;
+use thalweg_stream::plan::{Input, Output, Plan, StreamPlan};
+
+use super::text::Text;
+
+/// Say what is wrong with a text, and run nothing.
+#[derive(Args, Debug)]
+pub struct Check {
+    #[command(flatten)]
+    text: Text,
+}
+
+impl Check {
+    /// Shows the streams of a sound text, from end to end.
+    pub fn run(&self) -> anyhow::Result<()> {
+        let plan = self.text.plan()?;
+        let mut out = std::io::stdout().lock();
+        for stream in &plan.streams {
+            writeln!(out, "{}", told(&plan, stream))?;
+        }
+        Ok(())
+    }
+}
+
+/// `orders: http | filter | topic:big`, with labels.
+fn told(plan: &Plan, stream: &StreamPlan) -> String {
+    let mut parts = Vec::new();
+    match &stream.input {
+        Input::Stage(_) => {}
+        Input::Topic(name) => parts.push(format!("topic:{name}")),
+        Input::Tap { stream, stage } => {
+            let tapped = &plan.streams[*stream];
+            let label = match stage {
+                0 => tapped.stages().next().map(|stage| stage.label.to_string()),
+                stage => Some(tapped.processors[stage - 1].label.to_string()),
+            };
+            parts.push(format!("tap:stream:{}.{}", tapped.name, label.unwrap_or_default()));
+        }
+    }
+    parts.extend(stream.stages().map(|stage| match *stage.label == *stage.module.name {
+        true => stage.module.name.to_owned(),
+        false => format!("{}: {}", stage.label, stage.module.name),
+    }));
+    if let Output::Topic(name) = &stream.output {
+        parts.push(format!("topic:{name}"));
+    }
+    format!("{} = {}", stream.name, parts.join(" | "))
+}

@@ -1,0 +1,165 @@
+//! `stream run`: streams in the foreground.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use thalweg_stream::OnError;
+use thalweg_stream::runtime::{self, Figures, RunOptions, Running};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::console::Lines;
+use super::text::Text;
+use crate::cli::failure;
+
+/// How often the line with the rate changes.
+const DRAWN_EVERY: Duration = Duration::from_millis(500);
+/// The exit code after a second signal.
+const EXIT_KILLED: i32 = 130;
+
+/// Run the streams of a text, until their sources end or Ctrl-C is pressed.
+///
+/// Ctrl-C closes the sources and lets what is on its way arrive; a second one ends at once.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  thalweg stream run 'time | log'
+  thalweg stream run 'load-generator --messageCount=500000000 --messageSize=1000 | throughput'
+  thalweg stream run --transport=kafka 'http --port=9000 | log'
+  thalweg stream run --file orders.stream --on-error dead-letter:bad.json --json > report.json")]
+pub struct Run {
+    #[command(flatten)]
+    text: Text,
+    /// What is done with a message that cannot be worked on: fail, skip, or dead-letter:FILE.
+    #[arg(long, value_name = "POLICY", default_value = "fail")]
+    on_error: OnError,
+    /// Print a report in JSON at the end. Lines of stages go to standard error then.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Run {
+    /// Runs the streams to their end.
+    pub fn run(&self, bars: &MultiProgress) -> anyhow::Result<()> {
+        let plan = self.text.plan()?;
+        failure::log_to_standard_error("warn", bars);
+        let threads = std::thread::available_parallelism().map_or(2, |count| count.get().max(2));
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
+        let ended = runtime.block_on(async {
+            let console = Arc::new(Lines { bars: bars.clone(), to_standard_error: self.json });
+            let options = RunOptions { on_error: self.on_error.clone(), console };
+            let plan = match self.text.transport() {
+                Some(transport) => {
+                    let (plan, topics) = transport.lay(plan);
+                    transport.create_topics(&topics).await?;
+                    plan
+                }
+                None => plan,
+            };
+            let mut running = runtime::start(&plan, &options)?;
+            let ended = watch(&mut running, bars).await;
+            self.report(&running.figures())?;
+            ended
+        });
+        // A thread that waits for standard input is not waited for.
+        runtime.shutdown_background();
+        ended
+    }
+
+    fn report(&self, figures: &Figures) -> anyhow::Result<()> {
+        if self.json {
+            let mut out = std::io::stdout().lock();
+            serde_json::to_writer_pretty(&mut out, &figures.to_json())?;
+            writeln!(out)?;
+            return Ok(());
+        }
+        for stream in figures.streams.iter().filter(|stream| stream.bad > 0) {
+            tracing::warn!(
+                stream = &*stream.name,
+                count = stream.bad,
+                "Messages that could not be worked on were left out"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Waits for the end, hears signals, and shows the rate.
+async fn watch(running: &mut Running, bars: &MultiProgress) -> anyhow::Result<()> {
+    let mut signals = Signals::listen()?;
+    let line = bars.add(ProgressBar::new_spinner());
+    line.set_style(ProgressStyle::with_template("{spinner} {wide_msg}")?);
+    let mut drawn = interval(DRAWN_EVERY);
+    drawn.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut before = running.figures();
+    let stopper = running.stopper();
+    let meters = running.meters();
+    let mut ended = std::pin::pin!(running.ended());
+    let mut heard = 0;
+    let result = loop {
+        tokio::select! {
+            biased;
+            () = signals.heard() => {
+                heard += 1;
+                if heard > 1 {
+                    std::process::exit(EXIT_KILLED);
+                }
+                stopper.stop();
+                line.set_message("stops: what is on its way arrives; Ctrl-C again ends at once");
+            }
+            result = &mut ended => break result,
+            _ = drawn.tick(), if heard == 0 && !line.is_hidden() => {
+                let now = meters.figures();
+                line.set_message(rates(&before, &now));
+                line.tick();
+                before = now;
+            }
+        }
+    };
+    line.finish_and_clear();
+    Ok(result?)
+}
+
+/// Messages in a second of every stream, from source to sink.
+fn rates(before: &Figures, now: &Figures) -> String {
+    let seconds = (now.elapsed - before.elapsed).as_secs_f64().max(1e-3);
+    let streams = before.streams.iter().zip(&now.streams).map(|(before, now)| {
+        let stages: Vec<String> = before
+            .stages
+            .iter()
+            .zip(&now.stages)
+            .map(|(before, now)| {
+                let rate = (now.messages_out - before.messages_out) as f64 / seconds;
+                format!("{} {}/s", now.label, thalweg_lab::quantity::short(rate))
+            })
+            .collect();
+        format!("{}: {}", now.name, stages.join(" | "))
+    });
+    streams.collect::<Vec<_>>().join("   ")
+}
+
+/// Ctrl-C, and being told to end.
+struct Signals {
+    interrupted: Signal,
+    terminated: Signal,
+}
+
+impl Signals {
+    fn listen() -> anyhow::Result<Signals> {
+        Ok(Signals {
+            interrupted: signal(SignalKind::interrupt())?,
+            terminated: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn heard(&mut self) {
+        tokio::select! {
+            _ = self.interrupted.recv() => {}
+            _ = self.terminated.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Where a text comes from: the command line or a file.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use thalweg_stream::plan::Plan;
+use thalweg_stream::transport::Transport;
+
+/// What is between stages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Between {
+    /// Memory: stages call each other.
+    Direct,
+    /// Topics of a cluster: each stage is a consumer group.
+    Kafka,
+}
+
+/// The text of streams.
+#[derive(Args, Debug)]
+pub struct Text {
+    /// The streams: `source | processor | sink`, each on a line of its own or with a ; between them.
+    #[arg(value_name = "TEXT", required_unless_present = "file")]
+    text: Option<String>,
+    /// A file with the streams.
+    #[arg(long, short = 'f', value_name = "FILE", conflicts_with = "text")]
+    file: Option<PathBuf>,
+    /// What the first stream is called, if the text does not say.
+    #[arg(long, value_name = "NAME", default_value = "stream")]
+    name: String,
+    /// What is between stages.
+    #[arg(long, value_enum, value_name = "TRANSPORT", default_value_t = Between::Direct)]
+    transport: Between,
+    /// With --transport=kafka: the brokers to connect to first.
+    #[arg(
+        long,
+        short = 'b',
+        value_name = "HOST:PORT,...",
+        env = "THALWEG_BOOTSTRAP_SERVER",
+        default_value = "localhost:9092"
+    )]
+    bootstrap_server: String,
+    /// With --transport=kafka: a file of librdkafka's properties, such as those for TLS and SASL.
+    #[arg(long, value_name = "FILE")]
+    transport_properties: Option<String>,
+    /// With --transport=kafka: the partitions of topics that are created [default: the broker's num.partitions].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..))]
+    transport_partitions: Option<i32>,
+}
+
+impl Text {
+    /// What is to be run.
+    pub fn plan(&self) -> anyhow::Result<Plan> {
+        let read = match self.transport {
+            Between::Direct => Plan::read,
+            Between::Kafka => Plan::read_over_topics,
+        };
+        let plan = match (&self.text, &self.file) {
+            (_, Some(file)) => {
+                let text = std::fs::read_to_string(file)
+                    .with_context(|| format!("Cannot read {}", file.display()))?;
+                read(&text, Some(&file.display().to_string()), &self.name)
+            }
+            (text, None) => read(text.as_deref().unwrap_or_default(), None, &self.name),
+        };
+        Ok(plan?)
+    }
+
+    /// The cluster between stages, if there is to be one.
+    pub fn transport(&self) -> Option<Transport> {
+        (self.transport == Between::Kafka).then(|| Transport {
+            bootstrap: self.bootstrap_server.clone(),
+            properties: self.transport_properties.clone(),
+            partitions: self.transport_partitions,
+        })
+    }
+}

@@ -1,0 +1,194 @@
+//! Streams from and to topics of a broker: what is written is read, offsets move only with what has arrived, and a stream that is
+//! killed goes on where its sink had got to.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use super::binary::{self, Running, until};
+
+fn run(command: &mut Command, input: &[u8]) -> (Option<i32>, String, String) {
+    binary::run_with_input(command, input)
+}
+
+/// A broker with the topics `in` and `out`, and a folder.
+struct Broker {
+    broker: binary::Broker,
+    dir: tempfile::TempDir,
+}
+
+impl Broker {
+    fn start() -> Broker {
+        let broker = Broker {
+            broker: binary::Broker::start(),
+            dir: tempfile::tempdir().expect("a temporary directory"),
+        };
+        for topic in ["in", "out"] {
+            let create =
+                format!("topic create {topic} --partitions 3 --bootstrap-server {}", broker.broker.address);
+            let (code, _, error) = run(&mut binary::thalweg(&create), b"");
+            assert_eq!(code, Some(0), "{error}");
+        }
+        broker
+    }
+
+    /// A stream, in which `kafka` is this broker's.
+    fn stream(&self, text: &str) -> Command {
+        let text = text.replace("kafka ", &format!("kafka --bootstrap={} ", self.broker.address));
+        stream(&text)
+    }
+
+    fn produce(&self, numbers: std::ops::Range<u32>) {
+        let lines: String = numbers.map(|number| format!("{number}\n")).collect();
+        let text = "stdin | transform --expression=text --key=text | kafka --topic=in";
+        let (code, _, error) = run(&mut self.stream(text), lines.as_bytes());
+        assert_eq!(code, Some(0), "{error}");
+    }
+}
+
+fn numbers(lines: &str) -> Vec<u32> {
+    lines.lines().map(|line| line.parse().expect("a number")).collect()
+}
+
+fn stream(text: &str) -> Command {
+    let mut command = binary::thalweg("stream run");
+    command.arg(text);
+    command
+}
+
+fn text(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+#[test]
+fn what_is_written_to_a_topic_is_read_with_its_keys_from_wherever_one_likes() {
+    let broker = Broker::start();
+    broker.produce(0..1000);
+    let read = |options: &str| {
+        let (code, out, error) =
+            run(&mut broker.stream(&format!("kafka --topics=in --untilEnd=true {options} | stdout")), b"");
+        assert_eq!(code, Some(0), "{options}: {error}");
+        numbers(&out)
+    };
+    let all = read("");
+    assert_eq!(all.len(), 1000);
+    assert_eq!(all.iter().copied().collect::<BTreeSet<_>>(), (0..1000).collect());
+    let of_one = read("--partitions=1");
+    assert!(of_one.len() > 200 && of_one.is_sorted(), "{of_one:?}");
+    assert_eq!(read("--partitions=1 --from=offset:5"), of_one[5..]);
+    assert_eq!(read("--from=timestamp:0").len(), 1000);
+    assert_eq!(read("--from=latest"), [0; 0]);
+    let keys = "kafka --topics=in --untilEnd=true | transform --expression=key | counter";
+    let (code, out, error) = run(&mut broker.stream(keys), b"");
+    assert_eq!((code, out.as_str()), (Some(0), "stream: 1000\n"), "{error}");
+}
+
+#[test]
+fn a_group_goes_on_where_its_sink_had_got_to() {
+    let broker = Broker::start();
+    broker.produce(0..500);
+    let file = broker.dir.path().join("seen.txt");
+    let text_of_stream = format!("kafka --topics=in --group=g | file --path={}", file.display());
+    let start = || Running::start(&mut broker.stream(&text_of_stream));
+    let mut first = start();
+    until("all of the first part", || text(&file).lines().count() >= 500);
+    first.signal(Signal::INT);
+    assert_eq!(first.exit_code(), Some(0));
+    broker.produce(500..800);
+    let mut second = start();
+    until("all of the second part", || text(&file).lines().count() >= 800);
+    second.signal(Signal::INT);
+    assert_eq!(second.exit_code(), Some(0));
+    // Stopped in order, it delivers nothing twice.
+    let mut seen = numbers(&text(&file));
+    seen.sort_unstable();
+    assert_eq!(seen, (0..800).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_stream_that_is_killed_delivers_every_record_at_least_once() {
+    let broker = Broker::start();
+    let count = 10_000;
+    broker.produce(0..count);
+    let properties = broker.dir.path().join("properties");
+    std::fs::write(&properties, "session.timeout.ms=6000\nheartbeat.interval.ms=500\n")
+        .expect("it can be written");
+    // Slow enough to be killed in the middle, more than one commit after its start.
+    let text_of_stream = format!(
+        "kafka --topics=in --group=g --properties={} | rate-limit --rate=2000 --burst=100 | kafka --topic=out",
+        properties.display()
+    );
+    let written = || {
+        let (code, out, error) = run(&mut broker.stream("kafka --topics=out --untilEnd=true | counter"), b"");
+        assert_eq!(code, Some(0), "{error}");
+        out.trim_start_matches("stream: ").trim().parse::<u32>().expect("a count")
+    };
+    let first = Running::start(&mut broker.stream(&text_of_stream));
+    until("some records", || written() > count / 5);
+    first.signal(Signal::KILL);
+    drop(first);
+    let last = Running::start(&mut broker.stream(&text_of_stream));
+    let seen = || {
+        let (_, out, _) = run(&mut broker.stream("kafka --topics=out --untilEnd=true | stdout"), b"");
+        numbers(&out).into_iter().collect::<BTreeSet<_>>()
+    };
+    until("every record", || seen().len() == count as usize);
+    drop(last);
+}
+
+/// The text does not change with the transport. Two instances share the stages between them, and one of them goes away.
+#[test]
+fn topics_between_stages_carry_every_message_while_instances_come_and_go() {
+    let broker = Broker::start();
+    let file = broker.dir.path().join("seen.txt");
+    let over_kafka = |text: &str| {
+        let mut command = binary::thalweg("stream run --name s --transport kafka --transport-partitions 4");
+        command.args(["--bootstrap-server", &broker.broker.address, text]);
+        command
+    };
+    // Named destinations are topics: one stream writes, the other is run apart from it.
+    let mut reader = over_kafka(&format!(
+        "r = topic:numbers > transform --expression='text + \"0\"' | file --path={}",
+        file.display()
+    ));
+    let mut first = Running::start(&mut reader);
+    let lines: String = (0..3000).map(|number| format!("{number}\n")).collect();
+    let mut writer = Running::start(&mut over_kafka("w = stdin | transform --key=text | topic:numbers"));
+    let mut input = writer.0.stdin.take().expect("it is a pipe");
+    input.write_all(lines.as_bytes()).expect("it reads");
+    until("some", || text(&file).lines().count() > 100);
+    let mut second = Running::start(&mut reader);
+    input.write_all(lines.replace('\n', "x\n").replace('x', "7").as_bytes()).expect("it reads");
+    drop(input);
+    first.interrupt();
+    assert_eq!(first.exit_code(), Some(0));
+    let expected: BTreeSet<u32> = (0..3000).flat_map(|number| [number * 10, number * 100 + 70]).collect();
+    let seen = || text(&file).lines().filter_map(|line| line.parse().ok()).collect::<BTreeSet<u32>>();
+    until("every message", || seen() == expected);
+    for instance in [&mut second, &mut writer] {
+        instance.interrupt();
+        assert_eq!(instance.exit_code(), Some(0));
+    }
+}
+
+#[test]
+fn what_cannot_be_reached_or_is_not_there_is_told() {
+    let broker = Broker::start();
+    let (code, _, error) = run(&mut broker.stream("kafka --topics=nope | null"), b"");
+    assert_eq!(code, Some(1));
+    assert!(error.contains("Topic nope: there is no such topic"), "{error}");
+    let (code, _, error) = run(&mut broker.stream("kafka --topics=in --partitions=7 | null"), b"");
+    assert_eq!(code, Some(1));
+    assert!(error.contains("it has no partition 7: 0 to 2 would be right"), "{error}");
+    let (code, _, error) = run(&mut broker.stream("kafka --topics=in --group=g --untilEnd=true | null"), b"");
+    assert_eq!(code, Some(1));
+    assert!(error.contains("leave out --partitions and --untilEnd"), "{error}");
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let text = format!("stdin | kafka --bootstrap={free} --topic=x --deliveryTimeout=1s");
+    let (code, _, error) = run(&mut stream(&text), b"a\n");
+    assert_eq!(code, Some(1));
+    assert!(error.contains("Topic x did not take a message"), "{error}");
+}
