@@ -151,7 +151,10 @@ impl<'a> PartitionChange<'a> {
     fn last_leader(&self) -> Option<i32> {
         let nobody_left = self.isr.is_empty() && self.elr.is_empty();
         match self.partition.last_known_elr.as_slice() {
-            [last] if self.elr_below.is_some() && nobody_left && self.is_up(*last) => Some(*last),
+            [last] if self.elr_below.is_some() && nobody_left => {
+                // A reassignment may have taken it away since.
+                Some(*last).filter(|last| self.replicas.contains(last) && self.is_up(*last))
+            }
             _ => None,
         }
     }

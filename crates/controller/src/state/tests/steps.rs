@@ -313,9 +313,13 @@ impl<C: Cluster> Performer<C> {
     }
 
     fn register(&mut self, id: i32, same_process: bool, previous_epoch: i64, rack: Option<String>) -> i32 {
-        let incarnation_id = match self.processes.get(&id) {
-            Some(known) if same_process => *known,
-            _ => Uuid::random(),
+        let registered = self.cluster.image().broker(id).cloned();
+        let known = self.processes.get(&id).copied().filter(|_| same_process);
+        let incarnation_id = known.unwrap_or_else(Uuid::random);
+        // A directory that a process has lost comes back with the next process only.
+        let log_dirs = match registered {
+            Some(broker) if broker.incarnation_id == incarnation_id => broker.directories.clone(),
+            _ => directories(id),
         };
         let feature = |name: &str, max| Feature {
             name: name.to_owned(),
@@ -341,7 +345,7 @@ impl<C: Cluster> Performer<C> {
                 feature("share.version", 2),
                 feature("streams.version", 2),
             ],
-            log_dirs: directories(id),
+            log_dirs,
             previous_broker_epoch: previous_epoch,
             rack,
             ..Default::default()
