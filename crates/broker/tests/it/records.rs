@@ -2,14 +2,17 @@
 
 use crate::running::Running;
 use bytes::Bytes;
+use std::time::Duration;
 use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer, batches};
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic};
 use thalweg_wire::request::fetch_response::PartitionData;
+use thalweg_wire::request::metadata_request::MetadataRequestTopic;
 use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
 use thalweg_wire::request::produce_response::PartitionProduceResponse;
 use thalweg_wire::request::*;
 use thalweg_wire::{Records, Uuid};
+use tokio::time::Instant;
 
 /// A topic by both of its names: which of them a request carries depends on its version.
 #[derive(Clone, Debug)]
@@ -19,7 +22,7 @@ pub struct Topic {
 }
 
 impl Topic {
-    /// Creates a topic on this broker.
+    /// Creates a topic on this broker, and waits until it knows of it: on a busy machine, that may come after the answer.
     pub async fn create(broker: &Running, name: &str, partitions: i32, configs: &[(&str, &str)]) -> Topic {
         let configs = configs.iter().map(|(name, value)| CreatableTopicConfig {
             name: (*name).to_owned(),
@@ -35,6 +38,17 @@ impl Topic {
         let request = CreateTopicsRequest { topics: vec![topic], timeout_ms: 5000, ..Default::default() };
         let created = broker.ask(&request).await.topics.remove(0);
         assert_eq!(created.error_code, 0, "{:?}", created.error_message);
+        let asked = MetadataRequestTopic { name: Some(name.to_owned()), ..Default::default() };
+        let metadata = MetadataRequest { topics: Some(vec![asked]), ..Default::default() };
+        let is_known = async || {
+            let known = broker.ask(&metadata).await.topics.remove(0);
+            known.error_code == 0 && known.partitions.iter().all(|partition| partition.error_code == 0)
+        };
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !is_known().await {
+            assert!(Instant::now() < deadline, "{name} was created, and is not known after 30 s");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         Topic { name: name.to_owned(), id: created.topic_id }
     }
 
