@@ -88,10 +88,11 @@ pub struct BufferFull {
 /// What taking a record did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taken {
-    /// It joined the batch that was open.
+    /// It is in a batch that has room for more.
     Joined,
-    /// It began a batch: a good moment to let the senders work, where they share the caller's thread.
-    Began,
+    /// It did not fit into the batch that was open, which is full, and is in another: a good moment to let the senders
+    /// work, where they share the caller's thread.
+    Filled,
     /// There is no room until batches come to their end.
     Full,
 }
@@ -305,10 +306,10 @@ impl Sending<'_> {
             sticky.partition = accumulator.topics[record.topic.0].partitions[sticky.at];
             sticky.bytes = 0;
             if accumulator.join(sticky.partition, record, config) == Joined::Yes {
-                return Ok(Taken::Joined);
+                return Ok(taken(joined));
             }
         }
-        Ok(if accumulator.open(sticky.partition, record, config) { Taken::Began } else { Taken::Full })
+        Ok(if accumulator.open(sticky.partition, record, config) { taken(joined) } else { Taken::Full })
     }
 
     fn try_send_to_chosen(&mut self, record: &ProducerRecord<'_>) -> Result<Taken, SendError> {
@@ -325,14 +326,20 @@ impl Sending<'_> {
             let topic = Arc::clone(&topic.name);
             return Err(NoSuchPartition { topic, partition, partition_count: count }.into());
         };
-        match accumulator.join(partition, record, config) {
+        let joined = accumulator.join(partition, record, config);
+        match joined {
             Joined::Yes => return Ok(Taken::Joined),
             Joined::Sealed => accumulator.wake(partition),
             Joined::NoneOpen => {}
         }
         check_size(record, config)?;
-        Ok(if accumulator.open(partition, record, config) { Taken::Began } else { Taken::Full })
+        Ok(if accumulator.open(partition, record, config) { taken(joined) } else { Taken::Full })
     }
+}
+
+/// What is said of a record that is in a batch now, after the first try to put it into the open one.
+fn taken(first_try: Joined) -> Taken {
+    if first_try == Joined::Sealed { Taken::Filled } else { Taken::Joined }
 }
 
 impl Drop for Producer {

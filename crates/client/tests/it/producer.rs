@@ -285,8 +285,8 @@ async fn a_full_buffer_makes_the_caller_wait_and_then_gives_up() {
         sent_at: Instant::now(),
         number: 0,
     };
-    for _ in 0..3 {
-        assert_eq!(producer.try_send(&record).expect("taken"), Taken::Began);
+    for taken in [Taken::Joined, Taken::Filled, Taken::Filled] {
+        assert_eq!(producer.try_send(&record).expect("taken"), taken);
     }
     assert_eq!(producer.try_send(&record).expect("no error"), Taken::Full);
     let error = producer.send(&record).await.expect_err("no room comes free");

@@ -371,7 +371,7 @@ impl Counts {
 /// What a run of records leaves to do.
 enum LeftOver {
     Nothing,
-    /// A batch was begun, so the one before it can be written.
+    /// A batch is full and can be written.
     Batch,
     /// There was no room for the record that was drawn last.
     Record,
@@ -389,7 +389,7 @@ fn send_run(
         let record = ProducerRecord { number, value: Some(payloads.drawn()), ..first };
         match sending.try_send(&record)? {
             Taken::Joined => {}
-            Taken::Began => return Ok((number + 1 - first.number, LeftOver::Batch)),
+            Taken::Filled => return Ok((number + 1 - first.number, LeftOver::Batch)),
             Taken::Full => return Ok((number - first.number, LeftOver::Record)),
         }
     }

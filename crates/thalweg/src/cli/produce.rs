@@ -127,7 +127,7 @@ impl Produce {
         while let Some(line) = lines.recv().await {
             number += 1;
             let taken = self.send_line(producer, topic, &fixed, &line?).await;
-            if taken.with_context(|| format!("Line {number}"))? == Taken::Began {
+            if taken.with_context(|| format!("Line {number}"))? == Taken::Filled {
                 tokio::task::yield_now().await;
             }
         }

@@ -189,7 +189,8 @@ impl Client {
             match pause {
                 Pause::None => {}
                 Pause::End => break,
-                // The senders share this thread: a full batch is written while it is in the cache.
+                // The senders share this thread: a full batch is written while it is in the cache. One that is not full is
+                // not hurried: it would leave with a record or two, and cost as much as a full one.
                 Pause::Batch => tokio::task::yield_now().await,
                 Pause::Until(until) => tokio::select! {
                     () = flow.pace.wait(until) => {}
@@ -241,7 +242,7 @@ impl Client {
                 return Ok(Pause::Room);
             }
             flow.sent_one(self.topics.len());
-            if taken == Taken::Began {
+            if taken == Taken::Filled {
                 return Ok(Pause::Batch);
             }
         }
@@ -255,7 +256,7 @@ enum Pause {
     None,
     /// The time of the next record.
     Until(Instant),
-    /// The senders, which have a batch to write.
+    /// The senders, which have a full batch to write.
     Batch,
     /// Room for the next record.
     Room,
