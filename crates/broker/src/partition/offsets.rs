@@ -46,7 +46,13 @@ impl Partition {
         current_leader_epoch: Option<LeaderEpoch>,
     ) -> Result<TimestampLookup, OffsetsError> {
         let mut state = self.state.lock();
-        state.check_leader(self.node_id, current_leader_epoch)?;
+        match reader {
+            // Who looks for faults asks every replica what it has.
+            Reader::Internal => state.check_replica(current_leader_epoch)?,
+            Reader::Client | Reader::Follower { .. } => {
+                state.check_leader(self.node_id, current_leader_epoch)?;
+            }
+        }
         // A new leader may not know yet how far its predecessor had told consumers to read (KIP-207).
         let is_behind = state.leadership.is_some() && state.high_watermark() < state.epoch_start;
         if is_behind && reader == Reader::Client && (timestamp == LATEST || timestamp >= 0) {

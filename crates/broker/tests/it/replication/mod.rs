@@ -17,6 +17,7 @@ use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_topics_request::{
     CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
 };
+use thalweg_wire::request::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use thalweg_wire::request::*;
 use tokio::time::Instant;
 
@@ -259,6 +260,23 @@ async fn what_is_acknowledged_by_all_is_on_every_replica_byte_for_byte() {
         let expected: Vec<_> =
             (0..30).map(|round| (round, format!("{partition}-{round}").into_bytes())).collect();
         assert_eq!(values_of(&log), expected);
+    }
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn who_looks_for_faults_learns_the_end_of_every_replica_and_a_consumer_that_of_the_leader() {
+    let cluster = Cluster::start(&[]).await;
+    let topic = cluster.create("topic", &[&[1, 2, 3]], &[]).await;
+    cluster.put(&topic, 0, -1, b"one").await;
+    for (replica_id, id, expected) in
+        [(-2, 1, (0, 1)), (-2, 2, (0, 1)), (-2, 3, (0, 1)), (-1, 1, (0, 1)), (-1, 2, (6, -1))]
+    {
+        let partition = ListOffsetsPartition { partition_index: 0, current_leader_epoch: -1, timestamp: -1 };
+        let asked = ListOffsetsTopic { name: topic.name.clone(), partitions: vec![partition] };
+        let request = ListOffsetsRequest { replica_id, topics: vec![asked], ..Default::default() };
+        let told = cluster.broker(id).ask(&request).await.topics.remove(0).partitions.remove(0);
+        assert_eq!((told.error_code, told.offset), expected, "as {replica_id}, of broker {id}");
     }
     cluster.stop_all().await;
 }
