@@ -61,10 +61,7 @@ impl Partition {
         log_start_offset: Offset,
     ) -> Result<Replicated, FollowError> {
         let mut state = self.state.lock();
-        state.check_follows(self.node_id, epoch)?;
-        if state.log.log_end_offset() != from {
-            return Err(FollowError::Void(epoch.0));
-        }
+        state.check_follows_from(self.node_id, epoch, from)?;
         let mut flush_due = false;
         if !records.is_empty() {
             let info = match state.log.append_as_follower(records, epoch) {
@@ -90,11 +87,7 @@ impl Partition {
         leader: EpochEnd,
     ) -> Result<FetchPosition, FollowError> {
         let mut state = self.state.lock();
-        state.check_follows(self.node_id, epoch)?;
-        let log_end = state.log.log_end_offset();
-        if log_end != from {
-            return Err(FollowError::Void(epoch.0));
-        }
+        let log_end = state.check_follows_from(self.node_id, epoch, from)?;
         let own = state.log.end_offset_for_epoch(leader.leader_epoch);
         let to = truncation(leader, own, log_end);
         state.cut(self, to)?;
@@ -111,11 +104,7 @@ impl Partition {
         leader_end: Offset,
     ) -> Result<FetchPosition, FollowError> {
         let mut state = self.state.lock();
-        state.check_follows(self.node_id, epoch)?;
-        let log_end = state.log.log_end_offset();
-        if log_end != from {
-            return Err(FollowError::Void(epoch.0));
-        }
+        let log_end = state.check_follows_from(self.node_id, epoch, from)?;
         if leader_end < log_end {
             tracing::warn!(
                 partition = ?self, log_end = log_end.0, leader_end = leader_end.0,
@@ -134,6 +123,18 @@ impl State {
     fn check_follows(&self, node_id: i32, epoch: LeaderEpoch) -> Result<(), FollowError> {
         let follows = !self.gone && self.registration.leader != node_id && self.leader_epoch() == epoch;
         if follows { Ok(()) } else { Err(FollowError::Void(epoch.0)) }
+    }
+
+    /// Refuses what belongs to another leader epoch, or to a place that is not the log end any more. Says the log end.
+    fn check_follows_from(
+        &self,
+        node_id: i32,
+        epoch: LeaderEpoch,
+        from: Offset,
+    ) -> Result<Offset, FollowError> {
+        self.check_follows(node_id, epoch)?;
+        let log_end = self.log.log_end_offset();
+        if log_end == from { Ok(log_end) } else { Err(FollowError::Void(epoch.0)) }
     }
 
     fn fetch_position(&self) -> FetchPosition {
