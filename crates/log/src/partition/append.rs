@@ -318,9 +318,16 @@ impl PartitionLog {
             segment.append(&self.home, &self.config, &mut pieces, headers)
         };
         match result {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                if std::mem::take(&mut self.lacks_room) {
+                    tracing::info!(partition = %self.name, "There is room on the disk again");
+                }
+                Ok(())
+            }
             Err(WriteError::DiskFull(error)) => {
-                tracing::warn!(partition = %self.name, "Disk is full and the append is refused");
+                if !std::mem::replace(&mut self.lacks_room, true) {
+                    tracing::warn!(partition = %self.name, "Disk is full and appends are refused until there is room");
+                }
                 Err(AppendError::DiskFull(error))
             }
             Err(WriteError::Failed(error)) => {
