@@ -6,7 +6,7 @@ import time
 from network import CLIENTS
 from nodes import SESSION_S
 
-KINDS = ("kill", "kill", "pause", "pause", "cut", "cut", "cut", "stop", "replace")
+KINDS = ("kill", "kill", "pause", "pause", "cut", "cut", "cut", "slow", "stop", "replace")
 
 
 class Fault:
@@ -49,12 +49,22 @@ class Fault:
         self.node.start()
         cluster.wait_until_whole()
 
-    def cut(self, cluster):
-        others, direction, reset = self.detail
+    def slow(self, cluster):
+        pairs = self.pairs(cluster, "all", "both ways")
+        cluster.network.delay(pairs, self.detail)
+        time.sleep(self.seconds)
+        cluster.network.delay(pairs, 0)
+
+    def pairs(self, cluster, others, direction):
         pairs = set()
         for other in parties(cluster, others) - {self.node.name}:
             pairs |= {(self.node.name, other)} if direction != "from others" else set()
             pairs |= {(other, self.node.name)} if direction != "to others" else set()
+        return pairs
+
+    def cut(self, cluster):
+        others, direction, reset = self.detail
+        pairs = self.pairs(cluster, others, direction)
         cluster.network.cut(pairs)
         time.sleep(self.seconds)
         cluster.network.heal(pairs, reset == "then reset")
@@ -89,8 +99,8 @@ def one(random, cluster, node):
         # Metadata that only a majority has: an empty voter could help a stale one win.
         kind = "kill"
     short, long = random.uniform(0.1, SESSION_S / 2), random.uniform(SESSION_S + 1, SESSION_S + 5)
-    seconds = random.choice([short, long]) if kind in ("pause", "cut") else random.uniform(0, SESSION_S + 2)
-    detail = None
+    seconds = random.choice([short, long]) if kind in ("pause", "cut", "slow") else random.uniform(0, SESSION_S + 2)
+    detail = round(random.uniform(0.02, 0.4), 2) if kind == "slow" else None
     if kind == "cut":
         others = random.choice(["all", "all", "brokers", "controllers", "clients"])
         direction = random.choice(["both ways", "both ways", "to others", "from others"])

@@ -1,14 +1,15 @@
-"""What clients of librdkafka, of Java and our own saw: records that were acknowledged, records that were read, offsets that were committed."""
+"""What clients of several makes saw: records that were acknowledged, records that were read, offsets that were committed."""
 
 import collections
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import threading
 import time
 
-from broker import kafka_classpath, thalweg_binary
+from broker import ROOT, kafka_classpath, thalweg_binary
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 PADDING = b"." * 300
@@ -23,7 +24,7 @@ class Writer(threading.Thread):
         super().__init__(daemon=True)
         self.topic, self.partitions = topic, partitions
         base = {"enable.idempotence": True, "acks": "all", "message.timeout.ms": 0, "linger.ms": 2, "log_level": 2}
-        retry = {"reconnect.backoff.max.ms": 500, "retry.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 5000}
+        retry = {"reconnect.backoff.max.ms": 500, "retry.backoff.max.ms": 500}
         self.producer = Producer({"bootstrap.servers": bootstrap, **base, **retry, **config})
         self.sent = 0
         self.acknowledged = [{} for _ in range(partitions)]
@@ -211,6 +212,35 @@ class OwnReader(threading.Thread):
 
     def check(self):
         assert self.process.returncode == 0 and not self.skipped, (self.errors.read_text(), self.skipped[:5])
+
+
+class GoClient(threading.Thread):
+    """A test of the suite of franz-go that writes and reads until its input ends, and takes no error."""
+
+    def __init__(self, bootstrap, topic):
+        super().__init__(daemon=True)
+        test = ["-test.run", "TestMeetsNoErrorUntilItsInputEnds", "-test.timeout", "20m"]
+        environment = {**os.environ, "BOOTSTRAP": bootstrap, "TOPIC": topic}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        suite = ROOT / "target" / "compat" / "franz-go" / "suite"
+        self.process = subprocess.Popen([suite, *test], env=environment, **pipes)
+        self.commits, self.said = 0, []
+
+    def run(self):
+        for line in self.process.stdout:
+            if line == b"committed\n":
+                self.commits += 1
+            else:
+                self.said.append(line.decode())
+
+    def count(self):
+        return self.commits
+
+    def finish(self):
+        self.process.stdin.close()
+        self.process.wait(ENDING_S)
+        self.join()
+        assert self.process.returncode == 0, "".join(self.said[:10])
 
 
 class Ledger:

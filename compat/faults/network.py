@@ -20,6 +20,7 @@ class Network:
 
     def __init__(self):
         self.cuts = set()
+        self.delays = {}
         self.pids = {}
         self.pipes = set()
         self.loop = asyncio.new_event_loop()
@@ -44,6 +45,10 @@ class Network:
     def heal(self, pairs, reset):
         """Lets it pass again; `reset` closes the connections that were cut, else they go on where they were."""
         self._call(self._heal, set(pairs), reset)
+
+    def delay(self, pairs, seconds):
+        """Has every piece that passes from the first to the second of each pair wait for so long; 0 ends it."""
+        self._call(self.delays.update, dict.fromkeys(pairs, seconds))
 
     def _call(self, function, *arguments):
         done = threading.Event()
@@ -109,6 +114,7 @@ class Pipe:
     async def _run(self, reader, writer):
         with contextlib.suppress(OSError):
             while data := await reader.read(1 << 18):
+                await asyncio.sleep(self.network.delays.get(self.source_to, 0))
                 await self.network._passable(self.source_to)
                 writer.write(data)
                 await writer.drain()

@@ -4,31 +4,33 @@ import os
 import pathlib
 import subprocess
 import tempfile
+import threading
 import time
 
 from broker import kafka_classpath
 from confluent_kafka.admin import NewTopic
 
 from faults import plan, say, strike
-from history import JavaReader, JavaWriter, Ledger, Member, OwnReader, OwnWriter, Writer, read_all
+from history import GoClient, JavaReader, JavaWriter, Ledger, Member, OwnReader, OwnWriter, Writer, read_all
 from network import Network
 from nodes import Cluster
 from replicas import compare
 
 PARTITIONS = 3
-TOPICS = ("librdkafka", "java", "own")
+TOPICS = ("librdkafka", "java", "own", "franz-go")
 # How many faults lie between two looks at everything.
 STAGE = 12
 
 
 class Ordeal:
-    """A cluster with writers of two makes and a group of readers of each."""
+    """A cluster with writers of several makes and a group of readers of each."""
 
-    def __init__(self, kind, name="", settings=None, release=None, prepare=None):
+    def __init__(self, kind, name="", settings=None, release=None, prepare=None, with_go=False):
         work = pathlib.Path(os.environ.get("WORK") or tempfile.mkdtemp(prefix="faults-"))
         self.directory = work / f"{kind}{name}"
         self.cluster = Cluster(kind, self.directory, Network(), settings, release)
-        self.prepare = prepare
+        # What is done to the cluster before its start; whether a client that takes no error is there too.
+        self.prepare, self.with_go = prepare, with_go
         self.processes = []
 
     def __enter__(self):
@@ -59,8 +61,11 @@ class Ordeal:
         self.processes = [self.java, self.java_reader, self.own, self.own_reader]
         self.ledger = Ledger()
         self.members = [Member(bootstrap, "readers", "librdkafka", self.ledger) for _ in range(2)]
-        for thread in (self.writer, *self.members, self.own, self.own_reader):
-            thread.start()
+        if self.with_go:
+            self.processes.append(GoClient(bootstrap, "franz-go"))
+        for thread in (self.writer, *self.members, *self.processes):
+            if isinstance(thread, threading.Thread):
+                thread.start()
         self.clients = [self.writer, *self.members, *self.processes]
         self.progress = {
             "records of librdkafka": self.writer,
@@ -69,6 +74,8 @@ class Ordeal:
             "commits of Java": self.java_reader,
             "records of our own that were read again": self.own_reader,
         }
+        if self.with_go:
+            self.progress["commits of franz-go"] = self.processes[-1]
         self.look()
 
     def __exit__(self, *_):

@@ -41,7 +41,7 @@ def test_random_faults_lose_double_and_reorder_nothing(kind):
 def test_rolling_restart_is_seen_by_no_client(kind):
     if kind != "embedded":
         nightly_only()
-    with Ordeal(kind, "-rolling") as ordeal:
+    with Ordeal(kind, "-rolling", with_go=True) as ordeal:
         for node in ordeal.cluster.nodes:
             seconds = node.stop()
             say(f"{node.name} stopped in order in {seconds:.2f} s")
@@ -54,7 +54,7 @@ def test_rolling_restart_is_seen_by_no_client(kind):
 @each("embedded", "mixed")
 def test_leaders_and_coordinators_move_by_reassignment(kind):
     nightly_only()
-    with Ordeal(kind, "-moves") as ordeal:
+    with Ordeal(kind, "-moves", with_go=True) as ordeal:
         ids = [node.id for node in ordeal.cluster.brokers]
         for turn in range(2 * len(ids)):
             reassign(ordeal, lambda partition: [ids[(turn + partition + i) % len(ids)] for i in range(3)])
