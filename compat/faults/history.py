@@ -15,6 +15,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 PADDING = b"." * 300
 # How long a client may take to end in order after the last fault.
 ENDING_S = 120
+# Between two records to each partition.
+UNHURRIED_S = 0.004
 
 
 class Writer(threading.Thread):
@@ -29,12 +31,15 @@ class Writer(threading.Thread):
         self.sent = 0
         self.acknowledged = [{} for _ in range(partitions)]
         self.failures = []
-        self.pause_s = 0.004
+        self.pause_s = UNHURRIED_S
         self.stopping = threading.Event()
 
     def hurry(self):
-        """Writes as fast as it can."""
-        self.pause_s = 0
+        """Fills disks."""
+        self.pause_s = 0.0005
+
+    def take_its_time(self):
+        self.pause_s = UNHURRIED_S
 
     def run(self):
         while not self.stopping.is_set():
@@ -170,7 +175,7 @@ class OwnWriter(threading.Thread):
                 lines.write(b"%d %s\n" % (self.sent, PADDING))
                 lines.flush()
                 self.sent += 1
-                time.sleep(0.004)
+                time.sleep(UNHURRIED_S)
 
     def finish(self):
         self.stopping.set()

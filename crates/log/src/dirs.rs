@@ -293,6 +293,16 @@ impl LogDirs {
         }
     }
 
+    /// Whether appends find no room in any directory. [`LogDirs::look_for_room`] finds out when that is over.
+    pub fn are_full(&self) -> bool {
+        self.online().next().is_some() && self.online().all(|dir| dir.state.is_full())
+    }
+
+    /// Looks whether there is room again in directories that were full.
+    pub fn look_for_room(&self) {
+        self.online().filter(|dir| dir.state.is_full()).for_each(|dir| dir.state.look_for_room());
+    }
+
     /// The clock that the logs use.
     pub fn clock(&self) -> &Clock {
         &self.clock

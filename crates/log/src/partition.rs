@@ -140,8 +140,6 @@ pub struct PartitionLog {
     snapshots: Vec<Offset>,
     /// Why nothing is appended any more.
     poison: Option<Arc<str>>,
-    /// Whether the last write found no room, which is told once.
-    lacks_room: bool,
     hints: ReadHints,
     /// Counts truncations, so that a flush that began before one is not taken for one after.
     truncations: u64,

@@ -302,9 +302,17 @@ impl PartitionLog {
     fn write_epochs(&mut self) -> Result<(), AppendError> {
         match self.epochs.write(&self.home.disk, &self.home.dir, Durability::PageCache) {
             Ok(()) => Ok(()),
-            Err(error) if disk::is_disk_full(&error) => Err(AppendError::DiskFull(error)),
+            Err(error) if disk::is_disk_full(&error) => Err(self.lacks_room(error)),
             Err(error) => Err(LogError::Io(error).into()),
         }
+    }
+
+    /// Nothing was appended for lack of room, which the directory remembers.
+    pub(super) fn lacks_room(&self, error: std::io::Error) -> AppendError {
+        if let Some(directory) = &self.state {
+            directory.note_full();
+        }
+        AppendError::DiskFull(error)
     }
 
     fn write(&mut self, stored: &[Stored<'_>]) -> Result<(), AppendError> {
@@ -318,18 +326,8 @@ impl PartitionLog {
             segment.append(&self.home, &self.config, &mut pieces, headers)
         };
         match result {
-            Ok(()) => {
-                if std::mem::take(&mut self.lacks_room) {
-                    tracing::info!(partition = %self.name, "There is room on the disk again");
-                }
-                Ok(())
-            }
-            Err(WriteError::DiskFull(error)) => {
-                if !std::mem::replace(&mut self.lacks_room, true) {
-                    tracing::warn!(partition = %self.name, "Disk is full and appends are refused until there is room");
-                }
-                Err(AppendError::DiskFull(error))
-            }
+            Ok(()) => Ok(()),
+            Err(WriteError::DiskFull(error)) => Err(self.lacks_room(error)),
             Err(WriteError::Failed(error)) => {
                 self.set_poison(format!("a write to {} has failed: {error}", self.home.dir.display()));
                 Err(LogError::Io(error).into())

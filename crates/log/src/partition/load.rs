@@ -189,7 +189,6 @@ impl Loading {
             producers: self.producers,
             snapshots: self.snapshots,
             poison: None,
-            lacks_room: false,
             hints: ReadHints::default(),
             truncations: 0,
             dir_is_dirty: false,

@@ -257,6 +257,24 @@ fn a_partition_whose_directory_is_gone_is_made_anew_unless_it_may_lie_in_one_tha
 }
 
 #[test]
+fn a_full_disk_is_known_as_full_until_there_is_room() {
+    let dir = TempDir::new();
+    let faults = Arc::new(Faults::default());
+    let disk = Disk::with_faults(Arc::clone(&faults));
+    let (dirs, _) = open(LogDirsOptions { disk, ..options(&[dir.path()]) }).expect("opens");
+    let mut log = create(&dirs, 0);
+    assert!(!dirs.are_full());
+    faults.set_free_bytes(Some(0));
+    log.append_as_leader(&Spec::new(1).build(), thalweg_record::LeaderEpoch(0), Default::default())
+        .expect_err("no room");
+    assert!(dirs.are_full());
+    faults.set_free_bytes(None);
+    dirs.look_for_room();
+    assert!(!dirs.are_full());
+    append(&mut log, &Spec::new(1).build());
+}
+
+#[test]
 fn a_failed_write_takes_its_directory_offline() {
     let (one, two) = (TempDir::new(), TempDir::new());
     let faults = Arc::new(Faults::default());
