@@ -638,6 +638,7 @@ fn workload(
             description:
                 "As published: what is run, how hard and for how long stands under every setting below."
                     .to_owned(),
+            drivers: Vec::new(),
             scale,
             points,
             published: published.collect(),
