@@ -121,6 +121,7 @@ impl Plan {
                     reading.check_topics(&definition, &plan);
                 }
                 reading.check_cycles(&definition, &plan);
+                reading.check_standard_input(&definition, &plan);
                 reading.complaints.is_empty().then_some(plan)
             })
             .ok_or_else(|| complain(reading.complaints))
@@ -296,7 +297,13 @@ impl Reading {
         }
         let read = Settings::read(module, |name| given.get(name).map(|option| option.value.text.as_str()));
         match read {
-            Ok(settings) => (self.complaints.len() == before).then_some(settings),
+            Ok(settings) => {
+                if let Err(wrong) = (module.check)(&settings) {
+                    let span = given.get(wrong.option).map_or(&stage.module.span, |option| &option.value.span);
+                    self.complain(span.clone(), wrong.message, wrong.right);
+                }
+                (self.complaints.len() == before).then_some(settings)
+            }
             Err(wrong) => {
                 for (option, wrong) in wrong {
                     let value = &given[option.name].value;
@@ -389,6 +396,16 @@ impl Reading {
             let name = &topic.name.text;
             let right = format!("`topic:{name} > ...` in another stream would be right. {ONLY_HERE}");
             self.complain(topic.span.clone(), format!("No stream of this text reads topic:{name}"), right);
+        }
+    }
+
+    /// There is one standard input: two streams would each have some of it.
+    fn check_standard_input(&mut self, definition: &Definition, plan: &Plan) {
+        let reads = |stream: &StreamPlan| matches!(&stream.input, Input::Stage(s) if s.module.name == "stdin");
+        let readers = plan.streams.iter().zip(&definition.streams).filter(|(stream, _)| reads(stream));
+        for (_, text) in readers.skip(1) {
+            let right = "`stdin | topic:NAME`, and `topic:NAME > ...` as often as wanted, would be right.";
+            self.complain(text.span.clone(), "Standard input is read by one stream already", right);
         }
     }
 
@@ -501,6 +518,29 @@ mod tests {
                 "This is no expression: there is no variable amount",
                 "Expressions are CEL",
             ),
+            ("time --format=%Q | log", "--format cannot be \"%Q\"", "directives of strftime"),
+            ("kafka --topics=a,,b | null", "--topics cannot be", "Names of topics"),
+            ("time | kafka --topic='a b'", "--topic cannot be", "letters, digits"),
+            ("kafka --topics=t --group=g --partitions=1 | null", "share all partitions", "leave out --group"),
+            ("kafka --topics=t --group=g --untilEnd=true | null", "does not know which", "leave out --group"),
+            ("kafka --topics=t --group=g --from=offset:3 | null", "where it left off", "earliest or latest"),
+            ("kafka --topics=t --partitions=1 --from=offset:0=3 | null", "Partition 0 is not among", "Name it"),
+            ("time | kafka --topic=t --linger=1h --deliveryTimeout=2h", "no longer than 15", "15m"),
+            ("time | kafka --topic=t --linger=5m --deliveryTimeout=1m", "time left", "More than --linger"),
+            ("time | kafka --topic=t --buffer=1", "no buffer for a producer", "1MiB"),
+            ("file --path=x --from=end | null", "Only a file that is followed", "--mode=follow"),
+            ("http --path=/{x} | null", "plain text", "/orders"),
+            ("load-generator --messageSize=65MiB | null", "64 MiB at the most", "or less"),
+            ("load-generator --mode=reference --generateTimestamp=true | null", "the same bytes", "--mode=copy"),
+            ("load-generator --messageSize=8 --generateTimestamp=true | null", "take 12 bytes", "larger"),
+            ("stdin | splitter --member=a | null", "object of JSON", "--by=json"),
+            ("stdin | splitter --by=json --delimiter=, | null", "told apart by JSON", "leave out"),
+            ("stdin | aggregate --figures=sum | null", "are of a number", "Add --of"),
+            ("stdin | aggregate --window=1h --slide=1ms | null", "10000 windows", "longer"),
+            ("stdin | aggregate --window=1s --slide=1m | null", "would be in none", "--window or less"),
+            ("time | http --url=http://h/ --caFile=x", "no certificates without https", "https://"),
+            ("time | http --url=ftp://h/", "--url cannot be", "https://HOST/PATH"),
+            ("stdin | null; stdin | null", "Standard input is read by one stream", "topic:NAME"),
             ("time | topic:x | log", "A named destination stands at an end", "topic:NAME > ..."),
             ("time | topic:x", "No stream of this text reads topic:x", "`topic:x > ...`"),
             ("topic:x > log", "No stream of this text writes topic:x", "`... | topic:x`"),

@@ -12,6 +12,7 @@ use super::StreamFailed;
 use super::channel::Outlet;
 use super::report::{Ended, StageMeter, StreamMeter};
 use super::stop::Stop;
+use crate::Guarantee;
 use crate::bad::BadMessages;
 use crate::clock;
 use crate::message::Batch;
@@ -37,6 +38,7 @@ pub struct Chain {
     pub taps: Vec<Outlet>,
     pub meter: Arc<StreamMeter>,
     pub bad: BadMessages,
+    pub guarantee: Guarantee,
     pub stop: Stop,
 }
 
@@ -77,7 +79,7 @@ impl Chain {
         let over = self.flow(flow).await;
         if over.is_err() {
             // What has come so far is not lost for what came after it.
-            let _ = self.sink.flush().await;
+            let _ = self.flush().await;
             let mut turn = turn(&mut self.bad, Instant::now());
             let _ = self.sink.finish(&mut turn);
             return over;
@@ -106,6 +108,7 @@ impl Chain {
             let filled = if is_full { Filled::Pending } else { self.fill(flow, now)? };
             match filled {
                 Filled::Ready => {
+                    self.claim(flow).await?;
                     self.push(0, flow).await?;
                     self.acknowledge_if_due(flow, now).await?;
                 }
@@ -119,6 +122,7 @@ impl Chain {
                     since = Instant::now();
                 }
             }
+            self.bad.settle().await.map_err(|error| (self.bad.stage(), error))?;
             if now.duration_since(since) > TURN {
                 tokio::task::yield_now().await;
                 since = Instant::now();
@@ -189,13 +193,24 @@ impl Chain {
         Ok(filled)
     }
 
+    /// Where messages arrive at most once, takes out what may come again.
+    async fn claim(&mut self, flow: &mut Flow) -> Result<()> {
+        if self.guarantee != Guarantee::AtMostOnce {
+            return Ok(());
+        }
+        match self.source.claim(&mut flow.batch) {
+            Some(claimed) => claimed.await.map_err(|error| (self.meter.stages[0].label.clone(), error)),
+            None => Ok(()),
+        }
+    }
+
     /// Takes the batch from a stage on to the sink: 0 is what the source filled.
     async fn push(&mut self, from: usize, flow: &mut Flow) -> Result<()> {
         let batch = &mut flow.batch;
         if !self.taps[from].is_empty() && !batch.is_empty() {
             self.taps[from].send(batch).await;
         }
-        for (link, tap) in self.links[from..].iter_mut().zip(&self.taps[from + 1..]) {
+        for (link, tap) in self.links[from..].iter_mut().zip(&mut self.taps[from + 1..]) {
             if batch.is_empty() {
                 return Ok(());
             }
@@ -272,9 +287,17 @@ impl Chain {
             self.push_from_link(index, flow).await?;
         }
         let label = self.meter.stages.last().expect("a stream has two ends").label.clone();
-        self.sink.flush().await.map_err(|error| (label.clone(), error))?;
+        let failed = |error| (label.clone(), error);
+        self.flush().await?;
+        self.sink.finish(&mut turn(&mut self.bad, Instant::now())).map_err(failed)?;
+        // All are told that no more comes before any is waited for.
+        self.taps.iter_mut().for_each(Outlet::close);
+        self.sink.arrive().await.map_err(failed)?;
+        for tap in &mut self.taps {
+            tap.arrive().await.map_err(|error| failed(error.into()))?;
+        }
         self.tell_source(flow, u64::MAX).await?;
-        self.sink.finish(&mut turn(&mut self.bad, Instant::now())).map_err(|error| (label, error))
+        self.source.finish().await.map_err(|error| (self.meter.stages[0].label.clone(), error))
     }
 
     async fn acknowledge_if_due(&mut self, flow: &mut Flow, now: Instant) -> Result<()> {
@@ -285,10 +308,23 @@ impl Chain {
             return Ok(());
         }
         flow.next_acknowledgement = now + ACKNOWLEDGE_EVERY;
+        self.flush().await?;
+        let held = self.held_since();
+        self.tell_source(flow, held.unwrap_or(u64::MAX)).await
+    }
+
+    /// Waits until the sink has all that it was given, and dead letters are where they belong.
+    async fn flush(&mut self) -> Result<()> {
         let label = self.meter.stages.last().expect("a stream has two ends").label.clone();
         self.sink.flush().await.map_err(|error| (label, error))?;
-        let held = self.links.iter().filter_map(|link| link.processor.held_since()).min();
-        self.tell_source(flow, held.unwrap_or(u64::MAX)).await
+        self.bad.flush().await.map_err(|error| (self.bad.stage(), error))
+    }
+
+    /// The first message that has not arrived: a processor holds it back, or another stream has it.
+    fn held_since(&mut self) -> Option<u64> {
+        let links = self.links.iter().filter_map(|link| link.processor.held_since()).min();
+        let taps = self.taps.iter_mut().filter_map(Outlet::held_since).min();
+        [links, taps, self.sink.held_since()].into_iter().flatten().min()
     }
 
     /// Tells the source what has arrived: all that was seen before what is still held.

@@ -7,7 +7,7 @@ use bytes::BytesMut;
 
 use crate::expression::Expression;
 use crate::message::Batch;
-use crate::module::{Absent, Console, Findings, Make, Module, OptionSpec, Takes};
+use crate::module::{self, Absent, Console, Findings, Make, Module, OptionSpec, Takes};
 use crate::stage::{Sink, StageError, Turn};
 
 /// Keys that are shown at the end.
@@ -42,6 +42,7 @@ pub const MODULE: Module = Module {
         ("stdin | counter", "how many lines there are"),
         ("stdin | counter --by=payload.country", "how many lines there are of each country"),
     ],
+    check: module::any,
     make: Make::Sink(|settings, site| {
         Ok(Box::new(Counter {
             name: settings.optional_text("name").unwrap_or(&site.stream).to_owned(),

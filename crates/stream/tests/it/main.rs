@@ -1,8 +1,10 @@
 //! Streams through the public interface, in this process: what stages do together.
 
+mod secure;
+
 use std::sync::{Arc, Mutex};
 
-use thalweg_stream::OnError;
+use thalweg_stream::{Cluster, Guarantee, OnError};
 use thalweg_stream::module::Console;
 use thalweg_stream::plan::Plan;
 use thalweg_stream::runtime::{Ended, Figures, RunOptions, start};
@@ -26,7 +28,12 @@ fn run(text: &str) -> (Figures, Vec<String>) {
         .enable_all()
         .build()
         .expect("a runtime");
-    let options = RunOptions { on_error: OnError::Fail, console: lines.clone() };
+    let options = RunOptions {
+        on_error: OnError::Fail,
+        cluster: Cluster { bootstrap: "localhost:9092".to_owned(), properties: None },
+        guarantee: Guarantee::AtLeastOnce,
+        console: lines.clone(),
+    };
     let figures = runtime.block_on(async {
         let mut running = start(&plan, &options).unwrap_or_else(|error| panic!("{error}"));
         running.ended().await.unwrap_or_else(|error| panic!("{error}"));

@@ -10,5 +10,6 @@ mod lab_worker;
 mod replicated;
 mod serve_cluster;
 mod streams;
+mod streams_guarantees;
 mod streams_kafka;
 mod tools;

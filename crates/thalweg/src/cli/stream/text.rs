@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use thalweg_stream::Cluster;
 use thalweg_stream::plan::Plan;
 use thalweg_stream::transport::Transport;
 
@@ -31,7 +32,7 @@ pub struct Text {
     /// What is between stages.
     #[arg(long, value_enum, value_name = "TRANSPORT", default_value_t = Between::Direct)]
     transport: Between,
-    /// With --transport=kafka: the brokers to connect to first.
+    /// With --transport=kafka or a topic for bad messages: the brokers to connect to first.
     #[arg(
         long,
         short = 'b',
@@ -40,7 +41,7 @@ pub struct Text {
         default_value = "localhost:9092"
     )]
     bootstrap_server: String,
-    /// With --transport=kafka: a file of librdkafka's properties, such as those for TLS and SASL.
+    /// With --transport=kafka or a topic for bad messages: a file of librdkafka's properties, such as those for TLS and SASL.
     #[arg(long, value_name = "FILE")]
     transport_properties: Option<String>,
     /// With --transport=kafka: the partitions of topics that are created [default: the broker's num.partitions].
@@ -64,6 +65,11 @@ impl Text {
             (text, None) => read(text.as_deref().unwrap_or_default(), None, &self.name),
         };
         Ok(plan?)
+    }
+
+    /// The cluster of the transport and of dead letters.
+    pub fn cluster(&self) -> Cluster {
+        Cluster { bootstrap: self.bootstrap_server.clone(), properties: self.transport_properties.clone() }
     }
 
     /// The cluster between stages, if there is to be one.
