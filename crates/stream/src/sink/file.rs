@@ -139,7 +139,7 @@ impl File {
         if !self.is_renamed {
             self.file.flush()?;
             if self.sync {
-                self.file.sync()?;
+                self.sync()?;
             }
             let to = loop {
                 let to = numbered(&self.path, self.rolled + 1);
@@ -192,7 +192,12 @@ impl File {
         }
         self.has_written();
         self.flush_at = None;
-        if self.sync { self.file.sync() } else { Ok(()) }
+        if self.sync { self.sync() } else { Ok(()) }
+    }
+
+    /// After a failure, nothing is tried again.
+    fn sync(&mut self) -> Result<(), IoFailed> {
+        self.file.sync().inspect_err(|_| self.retry = Retry::within(Duration::ZERO))
     }
 }
 
@@ -232,7 +237,7 @@ impl Sink for File {
                 self.has_written();
                 self.flush_at = None;
                 if self.sync {
-                    self.file.sync()?;
+                    self.sync()?;
                 }
             }
             Err(error) => self.flush_at = Some(turn.now + self.pause_after(error)?),
