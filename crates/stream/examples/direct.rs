@@ -8,7 +8,7 @@ use std::sync::Arc;
 use thalweg_stream::{Cluster, Guarantee, OnError};
 use thalweg_stream::module::Console;
 use thalweg_stream::plan::Plan;
-use thalweg_stream::runtime::{RunOptions, start};
+use thalweg_stream::runtime::{RunOptions, Taps, start};
 
 struct StandardOutput;
 
@@ -28,6 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             cluster: Cluster { bootstrap: "localhost:9092".to_owned(), properties: None },
             guarantee: Guarantee::AtLeastOnce,
             console: Arc::new(StandardOutput),
+            taps: Taps::default(),
         };
         let mut running = start(&plan, &options)?;
         running.ended().await?;

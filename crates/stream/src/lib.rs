@@ -4,11 +4,12 @@
 //! - [`module`] is the registry of stages: options are declared once, and checks and documents come from that.
 //! - [`source`], [`processor`] and [`sink`] hold a file for each stage; [`stage`] says what they are to the runtime.
 //! - [`runtime`] runs a plan: stages that stand next to each other call each other, streams are joined by bounded channels.
-//! - [`transport`] lays topics of a cluster between stages instead.
+//! - [`transport`] lays topics of a cluster between stages instead, [`deployment`] says around which of them.
 //! - [`message`] is what flows, [`expression`] what filters and transforms say of it.
 
 mod bad;
 mod clock;
+pub mod deployment;
 mod disk;
 pub mod expression;
 mod guarantee;

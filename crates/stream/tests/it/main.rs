@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use thalweg_stream::{Cluster, Guarantee, OnError};
 use thalweg_stream::module::Console;
 use thalweg_stream::plan::Plan;
-use thalweg_stream::runtime::{Ended, Figures, RunOptions, start};
+use thalweg_stream::runtime::{Ended, Figures, RunOptions, Taps, start};
 
 /// Keeps the lines of stages.
 #[derive(Default)]
@@ -33,6 +33,7 @@ fn run(text: &str) -> (Figures, Vec<String>) {
         cluster: Cluster { bootstrap: "localhost:9092".to_owned(), properties: None },
         guarantee: Guarantee::AtLeastOnce,
         console: lines.clone(),
+        taps: Taps::default(),
     };
     let figures = runtime.block_on(async {
         let mut running = start(&plan, &options).unwrap_or_else(|error| panic!("{error}"));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use thalweg_stream::module::{Takes, Value};
-use thalweg_stream::runtime::{self, Figures, Meters, RunOptions, Running};
+use thalweg_stream::runtime::{self, Figures, Meters, RunOptions, Running, Taps};
 use thalweg_stream::{Guarantee, OnError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
@@ -30,13 +30,15 @@ Examples:
   thalweg stream run 'time | log'
   thalweg stream run 'load-generator --messageCount=500000000 --messageSize=1000 | throughput'
   thalweg stream run --transport=kafka 'http --port=9000 | log'
+  thalweg stream run --properties module.transform.count=4 'stdin | transform --key=payload.id | null'
   thalweg stream run --file orders.stream --on-error dead-letter:bad.json --json > report.json")]
 pub struct Run {
     #[command(flatten)]
     text: Text,
-    /// What is done with a message that cannot be worked on: fail, skip, dead-letter:FILE or dead-letter:topic:NAME.
-    #[arg(long, value_name = "POLICY", default_value = "fail")]
-    on_error: OnError,
+    /// What is done with a message that cannot be worked on: fail, skip, dead-letter:FILE or dead-letter:topic:NAME [default:
+    /// fail].
+    #[arg(long, value_name = "POLICY")]
+    on_error: Option<OnError>,
     /// How often a record of a kafka source with a group may arrive, whatever fails: at-least-once or at-most-once.
     #[arg(long, value_name = "GUARANTEE", default_value = "at-least-once")]
     guarantee: Guarantee,
@@ -64,21 +66,24 @@ impl Run {
     /// Runs the streams to their end.
     pub fn run(&self, bars: &MultiProgress) -> anyhow::Result<()> {
         let plan = self.text.plan()?;
+        let deployment = self.text.deployment(&plan)?;
         failure::log_to_standard_error("warn", bars);
         let threads = std::thread::available_parallelism().map_or(2, |count| count.get().max(2));
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
         let ended = runtime.block_on(async {
             let console = Arc::new(Lines { bars: bars.clone(), to_standard_error: self.json });
+            let on_error = self.on_error.clone().unwrap_or_else(|| deployment.on_error.clone());
             let options = RunOptions {
-                on_error: self.on_error.clone(),
+                on_error,
                 cluster: self.text.cluster(),
                 guarantee: self.guarantee,
                 console,
+                taps: Taps::default(),
             };
-            let plan = match self.text.transport() {
+            let plan = match self.text.transport(&deployment) {
                 Some(transport) => {
-                    let (plan, topics) = transport.lay(plan);
+                    let (plan, topics) = transport.lay(plan, &deployment.counts);
                     transport.create_topics(&topics).await?;
                     plan
                 }
