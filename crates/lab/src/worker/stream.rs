@@ -10,6 +10,7 @@
 mod command;
 mod told;
 
+use std::io;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -27,6 +28,11 @@ use told::Totals;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Time for streams that were asked to end, for what is on their way to arrive.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A stream could not be started.
+#[derive(Debug, thiserror::Error)]
+#[error("`thalweg stream run` could not be started: {0}")]
+struct NotStarted(#[source] io::Error);
 
 /// A stream failed, or did not do what it was to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,7 +55,8 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
     runtime.block_on(async {
         let (to, heard) = mpsc::channel(1024);
         let prepare = |(at, words): (usize, &Vec<String>)| Tool::prepare(at, words, &[], &to);
-        let tools = plan.words.iter().enumerate().map(prepare).collect::<std::io::Result<Vec<Tool>>>()?;
+        let tools = plan.words.iter().enumerate().map(prepare).collect::<io::Result<Vec<Tool>>>();
+        let tools = tools.map_err(NotStarted).map_err(WorkerError::driver)?;
         drop(to);
         let children = tools.iter().filter_map(Tool::pid).collect();
         let client = format!("thalweg {} streams", env!("CARGO_PKG_VERSION"));
@@ -80,7 +87,7 @@ struct Streams {
 impl Streams {
     async fn measure(mut self, assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
         for tool in &mut self.tools {
-            tool.begin("").await?;
+            tool.begin("").await.map_err(NotStarted).map_err(WorkerError::driver)?;
         }
         let outcome = match self.follow(assignment, link).await {
             Ok(()) => self.drain(link).await,

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use thalweg_stream::plan::Plan;
-use thalweg_stream::runtime::{RunOptions, start};
+use thalweg_stream::runtime::{RunOptions, Taps, start};
 use thalweg_stream::{Cluster, Guarantee, OnError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsAcceptor;
@@ -35,9 +35,13 @@ async fn server() -> (std::net::SocketAddr, String, Receiver<String>) {
             tokio::spawn(async move {
                 // Whoever does not trust the certificate goes away.
                 let Ok(mut stream) = acceptor.accept(stream).await else { return };
-                let mut request = vec![0; 4096];
-                while let Ok(count @ 1..) = stream.read(&mut request).await {
-                    let _ = posted.send(String::from_utf8_lossy(&request[..count]).into_owned());
+                let (mut request, mut buffer) = (String::new(), vec![0; 4096]);
+                while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+                    request.push_str(&String::from_utf8_lossy(&buffer[..count]));
+                    if !is_whole(&request) {
+                        continue;
+                    }
+                    let _ = posted.send(std::mem::take(&mut request));
                     let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
                     if stream.write_all(answer).await.is_err() {
                         return;
@@ -49,6 +53,13 @@ async fn server() -> (std::net::SocketAddr, String, Receiver<String>) {
     (address, cert.pem(), requests)
 }
 
+/// Whether there is all of a request.
+fn is_whole(request: &str) -> bool {
+    let Some((head, body)) = request.split_once("\r\n\r\n") else { return false };
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+    body.len() >= length.unwrap_or(0)
+}
+
 async fn run(text: &str) -> Result<(), String> {
     let plan = Plan::read(text, None, "s").unwrap_or_else(|error| panic!("{error}"));
     let options = RunOptions {
@@ -56,6 +67,7 @@ async fn run(text: &str) -> Result<(), String> {
         cluster: Cluster { bootstrap: "localhost:9092".to_owned(), properties: None },
         guarantee: Guarantee::AtLeastOnce,
         console: Arc::new(Lines::default()),
+        taps: Taps::default(),
     };
     let mut running = start(&plan, &options).map_err(|error| error.to_string())?;
     running.ended().await.map_err(|error| error.to_string())

@@ -39,9 +39,10 @@ pub struct Run {
     /// fail].
     #[arg(long, value_name = "POLICY")]
     on_error: Option<OnError>,
-    /// How often a record of a kafka source with a group may arrive, whatever fails: at-least-once or at-most-once.
-    #[arg(long, value_name = "GUARANTEE", default_value = "at-least-once")]
-    guarantee: Guarantee,
+    /// How often a record of a kafka source with a group may arrive, whatever fails: at-least-once or at-most-once [default:
+    /// at-least-once].
+    #[arg(long, value_name = "GUARANTEE")]
+    guarantee: Option<Guarantee>,
     /// Print a report in JSON at the end. Lines of stages go to standard error then.
     #[arg(long)]
     json: bool,
@@ -77,7 +78,7 @@ impl Run {
             let options = RunOptions {
                 on_error,
                 cluster: self.text.cluster(),
-                guarantee: self.guarantee,
+                guarantee: self.guarantee.unwrap_or(deployment.guarantee),
                 console,
                 taps: Taps::default(),
             };

@@ -34,7 +34,8 @@ pub struct Text {
     #[arg(long, value_enum, value_name = "TRANSPORT", default_value_t = Between::Direct)]
     transport: Between,
     /// How many instances stages have, such as module.filter.count=3,module.*.count=0: a stage with several has topics on both
-    /// sides, and its instances share their partitions; 0 and 1 bind a stage directly. onError=POLICY is what --on-error says.
+    /// sides, and its instances share their partitions; 0 and 1 bind a stage directly. onError=POLICY and
+    /// guarantee=GUARANTEE are what --on-error and --guarantee say.
     #[arg(long, value_name = "KEY=VALUE,...", default_value = "")]
     properties: String,
     /// With topics between stages, or a topic for bad messages: the brokers to connect to first.
