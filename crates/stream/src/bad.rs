@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::disk::Appender;
-use crate::kafka::Cluster;
+use crate::kafka::{Cluster, is_topic};
 use crate::message::{Gather, Header, Message};
 use crate::module::Kind;
 use crate::sink::kafka as kafka_sink;
@@ -58,8 +58,8 @@ impl FromStr for OnError {
         }
         let to = text.strip_prefix("dead-letter:").filter(|to| !to.is_empty()).ok_or_else(wrong)?;
         match to.strip_prefix("topic:") {
-            Some("") => Err(wrong()),
-            Some(topic) => Ok(OnError::DeadLetterTopic(topic.to_owned())),
+            Some(topic) if is_topic(topic) => Ok(OnError::DeadLetterTopic(topic.to_owned())),
+            Some(_) => Err(wrong()),
             None => Ok(OnError::DeadLetter(PathBuf::from(to))),
         }
     }
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!("skip".parse(), Ok(OnError::Skip));
         assert_eq!("dead-letter:x/y".parse(), Ok(OnError::DeadLetter(PathBuf::from("x/y"))));
         assert_eq!("dead-letter:topic:bad".parse(), Ok(OnError::DeadLetterTopic("bad".to_owned())));
-        for wrong in ["", "ignore", "dead-letter:", "dead-letter", "dead-letter:topic:"] {
+        for wrong in ["", "ignore", "dead-letter:", "dead-letter", "dead-letter:topic:", "dead-letter:topic:a b"] {
             let error = wrong.parse::<OnError>().expect_err(wrong);
             assert!(error.to_string().contains("dead-letter:topic:NAME would be right"), "{error}");
         }

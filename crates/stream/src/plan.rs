@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::kafka::BOOTSTRAP;
 use crate::language::{
-    self, Complaint, Complaints, Definition, Element, OptionText, StageText, StreamText, TapText, TopicText,
-    closest,
+    self, Complaint, Complaints, Definition, Element, NAME_BYTES_MAX, OptionText, Spanned, StageText,
+    StreamText, TapText, TopicText, closest,
 };
 use crate::module::{self, Absent, Kind, Module, Settings};
 
@@ -253,7 +253,23 @@ impl Reading<'_> {
                     "Each needs a name of its own.",
                 );
             }
+            self.check_length(stream.name.as_ref());
+            for element in &stream.elements {
+                match element {
+                    Element::Stage(stage) => self.check_length(stage.label.as_ref()),
+                    Element::Topic(topic) => self.check_length(Some(&topic.name)),
+                    Element::Tap(_) => {}
+                }
+            }
             self.names.push(name);
+        }
+    }
+
+    /// Names become parts of names of topics and groups, which have a bound.
+    fn check_length(&mut self, name: Option<&Spanned>) {
+        if let Some(name) = name.filter(|name| name.text.len() > NAME_BYTES_MAX) {
+            let message = format!("This name has {} letters", name.text.len());
+            self.complain(name.span.clone(), message, format!("At most {NAME_BYTES_MAX} would be right."));
         }
     }
 

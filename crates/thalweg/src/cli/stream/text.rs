@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use thalweg_stream::Cluster;
 use thalweg_stream::deployment::Deployment;
+use thalweg_stream::language::is_name;
 use thalweg_stream::plan::Plan;
 use thalweg_stream::transport::{Lies, Transport};
 
@@ -18,6 +20,13 @@ pub enum Between {
     Kafka,
 }
 
+fn stream_name(text: &str) -> Result<String, String> {
+    match is_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err("letters, digits, `_` and `-`, at most 100 of them, would be right".to_owned()),
+    }
+}
+
 /// The text of streams.
 #[derive(Args, Debug)]
 pub struct Text {
@@ -28,7 +37,7 @@ pub struct Text {
     #[arg(long, short = 'f', value_name = "FILE", conflicts_with = "text")]
     file: Option<PathBuf>,
     /// What the first stream is called, if the text does not say.
-    #[arg(long, value_name = "NAME", default_value = "stream")]
+    #[arg(long, value_name = "NAME", default_value = "stream", value_parser = stream_name)]
     name: String,
     /// What is between stages.
     #[arg(long, value_enum, value_name = "TRANSPORT", default_value_t = Between::Direct)]
@@ -44,12 +53,13 @@ pub struct Text {
         short = 'b',
         value_name = "HOST:PORT,...",
         env = "THALWEG_BOOTSTRAP_SERVER",
-        default_value = "localhost:9092"
+        default_value = "localhost:9092",
+        value_parser = NonEmptyStringValueParser::new()
     )]
     bootstrap_server: String,
     /// With topics between stages, or a topic for bad messages: a file of librdkafka's properties, such as those for TLS and
     /// SASL.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = NonEmptyStringValueParser::new())]
     transport_properties: Option<String>,
     /// With topics between stages: the partitions of those that are created [default: one for each instance that reads, else
     /// the broker's num.partitions].
