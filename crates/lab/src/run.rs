@@ -91,7 +91,8 @@ pub fn repetitions(options: &Options) -> u64 {
         let drivers = options.drivers_of(workload).len();
         workload.points.iter().map(move |point| (point, drivers))
     });
-    let contenders = points.map(|(point, drivers)| (point, (options.targets_of(point).len() * drivers) as u64));
+    let contenders =
+        points.map(|(point, drivers)| (point, (options.targets_of(point).len() * drivers) as u64));
     contenders.map(|(point, contenders)| (u64::from(point.repetitions.max(1)) + 1) * contenders).sum()
 }
 

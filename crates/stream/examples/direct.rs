@@ -5,10 +5,10 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use thalweg_stream::{Cluster, Guarantee, OnError};
 use thalweg_stream::module::Console;
 use thalweg_stream::plan::Plan;
 use thalweg_stream::runtime::{RunOptions, Taps, start};
+use thalweg_stream::{Cluster, Guarantee, OnError};
 
 struct StandardOutput;
 

@@ -40,7 +40,9 @@ const STAGE: &str = "thalweg.error.stage";
 
 /// No such policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} says nothing about bad messages: fail, skip, dead-letter:FILE or dead-letter:topic:NAME would be right")]
+#[error(
+    "{text:?} says nothing about bad messages: fail, skip, dead-letter:FILE or dead-letter:topic:NAME would be right"
+)]
 pub struct NoSuchPolicy {
     /// What was given.
     pub text: String,
@@ -196,7 +198,9 @@ mod tests {
         assert_eq!("skip".parse(), Ok(OnError::Skip));
         assert_eq!("dead-letter:x/y".parse(), Ok(OnError::DeadLetter(PathBuf::from("x/y"))));
         assert_eq!("dead-letter:topic:bad".parse(), Ok(OnError::DeadLetterTopic("bad".to_owned())));
-        for wrong in ["", "ignore", "dead-letter:", "dead-letter", "dead-letter:topic:", "dead-letter:topic:a b"] {
+        for wrong in
+            ["", "ignore", "dead-letter:", "dead-letter", "dead-letter:topic:", "dead-letter:topic:a b"]
+        {
             let error = wrong.parse::<OnError>().expect_err(wrong);
             assert!(error.to_string().contains("dead-letter:topic:NAME would be right"), "{error}");
         }

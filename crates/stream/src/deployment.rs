@@ -80,8 +80,9 @@ impl Deployment {
         for (key, value) in properties {
             let wrong = |right: String| WrongProperty { key: key.clone(), value: Some(value.clone()), right };
             if key == ON_ERROR {
-                deployment.on_error =
-                    value.parse().map_err(|_| wrong("fail, skip, dead-letter:FILE or dead-letter:topic:NAME".to_owned()))?;
+                deployment.on_error = value.parse().map_err(|_| {
+                    wrong("fail, skip, dead-letter:FILE or dead-letter:topic:NAME".to_owned())
+                })?;
                 continue;
             }
             if key == GUARANTEE {
@@ -91,7 +92,9 @@ impl Deployment {
             }
             let label = key.strip_prefix("module.").and_then(|rest| rest.strip_suffix(".count"));
             let Some(label) = label else {
-                return Err(wrong(format!("module.LABEL.count=N, module.*.count=N, {ON_ERROR}=POLICY or {GUARANTEE}=GUARANTEE")));
+                return Err(wrong(format!(
+                    "module.LABEL.count=N, module.*.count=N, {ON_ERROR}=POLICY or {GUARANTEE}=GUARANTEE"
+                )));
             };
             let count = value.parse().ok().filter(|count| *count <= COUNT_MAX);
             let count = count.ok_or_else(|| wrong(format!("a number from 0 to {COUNT_MAX}")))?;

@@ -150,7 +150,9 @@ mod tests {
         let offsets = [(0, 17), (2, 5)].into_iter().collect();
         assert_eq!(Begin::read("offset:0=17, 2=5"), Some(Begin::Offsets(offsets)));
         let twice = "offset:0=1,0=2";
-        for wrong in ["", "first", "offset:", "offset:-1", "offset", "time:1", "offset:0=", "offset:a=1", twice] {
+        for wrong in
+            ["", "first", "offset:", "offset:-1", "offset", "time:1", "offset:0=", "offset:a=1", twice]
+        {
             assert_eq!(Begin::read(wrong), None, "{wrong}");
         }
         assert!(is_topic("a.b_c-1") && !is_topic("") && !is_topic("..") && !is_topic("a b"));

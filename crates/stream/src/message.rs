@@ -266,10 +266,12 @@ impl Batch {
     pub fn append(&mut self, other: &Batch) {
         let (buffers, extras) = (self.buffers.len() as u32, self.extras.len() as u32);
         self.buffers.extend_from_slice(&other.buffers);
-        self.extras.extend(other.extras.iter().map(|extra| Extra {
-            key: extra.key.behind(buffers),
-            headers: extra.headers.behind(buffers),
-        }));
+        self.extras.extend(
+            other.extras.iter().map(|extra| Extra {
+                key: extra.key.behind(buffers),
+                headers: extra.headers.behind(buffers),
+            }),
+        );
         self.slots.extend(other.slots.iter().map(|slot| Slot {
             value: slot.value.behind(buffers),
             extra: if slot.extra == NO_EXTRA { NO_EXTRA } else { slot.extra + extras },
@@ -484,10 +486,7 @@ mod tests {
         both.append(&batch);
         let told: Vec<_> = both.messages().map(|m| (m.key, m.headers.iter().collect::<Vec<_>>())).collect();
         let why = Header { name: "why", value: None };
-        assert_eq!(
-            told,
-            [(None, vec![]), (Some(&b"k"[..]), vec![trace]), (Some(&b"l"[..]), vec![why])]
-        );
+        assert_eq!(told, [(None, vec![]), (Some(&b"k"[..]), vec![trace]), (Some(&b"l"[..]), vec![why])]);
         assert_eq!(both.messages().nth(1).and_then(|m| m.headers.get("trace")), Some(Some(&b"1"[..])));
     }
 

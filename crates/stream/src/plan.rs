@@ -413,7 +413,8 @@ impl Reading<'_> {
         match read {
             Ok(settings) => {
                 if let Err(wrong) = (module.check)(&settings) {
-                    let span = given.get(wrong.option).map_or(&stage.module.span, |option| &option.value.span);
+                    let span =
+                        given.get(wrong.option).map_or(&stage.module.span, |option| &option.value.span);
                     self.complain(span.clone(), wrong.message, wrong.right);
                 }
                 (self.complaints.len() == before).then_some(settings)
@@ -514,7 +515,7 @@ impl Reading<'_> {
         self.complain(tap.stream.span.clone(), format!("There is no stream {name}"), right);
     }
 
-    fn no_such_label(&mut self, stream: &str, label: &language::Spanned, names: &[&str]) {
+    fn no_such_label(&mut self, stream: &str, label: &Spanned, names: &[&str]) {
         let right = match closest(&label.text, names.iter().copied()) {
             Some(meant) => format!("tap:stream:{stream}.{meant} would be right."),
             None => format!("What leaves these can be tapped: {}.", names.join(", ")),
@@ -566,7 +567,8 @@ impl Reading<'_> {
 
     /// There is one standard input: two streams would each have some of it.
     fn check_standard_input(&mut self, definition: &Definition, plan: &Plan) {
-        let reads = |stream: &StreamPlan| matches!(&stream.input, Input::Stage(s) if s.module.name == "stdin");
+        let reads =
+            |stream: &StreamPlan| matches!(&stream.input, Input::Stage(s) if s.module.name == "stdin");
         let readers = plan.streams.iter().zip(&definition.streams).filter(|(stream, _)| reads(stream));
         for (_, text) in readers.skip(1) {
             let right = "`stdin | topic:NAME`, and `topic:NAME > ...` as often as wanted, would be right.";
@@ -652,6 +654,47 @@ mod tests {
     }
 
     #[test]
+    fn options_that_do_not_go_together_are_told() {
+        for (text, message, right) in [
+            ("time --format=%Q | log", "--format cannot be \"%Q\"", "directives of strftime"),
+            ("kafka --topics=a,,b | null", "--topics cannot be", "Names of topics"),
+            ("time | kafka --topic='a b'", "--topic cannot be", "letters, digits"),
+            ("kafka --topics=t --group=g --partitions=1 | null", "share all partitions", "leave out --group"),
+            ("kafka --topics=t --group=g --untilEnd=true | null", "does not know which", "leave out --group"),
+            ("kafka --topics=t --group=g --from=offset:3 | null", "where it left off", "earliest or latest"),
+            (
+                "kafka --topics=t --partitions=1 --from=offset:0=3 | null",
+                "Partition 0 is not among",
+                "Name it",
+            ),
+            ("time | kafka --topic=t --linger=1h --deliveryTimeout=2h", "no longer than 15", "15m"),
+            ("time | kafka --topic=t --linger=5m --deliveryTimeout=1m", "time left", "More than --linger"),
+            ("time | kafka --topic=t --buffer=1", "no buffer for a producer", "1MiB"),
+            ("file --path=x --from=end | null", "Only a file that is followed", "--mode=follow"),
+            ("http --path=/{x} | null", "plain text", "/orders"),
+            ("load-generator --messageSize=65MiB | null", "64 MiB at the most", "or less"),
+            (
+                "load-generator --mode=reference --generateTimestamp=true | null",
+                "the same bytes",
+                "--mode=copy",
+            ),
+            ("load-generator --messageSize=8 --generateTimestamp=true | null", "take 12 bytes", "larger"),
+            ("stdin | splitter --member=a | null", "object of JSON", "--by=json"),
+            ("stdin | splitter --by=json --delimiter=, | null", "told apart by JSON", "leave out"),
+            ("stdin | aggregate --figures=sum | null", "are of a number", "Add --of"),
+            ("stdin | aggregate --window=1h --slide=1ms | null", "10000 windows", "longer"),
+            ("stdin | aggregate --window=1s --slide=1m | null", "would be in none", "--window or less"),
+            ("time | http --url=http://h/ --caFile=x", "no certificates without https", "https://"),
+            ("time | http --url=ftp://h/", "--url cannot be", "https://HOST/PATH"),
+            ("stdin | null; stdin | null", "Standard input is read by one stream", "topic:NAME"),
+        ] {
+            let shown = complaint(text);
+            assert!(shown.contains(message) && shown.contains(right), "{text}:\n{shown}");
+            assert!(shown.contains('^'), "{text}:\n{shown}");
+        }
+    }
+
+    #[test]
     fn what_is_wrong_is_told_with_what_would_be_right() {
         for (text, message, right) in [
             (
@@ -683,29 +726,6 @@ mod tests {
                 "This is no expression: there is no variable amount",
                 "Expressions are CEL",
             ),
-            ("time --format=%Q | log", "--format cannot be \"%Q\"", "directives of strftime"),
-            ("kafka --topics=a,,b | null", "--topics cannot be", "Names of topics"),
-            ("time | kafka --topic='a b'", "--topic cannot be", "letters, digits"),
-            ("kafka --topics=t --group=g --partitions=1 | null", "share all partitions", "leave out --group"),
-            ("kafka --topics=t --group=g --untilEnd=true | null", "does not know which", "leave out --group"),
-            ("kafka --topics=t --group=g --from=offset:3 | null", "where it left off", "earliest or latest"),
-            ("kafka --topics=t --partitions=1 --from=offset:0=3 | null", "Partition 0 is not among", "Name it"),
-            ("time | kafka --topic=t --linger=1h --deliveryTimeout=2h", "no longer than 15", "15m"),
-            ("time | kafka --topic=t --linger=5m --deliveryTimeout=1m", "time left", "More than --linger"),
-            ("time | kafka --topic=t --buffer=1", "no buffer for a producer", "1MiB"),
-            ("file --path=x --from=end | null", "Only a file that is followed", "--mode=follow"),
-            ("http --path=/{x} | null", "plain text", "/orders"),
-            ("load-generator --messageSize=65MiB | null", "64 MiB at the most", "or less"),
-            ("load-generator --mode=reference --generateTimestamp=true | null", "the same bytes", "--mode=copy"),
-            ("load-generator --messageSize=8 --generateTimestamp=true | null", "take 12 bytes", "larger"),
-            ("stdin | splitter --member=a | null", "object of JSON", "--by=json"),
-            ("stdin | splitter --by=json --delimiter=, | null", "told apart by JSON", "leave out"),
-            ("stdin | aggregate --figures=sum | null", "are of a number", "Add --of"),
-            ("stdin | aggregate --window=1h --slide=1ms | null", "10000 windows", "longer"),
-            ("stdin | aggregate --window=1s --slide=1m | null", "would be in none", "--window or less"),
-            ("time | http --url=http://h/ --caFile=x", "no certificates without https", "https://"),
-            ("time | http --url=ftp://h/", "--url cannot be", "https://HOST/PATH"),
-            ("stdin | null; stdin | null", "Standard input is read by one stream", "topic:NAME"),
             ("time | topic:x | log", "A named destination stands at an end", "topic:NAME > ..."),
             ("time | topic:x", "No stream of this text reads topic:x", "`topic:x > ...`"),
             ("topic:x > log", "No stream of this text writes topic:x", "`... | topic:x`"),

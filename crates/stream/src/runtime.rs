@@ -14,11 +14,11 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::{Cluster, Guarantee};
 use crate::bad::{BadMessages, OnError};
 use crate::module::{Console, Findings, Make, Site};
 use crate::plan::{Input, Output, Plan, StagePlan, StreamPlan};
 use crate::stage::{Source, StageError};
+use crate::{Cluster, Guarantee};
 use chain::{Chain, Link};
 use channel::{ChannelSource, Outlet, Readers, TopicSink, channel};
 

@@ -40,7 +40,9 @@ pub enum Failure {
         waited: Duration,
     },
     /// Without a cluster only streams in memory can be measured.
-    #[error("There is no cluster (cluster.brokers = 0), and the driver {driver} needs one: --driver stream would be right")]
+    #[error(
+        "There is no cluster (cluster.brokers = 0), and the driver {driver} needs one: --driver stream would be right"
+    )]
     NeedsCluster {
         /// Who was to be measured.
         driver: &'static str,

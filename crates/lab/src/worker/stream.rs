@@ -69,7 +69,8 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
         };
         let clock = Clock::now();
         sleep_until(clock.instant(window.start_us)).await;
-        let streams = Streams { open: tools.len(), tally: Tally::new(tools.len(), window), tools, heard, clock };
+        let streams =
+            Streams { open: tools.len(), tally: Tally::new(tools.len(), window), tools, heard, clock };
         streams.measure(assignment, link).await
     })
 }
@@ -167,13 +168,16 @@ impl Streams {
     }
 }
 
+/// What a line told, and when it came.
+type Told = (u64, Totals);
+
 /// What the streams have told.
 #[derive(Debug)]
 struct Tally {
     window: Window,
     latest: Vec<Totals>,
     /// Of each stream, its first and its last line within the measurement.
-    spans: Vec<Option<((u64, Totals), (u64, Totals))>>,
+    spans: Vec<Option<(Told, Told)>>,
     told: Totals,
     since_us: u64,
 }

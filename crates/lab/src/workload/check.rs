@@ -78,7 +78,11 @@ impl Rules<'_> {
         }
         if point.verify != Verify::Off {
             let problem = format!("there is nothing to read back {without}");
-            self.refuse("verify", problem, "verify = \"off\": the stream itself counts and checks each message; this");
+            self.refuse(
+                "verify",
+                problem,
+                "verify = \"off\": the stream itself counts and checks each message; this",
+            );
         }
     }
 

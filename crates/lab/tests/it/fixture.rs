@@ -370,6 +370,7 @@ impl Made {
                 Driver::Thalweg => "thalweg-client 0.1.0",
                 Driver::Librdkafka => "librdkafka 2.10.0",
                 Driver::Java => "kafka-clients 4.3.1",
+                Driver::Stream => "thalweg 0.1.0 streams",
             }
             .to_owned(),
             summary: summary(&repetitions),

@@ -130,8 +130,7 @@ fn numbers_and_times_are_taken_from_fields() {
 fn headers_are_a_map_of_texts_and_a_map_becomes_headers() {
     let mut gather = Gather::default();
     let header = |name, value| Header { name, value };
-    let headers =
-        [header("trace", Some(&b"1"[..])), header("trace", Some(b"2")), header("gone", None)];
+    let headers = [header("trace", Some(&b"1"[..])), header("trace", Some(b"2")), header("gone", None)];
     gather.push(b"{}", None, headers, 0, 0);
     let batch = gather.take();
     let message = batch.messages().next().expect("it is there");

@@ -83,7 +83,10 @@ mod tests {
         }
         let headers = Headers::new(&bytes);
         assert_eq!(headers.iter().collect::<Vec<_>>(), written);
-        assert_eq!((headers.get("a"), headers.get(""), headers.get("b")), (Some(None), Some(Some(&b""[..])), None));
+        assert_eq!(
+            (headers.get("a"), headers.get(""), headers.get("b")),
+            (Some(None), Some(Some(&b""[..])), None)
+        );
         assert!(Headers::default().is_empty() && Headers::default().iter().next().is_none());
         // Cut short, they end where they are whole.
         assert_eq!(Headers::new(&bytes[..bytes.len() - 1]).iter().count(), 2);

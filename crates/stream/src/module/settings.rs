@@ -220,12 +220,12 @@ impl Takes {
                 words => words.join(""),
             },
             Takes::Expression => "An expression in CEL".to_owned(),
-            Takes::Topic => "The name of a topic (letters, digits, `.`, `_` and `-`, up to 249 of them)".to_owned(),
+            Takes::Topic => {
+                "The name of a topic (letters, digits, `.`, `_` and `-`, up to 249 of them)".to_owned()
+            }
             Takes::Topics => "Names of topics, with commas between".to_owned(),
             Takes::TimeFormat => "A time in the directives of strftime, such as %H:%M:%S".to_owned(),
-            Takes::Begin => {
-                "earliest, latest, offset:N, offset:PARTITION=N,... or timestamp:MS".to_owned()
-            }
+            Takes::Begin => "earliest, latest, offset:N, offset:PARTITION=N,... or timestamp:MS".to_owned(),
             Takes::Partitions => "Numbers of partitions, with commas between".to_owned(),
             Takes::Url => "http://HOST:PORT/PATH or https://HOST/PATH".to_owned(),
             Takes::Figures => "count, sum, min, max, avg, p50 or p99.9, with commas between".to_owned(),

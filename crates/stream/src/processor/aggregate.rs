@@ -138,7 +138,11 @@ fn check(settings: &Settings) -> Result<(), WrongMix> {
     }
     let shape = shape(settings);
     if settings.optional_duration("slide").is_some_and(|slide| slide.is_zero()) {
-        return Err(WrongMix::new("slide", "Windows follow each other after some time", "Such as --slide=10s."));
+        return Err(WrongMix::new(
+            "slide",
+            "Windows follow each other after some time",
+            "Such as --slide=10s.",
+        ));
     }
     if shape.slide_ms > shape.length_ms {
         let message = "Messages between two windows would be in none";

@@ -41,7 +41,10 @@ pub const MODULE: Module = Module {
             "other fields of each object",
         ),
         ("stdin | transform --key=payload.customer | log --showKey=true", "a key from a field"),
-        ("stdin | transform --headers='{\"type\": payload.type}' | kafka --topic=orders", "a header from a field"),
+        (
+            "stdin | transform --headers='{\"type\": payload.type}' | kafka --topic=orders",
+            "a header from a field",
+        ),
     ],
     check: module::any,
     make: Make::Processor(|settings, _site| {
@@ -77,8 +80,10 @@ impl Transform {
             emit.key(key);
         }
         if let Some(set) = set {
-            let stay = message.headers.iter().filter(|header| set.iter().all(|(name, _)| name != header.name));
-            let new = set.iter().filter_map(|(name, value)| Some(Header { name, value: Some(value.as_ref()?) }));
+            let stay =
+                message.headers.iter().filter(|header| set.iter().all(|(name, _)| name != header.name));
+            let new =
+                set.iter().filter_map(|(name, value)| Some(Header { name, value: Some(value.as_ref()?) }));
             emit.headers(stay.chain(new));
         }
         Ok(())

@@ -304,12 +304,9 @@ impl Chain {
         let failed = |error| (label.clone(), error);
         self.flush().await?;
         self.sink.finish(&mut turn(&mut self.bad, Instant::now())).map_err(failed)?;
-        // All are told that no more comes before any is waited for.
+        // Who taps is told that no more comes before anybody is waited for.
         self.taps.iter_mut().for_each(Outlet::close);
         self.sink.arrive().await.map_err(failed)?;
-        for tap in &mut self.taps {
-            tap.arrive().await.map_err(|error| failed(error.into()))?;
-        }
         self.tell_source(flow, u64::MAX).await?;
         self.source.finish().await.map_err(|error| (self.meter.stages[0].label.clone(), error))
     }
@@ -334,11 +331,11 @@ impl Chain {
         self.bad.flush().await.map_err(|error| (self.bad.stage(), error))
     }
 
-    /// The first message that has not arrived: a processor holds it back, or another stream has it.
+    /// The first message that has not arrived: a processor holds it back, or the streams behind a named destination have it.
+    /// Who taps only listens, and is not asked.
     fn held_since(&mut self) -> Option<u64> {
         let links = self.links.iter().filter_map(|link| link.processor.held_since()).min();
-        let taps = self.taps.iter_mut().filter_map(Outlet::held_since).min();
-        [links, taps, self.sink.held_since()].into_iter().flatten().min()
+        links.into_iter().chain(self.sink.held_since()).min()
     }
 
     /// Tells the source what has arrived: all that was seen before what is still held.

@@ -1,9 +1,9 @@
 //! What joins streams: bounded channels of batches. A topic hands every batch to each stream that reads it, a tap to the one
 //! that listens. The buffers are shared; whoever reads slowly is waited for.
 //!
-//! With each batch goes a receipt. The reader gives it back when its own sink has acknowledged the batch; until then the writer
-//! tells its source that the batch is still held. So a source hears that its messages have arrived when they have behind every
-//! joint, too.
+//! With each batch goes a receipt. The reader gives it back when its own sink has acknowledged the batch. Until then the writer to
+//! a topic tells its source that the batch is still held: a source hears that its messages have arrived when they have behind
+//! every named destination, too. Who taps a stream only listens: the source does not wait for that.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -135,7 +135,8 @@ impl File {
 
     /// May be tried again after a failure, and goes on where it failed.
     fn roll(&mut self) -> Result<(), IoFailed> {
-        let failed = |error| IoFailed::file("rename", &self.path, error);
+        let path = self.path.clone();
+        let failed = |error| IoFailed::file("rename", &path, error);
         if !self.is_renamed {
             self.file.flush()?;
             if self.sync {

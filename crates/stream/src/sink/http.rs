@@ -9,8 +9,8 @@ use axum::body::Bytes;
 use axum::http::{Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::{self, Client};
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::TokioExecutor;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -124,7 +124,12 @@ fn trusted(settings: &Settings) -> Result<RootCertStore, StageError> {
     let (taken, _refused) = trusted.add_parsable_certificates(found);
     if taken == 0 {
         let error = io::Error::new(io::ErrorKind::InvalidData, "there is none, in PEM");
-        return Err(IoFailed { action: "find a certificate to trust in", what: whom.to_owned(), source: error }.into());
+        return Err(IoFailed {
+            action: "find a certificate to trust in",
+            what: whom.to_owned(),
+            source: error,
+        }
+        .into());
     }
     Ok(trusted)
 }

@@ -75,15 +75,27 @@ pub const MODULE: Module = Module {
 fn check(settings: &Settings) -> Result<(), WrongMix> {
     let (least, most) = BUFFER_BYTES;
     if !(least..=most).contains(&settings.integer("buffer")) {
-        return Err(WrongMix::new("buffer", "This is no buffer for a producer", "1MiB to 1024GiB would be right."));
+        return Err(WrongMix::new(
+            "buffer",
+            "This is no buffer for a producer",
+            "1MiB to 1024GiB would be right.",
+        ));
     }
     let (linger, timeout) = (settings.duration("linger"), settings.duration("deliveryTimeout"));
     if timeout <= linger || timeout.as_millis() > i32::MAX as u128 {
         let message = "Messages that wait for --linger must have time left to be delivered";
-        return Err(WrongMix::new("deliveryTimeout", message, "More than --linger, and at most 24d, would be right."));
+        return Err(WrongMix::new(
+            "deliveryTimeout",
+            message,
+            "More than --linger, and at most 24d, would be right.",
+        ));
     }
     if linger > LINGER_MAX {
-        return Err(WrongMix::new("linger", "librdkafka waits no longer than 15 minutes", "15m at the most."));
+        return Err(WrongMix::new(
+            "linger",
+            "librdkafka waits no longer than 15 minutes",
+            "15m at the most.",
+        ));
     }
     Ok(())
 }

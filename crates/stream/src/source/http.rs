@@ -66,7 +66,9 @@ pub const MODULE: Module = Module {
 
 fn check(settings: &Settings) -> Result<(), WrongMix> {
     match settings.text("path").contains(['{', '}', '*', ':']) {
-        true => Err(WrongMix::new("path", "A path is plain text here", "A path such as /orders would be right.")),
+        true => {
+            Err(WrongMix::new("path", "A path is plain text here", "A path such as /orders would be right."))
+        }
         false => Ok(()),
     }
 }

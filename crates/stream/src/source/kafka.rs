@@ -41,8 +41,8 @@ pub const MODULE: Module = Module {
     summary: "the records of topics of a cluster",
     about: "By librdkafka. With `--group` the stream is a member of a consumer group: it shares the partitions with the other \
             members, begins where the group left off, and commits offsets when every sink has acknowledged the messages, \
-            those behind `topic:` and taps among them, so that each arrives at least once; `--guarantee=at-most-once` commits \
-            before any stage sees them. Without it, all partitions or those of `--partitions` are read from `--from` on, and \
+            those behind `topic:` among them (a tap only listens), so that each arrives at least once; \
+            `--guarantee=at-most-once` commits before any stage sees them. Without it, all partitions or those of `--partitions` are read from `--from` on, and \
             nothing is committed. Keys, times and headers of records are those of the messages.",
     options: &[
         OptionSpec {
@@ -94,7 +94,8 @@ pub const MODULE: Module = Module {
 fn check(settings: &Settings) -> Result<(), WrongMix> {
     let begin = Begin::read(settings.text("from")).unwrap_or(Begin::Earliest);
     if settings.optional_text("group").is_some() {
-        let wrong = |option, message| Err(WrongMix::new(option, message, "Leave it out, or leave out --group."));
+        let wrong =
+            |option, message| Err(WrongMix::new(option, message, "Leave it out, or leave out --group."));
         if settings.optional_text("partitions").is_some() {
             return wrong("partitions", "The members of a group share all partitions");
         }
@@ -251,7 +252,9 @@ impl Reader {
                     Begin::Earliest => Offset::Beginning,
                     Begin::Latest => Offset::End,
                     Begin::Offset(offset) | Begin::Timestamp(offset) => Offset::Offset(*offset),
-                    Begin::Offsets(offsets) => offsets.get(&index).map_or(Offset::Beginning, |&at| Offset::Offset(at)),
+                    Begin::Offsets(offsets) => {
+                        offsets.get(&index).map_or(Offset::Beginning, |&at| Offset::Offset(at))
+                    }
                 };
                 let added = list.add_partition_offset(topic, index, offset);
                 added.map_err(|error| kafka::failed(format!("Topic {topic}"), error))?;

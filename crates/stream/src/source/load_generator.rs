@@ -100,7 +100,11 @@ pub const MODULE: Module = Module {
 fn check(settings: &Settings) -> Result<(), WrongMix> {
     let size = settings.integer("messageSize");
     if size > crate::message::MESSAGE_BYTES_MAX as u64 {
-        return Err(WrongMix::new("messageSize", "A message has 64 MiB at the most", "64MiB or less would be right."));
+        return Err(WrongMix::new(
+            "messageSize",
+            "A message has 64 MiB at the most",
+            "64MiB or less would be right.",
+        ));
     }
     if !settings.flag("generateTimestamp") {
         return Ok(());

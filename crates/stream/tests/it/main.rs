@@ -4,10 +4,10 @@ mod secure;
 
 use std::sync::{Arc, Mutex};
 
-use thalweg_stream::{Cluster, Guarantee, OnError};
 use thalweg_stream::module::Console;
 use thalweg_stream::plan::Plan;
 use thalweg_stream::runtime::{Ended, Figures, RunOptions, Taps, start};
+use thalweg_stream::{Cluster, Guarantee, OnError};
 
 /// Keeps the lines of stages.
 #[derive(Default)]

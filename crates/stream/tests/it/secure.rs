@@ -1,7 +1,7 @@
 //! The http sink over TLS: to a server whose certificate is trusted, and not to another.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use thalweg_stream::plan::Plan;
@@ -28,7 +28,7 @@ async fn server() -> (std::net::SocketAddr, String, Receiver<String>) {
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
-    let (posted, requests) = channel();
+    let (posted, requests) = sync_channel(16);
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let (acceptor, posted) = (acceptor.clone(), posted.clone());
@@ -86,7 +86,10 @@ async fn messages_reach_a_server_that_is_trusted_and_no_other() {
     );
     run(&format!("{text} --caFile={}", file.display())).await.expect("they are taken");
     let posted: Vec<String> = requests.try_iter().collect();
-    assert!(posted.len() == 2 && posted[0].starts_with("POST /orders ") && posted[1].ends_with("n1"), "{posted:?}");
+    assert!(
+        posted.len() == 2 && posted[0].starts_with("POST /orders ") && posted[1].ends_with("n1"),
+        "{posted:?}"
+    );
 
     let error = run(&format!("{text} --retryFor=100ms")).await.expect_err("nobody vouches for it");
     assert!(error.contains("certificate"), "{error}");

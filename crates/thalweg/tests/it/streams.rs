@@ -326,6 +326,7 @@ fn a_file_that_was_cut_and_has_grown_again_is_read_from_its_beginning() {
 }
 
 #[test]
+#[expect(clippy::disallowed_types, reason = "the file of a program that keeps it open")]
 fn what_is_added_to_a_file_after_its_rotation_is_read_too() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("app.log");

@@ -30,7 +30,8 @@ fn offsets_stay_until_the_sinks_behind_a_named_destination_have_acknowledged() {
     broker.produce(0..500);
     let session = short_session(&broker);
     let path = |name: &str| broker.dir.path().join(name);
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let nobody =
+        std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
     let text_of_stream = |sink: &str, tap: &str| {
         format!(
             "a = kafka --topics=in --group=g {session} | topic:t\ntopic:t > {sink}\n\
@@ -71,7 +72,8 @@ fn headers_are_read_set_and_carried_unless_raw_is_asked_for() {
                 | transform --headers='{\"size\": null, \"more\": \"x\"}' | kafka --topic=out";
     out(&broker, copy, &[], b"");
     let read = |options: &str| {
-        let text = format!("kafka --topics=out --untilEnd=true {options} | transform --expression=headers | stdout");
+        let text =
+            format!("kafka --topics=out --untilEnd=true {options} | transform --expression=headers | stdout");
         out(&broker, &text, &[], b"")
     };
     assert_eq!(read(""), "{\"more\":\"x\",\"n\":\"three\"}\n");
@@ -89,13 +91,17 @@ fn bad_messages_go_to_a_topic_with_the_reason_in_headers() {
     let read = "kafka --topics=out --untilEnd=true \
                 | transform --expression='{\"key\": key, \"value\": text, \"headers\": headers}' | stdout";
     let letters = out(&broker, read, &[], b"");
-    let letter: serde_json::Value = serde_json::from_str(&letters).unwrap_or_else(|e| panic!("{e}: {letters}"));
+    let letter: serde_json::Value =
+        serde_json::from_str(&letters).unwrap_or_else(|e| panic!("{e}: {letters}"));
     assert_eq!((&letter["key"], &letter["value"]), (&"bad".into(), &"bad".into()));
     let headers = &letter["headers"];
     assert_eq!(headers["from"], "here");
     assert_eq!(headers["thalweg.error.stage"], "large");
     assert_eq!(headers["thalweg.error.stream"], "s");
-    assert!(headers["thalweg.error.reason"].as_str().is_some_and(|why| why.contains("not JSON")), "{headers}");
+    assert!(
+        headers["thalweg.error.reason"].as_str().is_some_and(|why| why.contains("not JSON")),
+        "{headers}"
+    );
 }
 
 #[test]
@@ -107,9 +113,7 @@ fn at_most_once_delivers_nothing_twice_after_a_kill() {
     let text_of_stream = format!(
         "kafka --topics=in --group=g {session} | rate-limit --rate=4000 --burst=100 | kafka --topic=out"
     );
-    let start = || {
-        Running::start(broker.stream(&text_of_stream).args(["--guarantee", "at-most-once"]))
-    };
+    let start = || Running::start(broker.stream(&text_of_stream).args(["--guarantee", "at-most-once"]));
     let seen = || numbers(&out(&broker, "kafka --topics=out --untilEnd=true | stdout", &[], b""));
     let first = start();
     until("some records", || seen().len() > count as usize / 8);
@@ -125,8 +129,7 @@ fn at_most_once_delivers_nothing_twice_after_a_kill() {
     let all = seen();
     let distinct: BTreeSet<u32> = all.iter().copied().collect();
     assert_eq!(all.len(), distinct.len(), "a record came twice");
-    let (code, _, error) =
-        binary::run(binary::thalweg("stream run --guarantee twice").arg("time | log"));
+    let (code, _, error) = binary::run(binary::thalweg("stream run --guarantee twice").arg("time | log"));
     assert_eq!(code, Some(2));
     assert!(error.contains("at-least-once or at-most-once would be right"), "{error}");
 }
@@ -139,7 +142,8 @@ fn a_file_that_cannot_be_written_for_a_while_loses_nothing() {
     let text_of_stream = format!("stdin | file --path={} --rollSize=1000", here.join("x.log").display());
     let mut running = Running::start(binary::thalweg("stream run").arg(&text_of_stream));
     let mut input = running.0.stdin.take().expect("it is a pipe");
-    let lines = |numbers: std::ops::Range<u32>| numbers.map(|number| format!("{number}\n")).collect::<String>();
+    let lines =
+        |numbers: std::ops::Range<u32>| numbers.map(|number| format!("{number}\n")).collect::<String>();
     input.write_all(lines(0..500).as_bytes()).expect("it reads");
     until("a file that was rolled", || here.join("x.1.log").exists());
     std::fs::rename(&here, &away).expect("it can be renamed");
@@ -150,8 +154,7 @@ fn a_file_that_cannot_be_written_for_a_while_loses_nothing() {
     drop(input);
     assert_eq!(running.exit_code(), Some(0));
     let files = std::fs::read_dir(&here).expect("it is there");
-    let mut seen: Vec<u32> =
-        files.flat_map(|file| numbers(&text(&file.expect("a file").path()))).collect();
+    let mut seen: Vec<u32> = files.flat_map(|file| numbers(&text(&file.expect("a file").path()))).collect();
     seen.sort_unstable();
     assert_eq!(seen, (0..2000).collect::<Vec<_>>());
 }

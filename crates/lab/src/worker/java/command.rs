@@ -64,9 +64,7 @@ impl Plan {
             (
                 Role::Producer,
                 Payload::Zeros | Payload::Shared | Payload::Compressible | Payload::Json | Payload::File(_),
-            ) => {
-                Some(write_payloads(assignment)?)
-            }
+            ) => Some(write_payloads(assignment)?),
             _ => None,
         };
         let mut plan = Plan {

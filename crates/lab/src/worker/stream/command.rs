@@ -12,7 +12,9 @@ const TOLD_EVERY: &str = "20ms";
 
 /// Streams cannot do what the assignment asks for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{setting} = {value}: the driver stream cannot do that; {expected} would be right, or another driver")]
+#[error(
+    "{setting} = {value}: the driver stream cannot do that; {expected} would be right, or another driver"
+)]
 pub(super) struct NotByStreams {
     setting: &'static str,
     value: String,
@@ -94,7 +96,8 @@ fn over_kafka(assignment: &Assignment, at: u32, properties: &Path) -> String {
         }
         Role::Consumer => {
             let topics = assignment.topics.join(",");
-            let group = assignment.group.as_ref().map(|group| format!(" --group={group}")).unwrap_or_default();
+            let group =
+                assignment.group.as_ref().map(|group| format!(" --group={group}")).unwrap_or_default();
             format!("kafka --topics={topics}{group} {cluster} | throughput --reportEveryMs=0")
         }
     }
@@ -109,7 +112,11 @@ fn check(assignment: &Assignment) -> Result<(), NotByStreams> {
     }
     if !matches!(assignment.records.payload, Payload::Random | Payload::Zeros | Payload::Shared) {
         let value = format!("{:?}", assignment.records.payload).to_lowercase();
-        return refuse("records.payload", value, "\"random\", for which the generator has values of its own,");
+        return refuse(
+            "records.payload",
+            value,
+            "\"random\", for which the generator has values of its own,",
+        );
     }
     let topics = assignment.topics.len();
     if assignment.role == Role::Producer && topics > assignment.clients.max(1) as usize {
@@ -157,7 +164,10 @@ mod tests {
                      | kafka --topic=u --bootstrap=a:1,b:2 --mode=raw --properties='";
         assert!(produce.starts_with(begin), "{produce}");
         let consume = text(&assignment(Role::Consumer), 0);
-        assert!(consume.starts_with("kafka --topics=t,u --group=g --bootstrap=a:1,b:2 --mode=raw"), "{consume}");
+        assert!(
+            consume.starts_with("kafka --topics=t,u --group=g --bootstrap=a:1,b:2 --mode=raw"),
+            "{consume}"
+        );
         let mut direct = assignment(Role::Producer);
         (direct.bootstrap, direct.topics) = (Vec::new(), Vec::new());
         (direct.records.payload, direct.records_per_s) = (Payload::Shared, None);

@@ -51,10 +51,8 @@ struct Found {
 impl Totals {
     /// Of the sink of the first stream.
     pub(super) fn read(line: &str) -> Result<Totals, UnreadableReport> {
-        let told: Told = serde_json::from_str(line).map_err(|source| UnreadableReport {
-            line: line.chars().take(200).collect(),
-            source,
-        })?;
+        let told: Told = serde_json::from_str(line)
+            .map_err(|source| UnreadableReport { line: line.chars().take(200).collect(), source })?;
         let sink = told.streams.first().and_then(|stream| stream.stages.last());
         Ok(sink.map_or_else(Totals::default, |sink| {
             let records = sink.found.acknowledged.unwrap_or(sink.messages_out);
@@ -79,7 +77,10 @@ mod tests {
             format!(r#"{{"messages_out": {out}, "bytes_out": {}, "found": {found}}}"#, out * 10)
         };
         let line = |sink: String| {
-            format!(r#"{{"elapsed_s": 1.5, "streams": [{{"name": "s", "stages": [{}, {sink}]}}]}}"#, stage(9, "{}"))
+            format!(
+                r#"{{"elapsed_s": 1.5, "streams": [{{"name": "s", "stages": [{}, {sink}]}}]}}"#,
+                stage(9, "{}")
+            )
         };
         let read = |sink| Totals::read(&line(sink)).expect("a report");
         assert_eq!(read(stage(8, "{}")), Totals { records: 8, bytes: 80, out_of_sequence: 0 });
