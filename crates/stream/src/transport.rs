@@ -23,6 +23,8 @@ use crate::module::{Kind, Module, find};
 use crate::plan::{Input, Origin, Output, Plan, StagePlan, StreamPlan};
 use crate::stage::StageError;
 
+/// How long an instance that was killed keeps its partitions from the others.
+const SESSION_TIMEOUT: &str = "10s";
 /// How long a cluster may take to create topics.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -90,7 +92,8 @@ impl Transport {
     }
 
     fn source(&self, topic: &str, group: &str) -> StagePlan {
-        self.stage(Kind::Source, topic, &[("topics", topic), ("group", group)])
+        let options = [("topics", topic), ("group", group), ("sessionTimeout", SESSION_TIMEOUT)];
+        self.stage(Kind::Source, topic, &options)
     }
 
     fn sink(&self, topic: &str) -> StagePlan {

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use thalweg_broker::config::HttpSettings;
+use thalweg_broker::metrics::Exposition;
+use thalweg_stream::host::{StreamStatus, metrics, rest};
 use thalweg_stream::module::{Takes, Value};
 use thalweg_stream::runtime::{self, Figures, Meters, RunOptions, Running, Taps};
 use thalweg_stream::{Guarantee, OnError};
@@ -15,6 +18,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::console::Lines;
 use super::text::Text;
 use crate::cli::failure;
+use crate::http::{self, HttpListening, HttpServer};
 
 /// How often the line with the rate changes.
 const DRAWN_EVERY: Duration = Duration::from_millis(500);
@@ -43,6 +47,9 @@ pub struct Run {
     /// at-least-once].
     #[arg(long, value_name = "GUARANTEE")]
     guarantee: Option<Guarantee>,
+    /// Serve what the streams do over HTTP, for `thalweg stream top --server http://HOST:PORT` and on /metrics.
+    #[arg(long, value_name = "HOST:PORT", value_parser = http_address)]
+    http: Option<HttpSettings>,
     /// Print a report in JSON at the end. Lines of stages go to standard error then.
     #[arg(long)]
     json: bool,
@@ -90,8 +97,11 @@ impl Run {
                 }
                 None => plan,
             };
+            // Before anything runs, so that a port that is taken is told at once.
+            let http = self.http.as_ref().map(HttpListening::bind).transpose()?.flatten();
             let mut running = runtime::start(&plan, &options)?;
             let meters = running.meters();
+            let _server = http.map(|listening| serve(listening, running.meters(), bars));
             let ended = tokio::select! {
                 ended = watch(&mut running, bars) => ended,
                 told = self.tell_every(&meters) => told,
@@ -134,6 +144,31 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// The address to serve what streams do on.
+fn http_address(text: &str) -> Result<HttpSettings, String> {
+    let wrong = || "HOST:PORT would be right, as in localhost:9090".to_owned();
+    let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    Ok(HttpSettings { listener: Some((host, port.parse().map_err(|_| wrong())?)) })
+}
+
+/// Serves what streams do, until it is dropped.
+fn serve(listening: HttpListening, meters: Meters, bars: &MultiProgress) -> HttpServer {
+    let told = meters.clone();
+    let metrics: http::metrics::Source = Box::new(move |page: &mut Exposition| {
+        page.append(&metrics::text(&StreamStatus::of_run(&told.figures())));
+    });
+    let listed = rest::figures_router(Arc::new(move || StreamStatus::of_run(&meters.figures())));
+    let server = listening.serve(http::metrics::routes(vec![metrics]).merge(listed));
+    for address in &server.addresses {
+        // Nobody reads: there is nobody to tell.
+        bars.suspend(|| {
+            drop(writeln!(std::io::stderr(), "What streams do is at http://{address}/streams and /metrics"))
+        });
+    }
+    server
 }
 
 /// Waits for the end, hears signals, and shows the rate.
