@@ -64,7 +64,7 @@ mod tests {
     fn image(partitions: &[(i32, &[i32])]) -> Arc<Image> {
         let topic_id = Uuid(7);
         let mut delta = Delta::new(Arc::new(Image::empty()));
-        let topic = TopicRecord { name: "t".to_owned(), topic_id, ..Default::default() };
+        let topic = TopicRecord { name: "t".to_owned(), topic_id };
         delta.replay(&MetadataRecord::Topic(topic)).expect("it fits");
         for (partition_id, (leader, isr)) in (0..).zip(partitions) {
             let (leader, isr, replicas) = (*leader, isr.to_vec(), vec![1, 2, 3]);
