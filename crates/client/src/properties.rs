@@ -4,11 +4,12 @@
 //! `key value`, comments with `#` or `!`, a backslash at the end of a line that goes on, and the escapes.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::error::NoBootstrapServer;
+use crate::security::{HIDDEN, is_secret};
 
 /// A setting has a value that it cannot have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,8 +32,17 @@ pub struct InvalidProperty {
 }
 
 /// Settings by name. Taking one removes it, so that what is left at the end was of no use to anybody.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Properties(BTreeMap<String, String>);
+
+/// Secrets are not shown.
+impl fmt::Debug for Properties {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown =
+            |key: &str, value: &str| if is_secret(key) { HIDDEN.to_owned() } else { value.to_owned() };
+        f.debug_map().entries(self.0.iter().map(|(key, value)| (key, shown(key, value)))).finish()
+    }
+}
 
 impl Properties {
     /// No settings.
@@ -158,11 +168,6 @@ impl Properties {
             .collect();
         if list.is_empty() { Err(NoBootstrapServer) } else { Ok(list) }
     }
-
-    /// Refuses security settings that ask for more than this client can: TLS and SASL are not served yet.
-    pub fn take_security(&mut self) -> Result<(), InvalidSetting> {
-        self.take_choice("security.protocol", (), &[("PLAINTEXT", ())])
-    }
 }
 
 fn ends_in_odd_backslashes(line: &str) -> bool {
@@ -236,8 +241,5 @@ mod tests {
             error.to_string(),
             "batch.size=-1 is invalid: a number from 0 to 2147483647 would be right"
         );
-        properties.set("security.protocol", "SSL");
-        let error = properties.take_security().expect_err("a refusal");
-        assert_eq!(error.to_string(), "security.protocol=SSL is invalid: PLAINTEXT would be right");
     }
 }

@@ -8,6 +8,7 @@ mod lab;
 mod lab_drivers;
 mod lab_worker;
 mod replicated;
+mod secured;
 mod serve_cluster;
 mod streams;
 mod streams_kafka;
