@@ -154,7 +154,7 @@ fn the_command_line_does(kafka: &Kafka) {
     well(&mut kafka.tool("cluster status", ""), "");
     let perf = "producer-perf-test --topic lines --num-records 1000 --record-size 100 --throughput -1";
     assert!(well(&mut kafka.tool(perf, ""), "").contains("1000 records sent"));
-    well(&mut kafka.tool("consumer-perf-test --topic lines --num-records 1000 --from-latest false", ""), "");
+    well(&mut kafka.tool("consumer-perf-test --topic lines --num-records 1000", ""), "");
     let wrong = kafka.file("wrong.properties");
     let line = format!("topic list --bootstrap-server {} --command-config {wrong}", kafka.address);
     let (code, _, error) = run(&mut thalweg(&line));
