@@ -11,6 +11,7 @@ mod lab_worker;
 mod replicated;
 mod secured;
 mod serve_cluster;
+mod stream_hosting;
 mod streams;
 mod streams_kafka;
 mod tools;
