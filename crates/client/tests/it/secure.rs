@@ -93,12 +93,14 @@ impl Peer {
                 let expected = format!("\0{}", self.plain.unwrap_or_default());
                 *authenticated = *request.auth_bytes == *expected.as_bytes();
                 self.authentications.fetch_add(usize::from(*authenticated), Ordering::Relaxed);
-                let mut answer = SaslAuthenticateResponse::default();
-                answer.session_lifetime_ms = self.session_lifetime_ms;
+                let mut answer = SaslAuthenticateResponse {
+                    session_lifetime_ms: self.session_lifetime_ms,
+                    ..SaslAuthenticateResponse::default()
+                };
                 if !*authenticated {
                     answer.error_code = ErrorCode::SaslAuthenticationFailed.code();
-                    answer.error_message =
-                        Some("Authentication failed: Invalid username or password".to_owned());
+                    let words = "Authentication failed: Invalid username or password";
+                    answer.error_message = Some(words.to_owned());
                 }
                 encode(&answer, key, version, id)
             }
