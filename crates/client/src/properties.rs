@@ -72,6 +72,13 @@ impl Properties {
         properties
     }
 
+    /// A line of a properties file that says this, whatever stands in the value.
+    pub fn line(key: &str, value: &str) -> String {
+        let value = value.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r");
+        let before = if value.starts_with(char::is_whitespace) { "\\" } else { "" };
+        format!("{key}={before}{value}\n")
+    }
+
     /// Sets what `text`, a `key=value`, says.
     pub fn set_text(&mut self, text: &str) -> Result<(), InvalidProperty> {
         match text.split_once('=') {
@@ -230,6 +237,15 @@ mod tests {
         assert_eq!(properties.take("path").as_deref(), Some("c:\\x"));
         assert_eq!(properties.take("unicode").as_deref(), Some("ä"));
         assert_eq!(properties.rest().count(), 0);
+    }
+
+    #[test]
+    fn a_line_is_read_as_it_was_written() {
+        for value in ["plain", "", " two words ", "c:\\x", "-----BEGIN\nAA==\r\n-----END", "a=b:c#d"] {
+            let line = Properties::line("key", value);
+            assert_eq!(line.lines().count(), 1, "{line}");
+            assert_eq!(Properties::parse(&line).get("key"), Some(value), "{line}");
+        }
     }
 
     #[test]

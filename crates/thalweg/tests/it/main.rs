@@ -13,5 +13,6 @@ mod secured;
 mod serve_cluster;
 mod stream_hosting;
 mod streams;
+mod streams_guarantees;
 mod streams_kafka;
 mod tools;

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use thalweg_client::Properties;
+
 use crate::payload::{PayloadError, Pool};
 use crate::target::KafkaJars;
 use crate::worker::counts::Window;
@@ -70,9 +72,10 @@ impl Plan {
     pub(super) fn new(assignment: &Assignment, jars: &KafkaJars) -> Result<Plan, PlanError> {
         check(assignment)?;
         let payloads = match (&assignment.role, &assignment.records.payload) {
-            (Role::Producer, Payload::Zeros | Payload::Compressible | Payload::Json | Payload::File(_)) => {
-                Some(write_payloads(assignment)?)
-            }
+            (
+                Role::Producer,
+                Payload::Zeros | Payload::Shared | Payload::Compressible | Payload::Json | Payload::File(_),
+            ) => Some(write_payloads(assignment)?),
             _ => None,
         };
         let mut plan = Plan {
@@ -148,12 +151,7 @@ impl Plan {
 /// Writes the properties that are secrets into a file that only this user can read.
 fn write_secrets(assignment: &Assignment) -> Result<Option<tempfile::NamedTempFile>, SecretsNotWritten> {
     let secret = assignment.properties.iter().filter(|(key, _)| thalweg_client::is_secret(key));
-    let text: String = secret
-        .map(|(key, value)| {
-            let value = value.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r");
-            format!("{key}={value}\n")
-        })
-        .collect();
+    let text: String = secret.map(|(key, value)| Properties::line(key, value)).collect();
     if text.is_empty() {
         return Ok(None);
     }
@@ -282,7 +280,7 @@ mod tests {
         assert!(!line.contains("PlainLoginModule") && line.contains("--command-property acks=1"), "{line}");
         let file = plan.secrets.as_ref().expect("written").path().to_owned();
         let text = std::fs::read_to_string(&file).expect("readable");
-        assert_eq!(thalweg_client::Properties::parse(&text).get("sasl.jaas.config"), Some(jaas));
+        assert_eq!(Properties::parse(&text).get("sasl.jaas.config"), Some(jaas));
         drop(plan);
         assert!(!file.exists());
     }

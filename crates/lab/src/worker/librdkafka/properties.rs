@@ -50,6 +50,21 @@ pub(super) struct Translated {
 
 /// Kafka's properties of the assignment, for librdkafka.
 pub(super) fn translate(assignment: &Assignment, number: u32) -> Result<Translated, InvalidSetting> {
+    let (mut set, notes) = named(assignment, number)?;
+    set.insert("bootstrap.servers".to_owned(), assignment.bootstrap.join(","));
+    if let (Role::Consumer, Some(group)) = (assignment.role, &assignment.group) {
+        set.insert("group.id".to_owned(), group.clone());
+    }
+    let mut config = ClientConfig::new();
+    config.extend(set);
+    Ok(Translated { config, notes })
+}
+
+/// librdkafka's properties by name, and what a reader of the result must know about them.
+type Named = (BTreeMap<String, String>, Vec<String>);
+
+/// The same but for cluster and group.
+pub(super) fn named(assignment: &Assignment, number: u32) -> Result<Named, InvalidSetting> {
     let mut properties = Properties::new();
     for (key, value) in &assignment.properties {
         properties.set(key, value);
@@ -90,13 +105,7 @@ pub(super) fn translate(assignment: &Assignment, number: u32) -> Result<Translat
         settle_idempotence(&mut set);
         limit_buffer(&mut set);
     }
-    set.insert("bootstrap.servers".to_owned(), assignment.bootstrap.join(","));
-    if let (Role::Consumer, Some(group)) = (assignment.role, &assignment.group) {
-        set.insert("group.id".to_owned(), group.clone());
-    }
-    let mut config = ClientConfig::new();
-    config.extend(set);
-    Ok(Translated { config, notes })
+    Ok((set, notes))
 }
 
 /// Kafka's rule: idempotent unless a setting that was made forbids it.
