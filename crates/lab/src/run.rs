@@ -2,8 +2,9 @@
 //!
 //! - Targets and drivers of a run are contenders. A repetition of each is taken in turn, A B A B, so that what the machine
 //!   does over time falls on all alike.
-//! - Before the repetitions that count, each contender has one that does not, of two seconds at the most, with all the same
-//!   settings: a JVM compiles what it runs often, and caches of all fill. It is not read back.
+//! - Before the repetitions that count, each contender has one that does not, of two seconds or a quarter of its records at
+//!   the most, with all the same settings: a JVM compiles what it runs often, and caches of all fill. It is not read back.
+//!   A cluster that has done the same before, for another point, is warm already and does without.
 //! - A contender that cannot run a point is noted with its failure, and the run goes on.
 //! - What is there is written after each point. An interrupted run keeps its whole repetitions and says what ended it.
 //!
@@ -40,10 +41,11 @@ use crate::result::{self, Machine, PointResult, RunResult, SCHEMA, State, Target
 use crate::target::{StartOptions, TargetSpec};
 use crate::terminal::Progress;
 use crate::worker::Driver;
-use crate::workload::{Load, Point, Workload};
+use crate::workload::{ClusterSpec, Load, Measure, Point, Workload};
 use clock::now_us;
 use clusters::{Clusters, name, side_by_side};
 use contender::{Contender, Ended, Taking};
+use repetition::Memory;
 
 /// What a run is to do.
 #[derive(Clone, Debug)]
@@ -71,8 +73,26 @@ pub struct Options {
 /// How many repetitions a run has, those that do not count among them. A search has more.
 pub fn repetitions(options: &Options) -> u64 {
     let contenders = (options.targets.len() * options.drivers.len()) as u64;
-    let points = options.workloads.iter().flat_map(|workload| &workload.points);
-    points.map(|point| (u64::from(point.repetitions.max(1)) + 1) * contenders).sum()
+    let repetitions =
+        |(point, warms_up): (&Point, bool)| u64::from(point.repetitions.max(1)) + u64::from(warms_up);
+    points(options).map(|point| repetitions(point) * contenders).sum()
+}
+
+/// All points, and whether a repetition that does not count goes before each: it does where the cluster has not done the
+/// same for a point before.
+fn points(options: &Options) -> impl Iterator<Item = (&Point, bool)> {
+    let mut warm: Option<(&ClusterSpec, Vec<Measure>)> = None;
+    options.workloads.iter().flat_map(|workload| &workload.points).map(move |point| {
+        let done = match &mut warm {
+            Some((cluster, done)) if **cluster == point.cluster => done,
+            other => &mut other.insert((&point.cluster, Vec::new())).1,
+        };
+        let warms_up = !done.contains(&point.measure);
+        if warms_up {
+            done.push(point.measure);
+        }
+        (point, warms_up)
+    })
 }
 
 /// Does it.
@@ -139,6 +159,7 @@ struct Run<'a> {
     interrupt: &'a Interrupt,
     progress: &'a Progress,
     clusters: Clusters,
+    memory: Memory,
     /// Tells the topics of this run from those of others on the same cluster.
     id: String,
     /// Repetitions so far.
@@ -168,6 +189,7 @@ impl<'a> Run<'a> {
             interrupt,
             progress,
             clusters: Clusters::new(options.targets.len(), start),
+            memory: Memory::default(),
             id: base_36(began_us),
             serial: 0,
             result,
@@ -267,6 +289,9 @@ impl Run<'_> {
             contender.failed(&error.into(), progress);
             return None;
         }
+        if let Some(bytes) = self.clusters.warm_bytes(contender.target, contender.kind()) {
+            contender.skip_warm_up(bytes);
+        }
         let running = self.clusters.get(contender.target).expect("it was just started");
         let cluster = running.cluster().clone();
         contender.set_target_name(&cluster.name);
@@ -275,12 +300,18 @@ impl Run<'_> {
             running,
             binary: &self.options.binary,
             topics: topics::names(&self.id, self.serial, &contender.point().topics),
+            memory: &self.memory,
             progress,
         };
         let ended = taking.take(contender, self.interrupt).await;
         self.learn(&cluster.name, cluster.info);
         match ended {
-            Ended::Taken => None,
+            Ended::Taken => {
+                if !contender.has_failed() {
+                    self.clusters.note_warm(contender.target, contender.kind(), contender.bytes());
+                }
+                None
+            }
             Ended::Interrupted(why) => Some(why),
         }
     }
@@ -320,6 +351,7 @@ fn is_search(load: &Load) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload;
 
     #[test]
     fn seeds_differ_in_every_part() {
@@ -330,6 +362,27 @@ mod tests {
         seeds.dedup();
         assert_eq!(seeds.len(), 64);
         assert_eq!(seed_of(7, [1, 2, 3]), seed_of(7, [1, 2, 3]));
+    }
+
+    #[test]
+    fn a_cluster_is_warmed_once_for_what_it_does() {
+        let mut options = Options {
+            workloads: vec![workload::load("ibm-payload", None).expect("built in")],
+            targets: vec![TargetSpec::Embedded, TargetSpec::ApacheKafka],
+            drivers: vec![Driver::Thalweg],
+            seed: 1,
+            work_dir: "/".into(),
+            binary: "/bin/true".into(),
+            partial: None,
+            arguments: Vec::new(),
+            lab_version: String::new(),
+        };
+        let counted = options.workloads[0].points.len() as u64 * 2;
+        assert_eq!(repetitions(&options), (counted + 1) * 2);
+        options.workloads[0].points[3].measure = Measure::Consume;
+        assert_eq!(repetitions(&options), (counted + 2) * 2);
+        options.workloads[0].points[5].cluster.brokers += 1;
+        assert_eq!(repetitions(&options), (counted + 4) * 2, "another cluster, and the first again");
     }
 
     #[test]

@@ -34,6 +34,9 @@ impl Display for Calibration {
                 )?;
             }
         }
+        for measured in self.scenarios.iter().filter(|measured| measured.tries > 1) {
+            writeln!(f, "{}: the best of {} tries", measured.scenario.name, measured.tries)?;
+        }
         let knee = &self.knee;
         writeln!(f)?;
         writeln!(
@@ -44,6 +47,23 @@ impl Display for Calibration {
             knee.trials,
             knee.error * 100.0,
         )?;
+        for generator in &self.generator {
+            write!(
+                f,
+                "generator: {:.2} million records/s of {} bytes from one thread, batches of {} KiB",
+                generator.records_per_s / 1e6,
+                generator.value_bytes,
+                generator.batch_bytes / 1024,
+            )?;
+            match generator.cpu_us_per_record {
+                Some(cpu_us) => writeln!(
+                    f,
+                    "; {cpu_us:.3} us of processor a record, {:.2} million in a second of it",
+                    1.0 / cpu_us
+                )?,
+                None => writeln!(f)?,
+            }
+        }
         writeln!(f)?;
         writeln!(
             f,

@@ -3,7 +3,8 @@
 
 use crate::result::Machine;
 use crate::target::{self, RunningCluster, StartOptions, TargetError, TargetSpec};
-use crate::workload::ClusterSpec;
+use crate::worker::Driver;
+use crate::workload::{ClusterSpec, Measure};
 
 /// What a broker is taken to need: a heap, and as much again beside it.
 const BROKER_BYTES: u64 = 2 << 30;
@@ -12,7 +13,15 @@ const BROKER_BYTES: u64 = 2 << 30;
 #[derive(Debug)]
 pub(super) struct Clusters {
     options: StartOptions,
-    running: Vec<Option<(ClusterSpec, RunningCluster)>>,
+    running: Vec<Option<Running>>,
+}
+
+#[derive(Debug)]
+struct Running {
+    spec: ClusterSpec,
+    cluster: RunningCluster,
+    /// What it has done already, with which driver, and how many bytes a repetition wrote.
+    warm: Vec<(Driver, Measure, u64)>,
 }
 
 impl Clusters {
@@ -23,7 +32,21 @@ impl Clusters {
 
     /// The cluster of a target; none while it does not run.
     pub(super) fn get(&self, target: usize) -> Option<&RunningCluster> {
-        self.running[target].as_ref().map(|(_, cluster)| cluster)
+        self.running[target].as_ref().map(|running| &running.cluster)
+    }
+
+    /// The cluster of a target has done this: a repetition of it wrote so many bytes.
+    pub(super) fn note_warm(&mut self, target: usize, (driver, measure): (Driver, Measure), bytes: u64) {
+        if let Some(running) = &mut self.running[target] {
+            running.warm.retain(|warm| (warm.0, warm.1) != (driver, measure));
+            running.warm.push((driver, measure, bytes));
+        }
+    }
+
+    /// Whether the cluster of a target has done this before, and how much it wrote.
+    pub(super) fn warm_bytes(&self, target: usize, kind: (Driver, Measure)) -> Option<u64> {
+        let running = self.running[target].as_ref()?;
+        running.warm.iter().find(|warm| (warm.0, warm.1) == kind).map(|warm| warm.2)
     }
 
     /// Starts the cluster of a target, unless it runs as it should. What is said on the way goes to `say`.
@@ -34,8 +57,8 @@ impl Clusters {
         wanted: &ClusterSpec,
         say: &(dyn Fn(&str) + Sync),
     ) -> Result<(), TargetError> {
-        if let Some((running, cluster)) = &self.running[target] {
-            if running == wanted && cluster.died().is_none() {
+        if let Some(running) = &self.running[target] {
+            if running.spec == *wanted && running.cluster.died().is_none() {
                 return Ok(());
             }
             self.stop(target, say).await;
@@ -45,14 +68,14 @@ impl Clusters {
             say(&format!("Starting {}: {} {brokers}", name(spec), wanted.brokers));
         }
         let cluster = target::start(spec, wanted, &self.options).await?;
-        self.running[target] = Some((wanted.clone(), cluster));
+        self.running[target] = Some(Running { spec: wanted.clone(), cluster, warm: Vec::new() });
         Ok(())
     }
 
     /// Stops the cluster of a target.
     pub(super) async fn stop(&mut self, target: usize, say: &(dyn Fn(&str) + Sync)) {
-        if let Some((_, cluster)) = self.running[target].take() {
-            for complaint in cluster.stop().await {
+        if let Some(running) = self.running[target].take() {
+            for complaint in running.cluster.stop().await {
                 say(&complaint);
             }
         }
