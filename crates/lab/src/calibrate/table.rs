@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Calibration, QUANTILES};
+use super::{Calibration, Generator, QUANTILES};
 
 impl Display for Calibration {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -48,21 +48,7 @@ impl Display for Calibration {
             knee.error * 100.0,
         )?;
         for generator in &self.generator {
-            write!(
-                f,
-                "generator: {:.2} million records/s of {} bytes from one thread, batches of {} KiB",
-                generator.records_per_s / 1e6,
-                generator.value_bytes,
-                generator.batch_bytes / 1024,
-            )?;
-            match generator.cpu_us_per_record {
-                Some(cpu_us) => writeln!(
-                    f,
-                    "; {cpu_us:.3} us of processor a record, {:.2} million in a second of it",
-                    1.0 / cpu_us
-                )?,
-                None => writeln!(f)?,
-            }
+            writeln!(f, "{generator}")?;
         }
         writeln!(f)?;
         writeln!(
@@ -80,6 +66,26 @@ impl Display for Calibration {
             )
         } else {
             write!(f, "BEYOND THE LIMITS:\n  {}", faults.join("\n  "))
+        }
+    }
+}
+
+impl Display for Generator {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "generator: {:.2} million records/s of {} bytes from one thread, batches of {} KiB",
+            self.records_per_s / 1e6,
+            self.value_bytes,
+            self.batch_bytes / 1024,
+        )?;
+        match self.cpu_us_per_record {
+            Some(cpu_us) => write!(
+                f,
+                "; {cpu_us:.3} us of processor a record, {:.2} million in a second of it",
+                1.0 / cpu_us
+            ),
+            None => Ok(()),
         }
     }
 }
