@@ -216,7 +216,7 @@ pub async fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Result<Calibrat
     progress("floor: a server that answers at once");
     let floor = measure::latencies(plan, &Scenario::floor(plan.extent)).await?;
     let mut scenarios = Vec::new();
-    for scenario in Scenario::all(plan.extent) {
+    for scenario in Scenario::all(plan.extent, floor.quantile_us(QUANTILES[2])) {
         progress(&format!("{}: {}", scenario.name, scenario.about));
         scenarios.push(best_of_tries(plan, &scenario, &mut progress).await?);
     }

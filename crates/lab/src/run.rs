@@ -99,7 +99,7 @@ fn points(options: &Options) -> impl Iterator<Item = (&Point, bool)> {
 pub async fn run(options: &Options, interrupt: &Interrupt, progress: &Progress) -> RunResult {
     let mut run = Run::new(options, interrupt, progress);
     let interrupted = run.all().await;
-    run.end(interrupted.is_some()).await;
+    run.end(interrupted.is_some());
     let mut result = run.result;
     result.ended_at = rfc_3339(now_us());
     result.state = state(&result, interrupted);
@@ -197,10 +197,10 @@ impl<'a> Run<'a> {
     }
 
     /// Ends all clusters; at once when the run was interrupted, for who interrupts does not want to wait.
-    async fn end(&mut self, interrupted: bool) {
+    fn end(&mut self, interrupted: bool) {
         match interrupted {
             true => drop(std::mem::replace(&mut self.clusters, Clusters::new(0, StartOptions::new("")))),
-            false => self.clusters.stop_all(&|line| self.progress.log(line)).await,
+            false => self.clusters.stop_all(&|line| self.progress.log(line)),
         }
     }
 }
@@ -249,7 +249,7 @@ impl Run<'_> {
         }
         for target in 0..self.options.targets.len() {
             let say = |line: &str| self.progress.log(line);
-            self.clusters.stop_others(target, &say).await;
+            self.clusters.stop_others(target, &say);
             let (from, to) = range_of(contenders, target);
             for contender in &mut contenders[from..to] {
                 contender.note_alone();

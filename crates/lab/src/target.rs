@@ -78,8 +78,6 @@ pub struct StartOptions {
     pub binary: Option<PathBuf>,
     /// How long brokers may take until they serve.
     pub start_timeout: Duration,
-    /// How long they may take to stop in order, before they are killed.
-    pub stop_timeout: Duration,
 }
 
 impl StartOptions {
@@ -90,7 +88,6 @@ impl StartOptions {
             heap_mb: 1024,
             binary: None,
             start_timeout: Duration::from_secs(120),
-            stop_timeout: Duration::from_secs(15),
         }
     }
 }
@@ -100,7 +97,6 @@ impl StartOptions {
 pub struct RunningCluster {
     cluster: Cluster,
     brokers: Brokers,
-    stop_timeout: Duration,
 }
 
 impl RunningCluster {
@@ -115,10 +111,10 @@ impl RunningCluster {
         self.brokers.died().map(|died| died.to_string())
     }
 
-    /// Stops the brokers in order, kills those that do not stop in time, and removes their directories. What did not go
-    /// in order comes back, for people.
-    pub async fn stop(mut self) -> Vec<String> {
-        self.brokers.stop(self.stop_timeout).await
+    /// Ends the brokers and removes their directories: nobody wants their data, so they are killed and not waited for.
+    /// Which of them had ended by itself comes back, for people.
+    pub fn stop(mut self) -> Vec<String> {
+        self.brokers.discard()
     }
 }
 
@@ -139,5 +135,5 @@ pub async fn start(
             (bootstrap::find(servers, properties, cluster).await?, Brokers::none())
         }
     };
-    Ok(RunningCluster { cluster, brokers, stop_timeout: options.stop_timeout })
+    Ok(RunningCluster { cluster, brokers })
 }

@@ -45,7 +45,7 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 #[derive(Debug)]
 pub struct Held {
     /// A file without a name: what is behind it goes away with this process, however that ends.
-    _file: OwnedFd,
+    file: OwnedFd,
     bytes: u64,
 }
 
@@ -53,6 +53,14 @@ impl Held {
     /// How many bytes it is.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Gives so much of it back.
+    pub fn give_back(&mut self, bytes: u64) -> io::Result<()> {
+        let left = self.bytes.saturating_sub(bytes);
+        rustix::fs::ftruncate(&self.file, left)?;
+        self.bytes = left;
+        Ok(())
     }
 }
 
@@ -92,7 +100,7 @@ pub fn memory(dir: &Path, bytes: u64, is_wanted: impl Fn() -> bool + Sync) -> io
         threads.into_iter().try_for_each(|thread| thread.join().expect("filling does not panic"))
     })?;
     let bytes = filling.done.into_inner();
-    Ok(Held { _file: file, bytes })
+    Ok(Held { file, bytes })
 }
 
 fn threads() -> usize {

@@ -6,8 +6,10 @@ use crate::target::{self, RunningCluster, StartOptions, TargetError, TargetSpec}
 use crate::worker::Driver;
 use crate::workload::{ClusterSpec, Measure};
 
-/// What a broker is taken to need: a heap, and as much again beside it.
-const BROKER_BYTES: u64 = 2 << 30;
+/// What a broker of Apache Kafka is taken to need: a heap, and as much again beside it.
+const KAFKA_BYTES: u64 = 2 << 30;
+/// What a broker of this binary is taken to need.
+const EMBEDDED_BYTES: u64 = 256 << 20;
 
 /// The clusters, by the place of their target.
 #[derive(Debug)]
@@ -61,7 +63,7 @@ impl Clusters {
             if running.spec == *wanted && running.cluster.died().is_none() {
                 return Ok(());
             }
-            self.stop(target, say).await;
+            self.stop(target, say);
         }
         if !matches!(spec, TargetSpec::Bootstrap { .. }) {
             let brokers = if wanted.brokers == 1 { "broker" } else { "brokers" };
@@ -73,33 +75,39 @@ impl Clusters {
     }
 
     /// Stops the cluster of a target.
-    pub(super) async fn stop(&mut self, target: usize, say: &(dyn Fn(&str) + Sync)) {
+    pub(super) fn stop(&mut self, target: usize, say: &(dyn Fn(&str) + Sync)) {
         if let Some(running) = self.running[target].take() {
-            for complaint in running.cluster.stop().await {
+            for complaint in running.cluster.stop() {
                 say(&complaint);
             }
         }
     }
 
     /// Stops all but this one.
-    pub(super) async fn stop_others(&mut self, target: usize, say: &(dyn Fn(&str) + Sync)) {
+    pub(super) fn stop_others(&mut self, target: usize, say: &(dyn Fn(&str) + Sync)) {
         for other in (0..self.running.len()).filter(|other| *other != target) {
-            self.stop(other, say).await;
+            self.stop(other, say);
         }
     }
 
     /// Stops all.
-    pub(super) async fn stop_all(&mut self, say: &(dyn Fn(&str) + Sync)) {
+    pub(super) fn stop_all(&mut self, say: &(dyn Fn(&str) + Sync)) {
         for target in 0..self.running.len() {
-            self.stop(target, say).await;
+            self.stop(target, say);
         }
     }
 }
 
 /// Whether the clusters of all targets may run at the same time: they take at most half of the memory.
 pub(super) fn side_by_side(targets: &[TargetSpec], wanted: &ClusterSpec, machine: &Machine) -> bool {
-    let started = targets.iter().filter(|spec| !matches!(spec, TargetSpec::Bootstrap { .. })).count() as u64;
-    started < 2 || started * u64::from(wanted.brokers) * BROKER_BYTES <= machine.memory_bytes / 2
+    let of_broker = targets.iter().filter_map(|spec| match spec {
+        TargetSpec::Embedded => Some(EMBEDDED_BYTES),
+        TargetSpec::ApacheKafka => Some(KAFKA_BYTES),
+        TargetSpec::Bootstrap { .. } => None,
+    });
+    let of_broker: Vec<u64> = of_broker.collect();
+    of_broker.len() < 2
+        || of_broker.iter().sum::<u64>() * u64::from(wanted.brokers) <= machine.memory_bytes / 2
 }
 
 /// A target's name before it runs.
@@ -117,7 +125,7 @@ mod tests {
 
     #[test]
     fn clusters_run_side_by_side_when_they_take_half_of_the_memory_at_most() {
-        let machine = Machine { memory_bytes: 24 << 30, ..Machine::default() };
+        let machine = Machine { memory_bytes: 23 << 30, ..Machine::default() };
         let spec = |brokers| ClusterSpec { brokers, properties: Default::default() };
         let both = [TargetSpec::Embedded, TargetSpec::ApacheKafka];
         assert!(side_by_side(&both, &spec(1), &machine));

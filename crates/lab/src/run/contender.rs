@@ -145,7 +145,7 @@ impl Contender {
             let is_guessed = !matches!(self.asked.extent.unit, Unit::Records(_))
                 && !matches!(self.asked.load, Load::Rate { .. });
             let expected = expected_bytes(&self.current);
-            self.bytes = if is_guessed { expected.max(bytes.saturating_mul(2)) } else { expected };
+            self.bytes = if is_guessed { expected.max(bytes / 2 * 3) } else { expected };
         }
     }
 

@@ -2,7 +2,7 @@
 //! start at, the course, the evidence; then topics and files gone.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::clock::now_us;
@@ -52,16 +52,29 @@ pub(super) struct Setting<'a> {
 
 /// Memory that is held between repetitions.
 #[derive(Debug, Default)]
-pub(super) struct Memory(Mutex<Option<Held>>);
+pub(super) struct Memory(Mutex<Vec<Held>>);
 
 impl Memory {
-    /// Holds some in place of what it held.
-    fn set(&self, held: Option<Held>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = held;
+    fn held(&self) -> MutexGuard<'_, Vec<Held>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn bytes(&self) -> u64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map_or(0, Held::bytes)
+        self.held().iter().map(Held::bytes).sum()
+    }
+
+    /// Gives so much back, or all there is. What is left is for a later repetition, which may write more than the next.
+    fn give_back(&self, mut bytes: u64) {
+        let mut held = self.held();
+        while bytes > 0
+            && let Some(mut last) = held.pop()
+        {
+            let given = bytes.min(last.bytes());
+            bytes -= given;
+            if last.give_back(given).is_ok() && last.bytes() > 0 {
+                held.push(last);
+            }
+        }
     }
 }
 
@@ -100,7 +113,10 @@ pub(super) async fn take(setting: &Setting<'_>) -> Result<Taken, Failure> {
     let taken = taken?;
     tidied?;
     // What the files had is free now, and no longer ours in a second or two.
-    setting.memory.set(held(setting, taken.repetition.evidence.bytes_on_disk).await);
+    let room = WARM_BYTES_MAX.saturating_sub(setting.memory.bytes());
+    if let Some(held) = take_memory(setting, taken.repetition.evidence.bytes_on_disk.min(room)).await {
+        setting.memory.held().push(held);
+    }
     Ok(taken)
 }
 
@@ -385,19 +401,19 @@ async fn ready_consumers(setting: &Setting<'_>) -> Result<Fleet, Failure> {
 /// Makes memory ready for what will be written, for each target alike and right before the start: else one pays for pages
 /// that another was given.
 async fn warm_memory(setting: &Setting<'_>) {
-    let missing = setting.expected_bytes.min(WARM_BYTES_MAX).saturating_sub(setting.memory.bytes());
-    let more = held(setting, missing).await;
-    setting.memory.set(None);
-    drop(more);
+    let bytes = setting.expected_bytes.min(WARM_BYTES_MAX);
+    if let Some(more) = take_memory(setting, bytes.saturating_sub(setting.memory.bytes())).await {
+        setting.memory.held().push(more);
+    }
+    setting.memory.give_back(bytes);
 }
 
-/// Takes memory. None where the repetition writes little, or it cannot be had.
-async fn held(setting: &Setting<'_>, bytes: u64) -> Option<Held> {
+/// Takes memory. None where none is asked for, the repetition writes little, or it cannot be had.
+async fn take_memory(setting: &Setting<'_>, bytes: u64) -> Option<Held> {
     let dir = setting.cluster.data_dir.clone()?;
-    if setting.point.measure == Measure::Consume {
+    if bytes == 0 || setting.point.measure == Measure::Consume {
         return None;
     }
-    let bytes = bytes.min(WARM_BYTES_MAX);
     // An interrupted run drops this future, and with it what the thread looks at: nobody waits for the rest.
     let waiting = Arc::new(());
     let waited_for = Arc::downgrade(&waiting);
