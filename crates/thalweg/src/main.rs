@@ -1,6 +1,8 @@
 //! The `thalweg` binary: arguments, wiring, signals. No logic.
 
 mod cli;
+mod hosting;
+mod http;
 
 use std::process::ExitCode;
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::check::host_and_port;
+use super::check::{host_and_port, listen_address};
 use super::values::Values;
 
 /// Connections and requests.
@@ -58,6 +58,41 @@ impl NetworkSettings {
             fetch_session_slots: values.size("max.incremental.fetch.session.cache.slots"),
             describe_partitions_limit: values.size("max.request.partition.size.limit"),
             request_timeout: values.millis("request.timeout.ms"),
+        }
+    }
+}
+
+/// The HTTP server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpSettings {
+    /// `http.listener`: host, empty for all interfaces, and port; None has no server.
+    pub listener: Option<(String, u16)>,
+}
+
+impl HttpSettings {
+    pub(super) fn new(values: &Values) -> Self {
+        let listener = values.text("http.listener");
+        Self { listener: listener.map(|text| listen_address(text).expect("the key's check parsed it")) }
+    }
+}
+
+/// Streams that the broker hosts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamSettings {
+    /// `streams.enabled`.
+    pub enabled: bool,
+    /// `streams.bootstrap.servers`; None is the broker's own first listener.
+    pub bootstrap: Option<String>,
+    /// `streams.refused.modules`.
+    pub refused_modules: Vec<String>,
+}
+
+impl StreamSettings {
+    pub(super) fn new(values: &Values) -> Self {
+        Self {
+            enabled: values.boolean("streams.enabled"),
+            bootstrap: values.list("streams.bootstrap.servers").map(|servers| servers.join(",")),
+            refused_modules: values.list("streams.refused.modules").unwrap_or_default().to_vec(),
         }
     }
 }
