@@ -54,7 +54,7 @@ pub struct Options {
     pub workloads: Vec<Workload>,
     /// What it is measured on.
     pub targets: Vec<TargetSpec>,
-    /// Who speaks to it.
+    /// Who speaks to it; empty for those that each workload names.
     pub drivers: Vec<Driver>,
     /// The seed of payloads and keys.
     pub seed: u64,
@@ -70,28 +70,60 @@ pub struct Options {
     pub lab_version: String,
 }
 
-/// How many repetitions a run has, those that do not count among them. A search has more.
-pub fn repetitions(options: &Options) -> u64 {
-    let contenders = (options.targets.len() * options.drivers.len()) as u64;
-    let repetitions =
-        |(point, warms_up): (&Point, bool)| u64::from(point.repetitions.max(1)) + u64::from(warms_up);
-    points(options).map(|point| repetitions(point) * contenders).sum()
+impl Options {
+    /// Who measures a workload.
+    fn drivers_of<'a>(&'a self, workload: &'a Workload) -> &'a [Driver] {
+        match (&self.drivers[..], &workload.drivers[..]) {
+            ([], []) => &[Driver::Thalweg],
+            ([], named) => named,
+            (given, _) => given,
+        }
+    }
+
+    /// What a point is measured on. One without a cluster has nothing to do with any of them, and is measured once.
+    fn targets_of(&self, point: &Point) -> &[TargetSpec] {
+        let count = if point.cluster.brokers == 0 { 1 } else { self.targets.len() };
+        &self.targets[..count.min(self.targets.len())]
+    }
 }
 
-/// All points, and whether a repetition that does not count goes before each: it does where the cluster has not done the
-/// same for a point before.
-fn points(options: &Options) -> impl Iterator<Item = (&Point, bool)> {
-    let mut warm: Option<(&ClusterSpec, Vec<Measure>)> = None;
-    options.workloads.iter().flat_map(|workload| &workload.points).map(move |point| {
-        let done = match &mut warm {
-            Some((cluster, done)) if **cluster == point.cluster => done,
-            other => &mut other.insert((&point.cluster, Vec::new())).1,
-        };
-        let warms_up = !done.contains(&point.measure);
-        if warms_up {
-            done.push(point.measure);
+/// How many repetitions a run has, those that do not count among them. A search has more.
+pub fn repetitions(options: &Options) -> u64 {
+    points(options)
+        .map(|planned| {
+            let contenders = options.targets_of(planned.point).len() * planned.drivers.len();
+            let repetitions = u64::from(planned.point.repetitions.max(1)) + u64::from(planned.warms_up);
+            repetitions * contenders as u64
+        })
+        .sum()
+}
+
+/// A point, as a run takes it.
+struct Planned<'a> {
+    point: &'a Point,
+    drivers: &'a [Driver],
+    /// Whether a repetition that does not count goes before: its cluster has not done the same for a point before.
+    warms_up: bool,
+}
+
+/// All points, in order.
+fn points(options: &Options) -> impl Iterator<Item = Planned<'_>> {
+    let mut cluster: Option<&ClusterSpec> = None;
+    // What the cluster has done.
+    let mut warm: Vec<(&[Driver], Measure)> = Vec::new();
+    let all = options.workloads.iter().flat_map(|workload| {
+        let drivers = options.drivers_of(workload);
+        workload.points.iter().map(move |point| (point, drivers))
+    });
+    all.map(move |(point, drivers)| {
+        if cluster.replace(&point.cluster) != Some(&point.cluster) {
+            warm.clear();
         }
-        (point, warms_up)
+        let warms_up = !warm.contains(&(drivers, point.measure));
+        if warms_up {
+            warm.push((drivers, point.measure));
+        }
+        Planned { point, drivers, warms_up }
     })
 }
 
@@ -231,11 +263,11 @@ impl Run<'_> {
     }
 
     fn contenders(&self, workload: &Workload, point: &Point, seed: u64) -> Vec<Contender> {
-        let targets = self.options.targets.iter().enumerate();
+        let drivers = self.options.drivers_of(workload);
+        let targets = self.options.targets_of(point).iter().enumerate();
         targets
             .flat_map(|(place, target)| {
-                self.options
-                    .drivers
+                drivers
                     .iter()
                     .map(move |driver| Contender::new(place, name(target), *driver, workload, point, seed))
             })
@@ -279,6 +311,12 @@ impl Run<'_> {
         let progress = self.progress;
         let say = |line: &str| progress.log(line);
         let wanted = contender.point().cluster.clone();
+        if wanted.brokers == 0 && contender.driver() != Driver::Stream {
+            let failure = Failure::NeedsCluster { driver: contender.driver().words() };
+            self.learn(contender.target_name(), unstarted(spec));
+            contender.failed(&failure, progress);
+            return None;
+        }
         let started = tokio::select! {
             biased;
             why = self.interrupt.wait() => return Some(why),

@@ -149,6 +149,11 @@ impl Contender {
         }
     }
 
+    /// Who speaks.
+    pub(super) fn driver(&self) -> Driver {
+        self.driver
+    }
+
     /// The target's name, as far as it is known.
     pub(super) fn target_name(&self) -> &str {
         &self.target_name

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::contender::warm_up_unit;
 use super::reading_back::{stamps, time_max};
 use super::repetition::expected_bytes;
-use super::{Options, is_search};
+use super::{Options, Planned, is_search};
 use crate::quantity;
 use crate::target::TargetSpec;
 use crate::worker::Driver;
@@ -61,26 +61,33 @@ pub fn estimate(options: &Options) -> Estimate {
         sum.seconds += seconds;
         sum.seconds_max = sum.seconds_max.zip(most).map(|(sum, most)| sum + most);
     };
-    let points: Vec<(&Point, bool)> = super::points(options).collect();
-    for target in &options.targets {
+    for (place, target) in options.targets.iter().enumerate() {
         let mut before = None;
-        for &(point, warms_up) in &points {
+        for planned in super::points(options) {
+            let point = planned.point;
+            if place >= options.targets_of(point).len() {
+                continue;
+            }
             if before.replace(&point.cluster) != Some(&point.cluster) {
                 let start_s = start_s(target, point.cluster.brokers);
                 add(start_s, Some(start_s));
             }
-            for driver in &options.drivers {
-                let (seconds, most) = of_point(point, *driver, warms_up);
+            for driver in planned.drivers {
+                let (seconds, most) = of_point(point, *driver, planned.warms_up);
                 add(seconds, most);
             }
         }
     }
-    sum.points = points.len() * options.targets.len() * options.drivers.len();
+    let rows = |planned: Planned<'_>| options.targets_of(planned.point).len() * planned.drivers.len();
+    sum.points = super::points(options).map(rows).sum();
     sum
 }
 
 /// Until the brokers of a target serve.
 fn start_s(target: &TargetSpec, brokers: u32) -> f64 {
+    if brokers == 0 {
+        return 0.0;
+    }
     let brokers = f64::from(brokers);
     match target {
         TargetSpec::Embedded => 0.5 + 0.3 * brokers,
