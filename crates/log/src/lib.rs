@@ -62,7 +62,7 @@ pub use partition::{
     TimestampedOffset, UnexpectedOffset,
 };
 pub use producers::{
-    AppendOrigin, BatchMetadata, InvalidProducerEpoch, InvalidTransactionState, OutOfOrderSequence,
+    AppendOrigin, BatchMetadata, EndMarker, InvalidProducerEpoch, InvalidTransactionState, OutOfOrderSequence,
     ProducerEntry, ProducerError, SequenceFault, TransactionCoordinatorFenced, VerificationGuard,
 };
 pub use scan::{BatchFault, CorruptBatch};

@@ -20,7 +20,8 @@ mod offsets;
 mod table;
 mod waiter;
 
-pub use append::Appended;
+pub use append::{Appended, marker_batch};
+pub use thalweg_log::EndMarker;
 pub use durable::Durable;
 pub use error::{AppendError, coordinator_error};
 pub use fetch::{FetchError, FetchFrom, FetchRead, Isolation, Reader};

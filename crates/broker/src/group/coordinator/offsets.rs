@@ -22,6 +22,7 @@ use thalweg_wire::request::{
     OffsetCommitRequest, OffsetCommitResponse, OffsetDeleteRequest, OffsetDeleteResponse, OffsetFetchRequest,
     OffsetFetchResponse, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
 };
+use thalweg_log::VerificationGuard;
 use thalweg_wire::{ErrorCode, Uuid};
 
 /// From this version on, topics are named by their ids.
@@ -103,10 +104,12 @@ impl GroupCoordinator {
         if topic.partitions.is_empty() { None } else { Some(topic) }
     }
 
-    /// TxnOffsetCommit, versions 0 to 5. Whether the transaction may do so is the log's to say.
+    /// TxnOffsetCommit, versions 0 to 5. Whether the transaction may do so is the log's to say; `guard` proves that its
+    /// coordinator was asked.
     pub async fn txn_offset_commit(
         &self,
         mut request: TxnOffsetCommitRequest,
+        guard: Option<VerificationGuard>,
         _version: i16,
     ) -> TxnOffsetCommitResponse {
         let mut response = TxnOffsetCommitResponse::default();
@@ -134,7 +137,7 @@ impl GroupCoordinator {
             ErrorCode::InvalidGroupId
         } else {
             let asked = self.ask(&request.group_id, |shard, ticket, now| {
-                shard.commit_transactional_offsets(&request, ticket, now);
+                shard.commit_transactional_offsets(&request, guard, ticket, now);
             });
             match asked.await {
                 Ok(Answer::TxnOffsetCommit(committed)) => {
