@@ -7,6 +7,7 @@
 use crate::config::{BrokerConfig, Listener};
 use crate::config_rules::BrokerConfigRules;
 use crate::loading::Loading;
+use crate::metrics::Metrics;
 use crate::net::{ConnectionLimits, ConnectionSettings, Frame, Handler, Listening, Peer, Reply};
 use crate::server::{self, DRAIN, StartError};
 use crate::{features, reconfigure};
@@ -152,6 +153,8 @@ pub struct ControllerServer {
     pub data_dirs: Vec<PathBuf>,
     /// `node.id`.
     pub node_id: i32,
+    /// What can be measured.
+    pub metrics: Metrics,
     node: ControllerNode,
     /// Held open, so that no other process uses them.
     _log_dirs: Arc<LogDirs>,
@@ -168,6 +171,7 @@ pub async fn start_controller(config: BrokerConfig) -> Result<ControllerServer, 
         addresses: node.addresses().to_vec(),
         data_dirs: config.log.dirs.clone(),
         node_id: config.node_id,
+        metrics: Metrics::new(None, Some(Arc::clone(node.controller())), clock),
         node,
         _log_dirs: log_dirs,
     })

@@ -18,6 +18,7 @@ mod housekeeping;
 mod joining;
 mod loading;
 pub mod membership;
+pub mod metrics;
 pub mod net;
 pub mod partition;
 mod peers;

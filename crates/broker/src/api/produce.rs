@@ -16,6 +16,7 @@ mod verify;
 
 use super::Call;
 use crate::broker::Broker;
+use crate::metrics::RequestMetrics;
 use crate::net::Reply;
 use crate::partition::{AppendError, Appended, Durable, Partition, Topic};
 use std::sync::Arc;
@@ -48,7 +49,7 @@ pub fn handle(broker: &Arc<Broker>, call: Call, mut d: Decoder) -> Result<Reply,
                 }
             })))
         }
-        Err(error) => Ok(refuse_all(&call, request, error)),
+        Err(error) => Ok(refuse_all(broker, &call, request, error)),
     }
 }
 
@@ -65,12 +66,15 @@ fn append(broker: &Arc<Broker>, call: Call, request: ProduceRequest, mut guards:
         response.responses.push(entry);
     }
     if acks == 0 {
+        count(broker, &call, &response);
         return without_answer(&response);
     }
     if waits.is_empty() {
+        count(broker, &call, &response);
         return call.reply::<ProduceRequest>(&response);
     }
     let deadline = Instant::now() + timeout;
+    let broker = Arc::clone(broker);
     Reply::Ordered(Box::pin(async move {
         for (topic, partition, wait) in waits {
             if let Err(error) = wait.until(deadline).await {
@@ -79,12 +83,13 @@ fn append(broker: &Arc<Broker>, call: Call, request: ProduceRequest, mut guards:
                 entry.error_code = error.code();
             }
         }
+        count(&broker, &call, &response);
         call.reply::<ProduceRequest>(&response)
     }))
 }
 
 /// The request is refused as a whole.
-fn refuse_all(call: &Call, request: ProduceRequest, error: ErrorCode) -> Reply {
+fn refuse_all(broker: &Broker, call: &Call, request: ProduceRequest, error: ErrorCode) -> Reply {
     let error = AppendError::from(error);
     let responses = request.topic_data.into_iter().map(|topic| TopicProduceResponse {
         partition_responses: topic.partition_data.iter().map(|data| refused(data.index, &error)).collect(),
@@ -92,7 +97,17 @@ fn refuse_all(call: &Call, request: ProduceRequest, error: ErrorCode) -> Reply {
         topic_id: topic.topic_id,
     });
     let response = ProduceResponse { responses: responses.collect(), ..Default::default() };
+    count(broker, call, &response);
     if request.acks == 0 { without_answer(&response) } else { call.reply::<ProduceRequest>(&response) }
+}
+
+fn count(broker: &Broker, call: &Call, response: &ProduceResponse) {
+    call.answered(broker);
+    for partition in response.responses.iter().flat_map(|topic| &topic.partition_responses) {
+        if partition.error_code != 0 {
+            broker.requests.failed(RequestMetrics::label(call.key), partition.error_code);
+        }
+    }
 }
 
 /// With acks=0 nothing is answered; an error closes the connection so that the client looks for another leader.

@@ -42,5 +42,5 @@ pub use log::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError};
 pub use offsets::{OffsetAndMetadata, TransactionOutcome};
 pub use placement::partition_for;
 pub use record::{CoordinatorRecord, RecordDecodeError};
-pub use shard::{EndOfTransaction, Moment, Shard, TransactionalProducer, Write};
+pub use shard::{EndOfTransaction, GroupFigures, Moment, Shard, TransactionalProducer, Write};
 pub use topics::{DeletedTopic, Topics};
