@@ -4,6 +4,7 @@
 use crate::records::{Topic, ask_for, batch_at, fetch, fetch_partition, produce, values};
 use crate::running::Running;
 use bytes::Bytes;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tempfile::TempDir;
 use thalweg_record::{BatchOptions, ProducerEpoch, ProducerId};
@@ -38,11 +39,30 @@ pub struct Transactional {
     protocol: Protocol,
     producer_id: i64,
     epoch: i16,
-    sequence: i32,
+    /// Of the next record of each topic.
+    sequences: BTreeMap<String, i32>,
 }
 
 fn error(code: i16) -> ErrorCode {
     ErrorCode::from_i16(code).expect("a code of Kafka's")
+}
+
+/// Where a producer turns to: one broker, or whichever of a cluster is right at the moment.
+pub trait Place {
+    /// The coordinator of an id.
+    fn coordinator(&self, id: &str) -> impl Future<Output = &Running>;
+    /// The leader of a topic's first partition.
+    fn leader(&self, topic: &Topic) -> &Running;
+}
+
+impl Place for Running {
+    async fn coordinator(&self, _: &str) -> &Running {
+        self
+    }
+
+    fn leader(&self, _: &Topic) -> &Running {
+        self
+    }
 }
 
 /// Asks until the answer is not one that has a client come again.
@@ -69,46 +89,47 @@ pub async fn patiently<T>(mut ask: impl AsyncFnMut() -> (ErrorCode, T)) -> (Erro
 
 impl Transactional {
     /// Finds the coordinator, which makes it ready, and begins under the id.
-    pub async fn begin(broker: &Running, id: &str, protocol: Protocol) -> Transactional {
+    pub async fn begin(place: &impl Place, id: &str, protocol: Protocol) -> Transactional {
         let mut own =
-            Transactional { id: id.to_owned(), protocol, producer_id: -1, epoch: -1, sequence: 0 };
+            Transactional { id: id.to_owned(), protocol, producer_id: -1, epoch: -1, sequences: BTreeMap::new() };
         patiently(async || {
             let request = FindCoordinatorRequest {
                 key_type: 1,
                 coordinator_keys: vec![id.to_owned()],
                 ..Default::default()
             };
-            let found = broker.ask(&request).await.coordinators.remove(0);
+            let found = place.coordinator(id).await.ask(&request).await.coordinators.remove(0);
             (error(found.error_code), ())
         })
         .await;
-        assert_eq!(own.init(broker, 60_000).await, ErrorCode::None);
+        assert_eq!(own.init(place, 60_000).await, ErrorCode::None);
         own
     }
 
     /// InitProducerId, until it is not told to come again.
-    pub async fn init(&mut self, broker: &Running, timeout_ms: i32) -> ErrorCode {
+    pub async fn init(&mut self, place: &impl Place, timeout_ms: i32) -> ErrorCode {
         let request = InitProducerIdRequest {
             transactional_id: Some(self.id.clone()),
             transaction_timeout_ms: timeout_ms,
             ..Default::default()
         };
         let (error, answer) = patiently(async || {
-            let answer = broker.ask(&request).await;
+            let answer = place.coordinator(&self.id).await.ask(&request).await;
             (error(answer.error_code), answer)
         })
         .await;
         if error == ErrorCode::None {
-            (self.producer_id, self.epoch, self.sequence) = (answer.producer_id, answer.producer_epoch, 0);
+            (self.producer_id, self.epoch) = (answer.producer_id, answer.producer_epoch);
+            self.sequences.clear();
         }
         error
     }
 
-    fn batch(&self, values: &[&[u8]]) -> Bytes {
+    fn batch(&self, topic: &Topic, values: &[&[u8]]) -> Bytes {
         let options = BatchOptions {
             producer_id: ProducerId(self.producer_id),
             producer_epoch: ProducerEpoch(self.epoch),
-            base_sequence: self.sequence,
+            base_sequence: self.sequences.get(&topic.name).copied().unwrap_or(0),
             transactional: true,
             ..BatchOptions::default()
         };
@@ -116,7 +137,7 @@ impl Transactional {
     }
 
     /// AddPartitionsToTxn.
-    pub async fn add(&self, broker: &Running, topic: &Topic, partition: i32) -> ErrorCode {
+    pub async fn add(&self, place: &impl Place, topic: &Topic, partition: i32) -> ErrorCode {
         let request = AddPartitionsToTxnRequest {
             v3_and_below_transactional_id: self.id.clone(),
             v3_and_below_producer_id: self.producer_id,
@@ -128,7 +149,7 @@ impl Transactional {
             ..Default::default()
         };
         let (error, ()) = patiently(async || {
-            let mut answer = broker.ask_at(&request, 3).await;
+            let mut answer = place.coordinator(&self.id).await.ask_at(&request, 3).await;
             let result = answer.results_by_topic_v3_and_below.remove(0).results_by_partition.remove(0);
             (error(result.partition_error_code), ())
         })
@@ -139,29 +160,30 @@ impl Transactional {
     /// Produces one batch to partition 0 at this version.
     pub async fn send_at(
         &mut self,
-        broker: &Running,
+        place: &impl Place,
         topic: &Topic,
         values: &[&[u8]],
         version: i16,
     ) -> ErrorCode {
-        let mut request = produce(version, topic, 0, -1, self.batch(values));
+        let mut request = produce(version, topic, 0, -1, self.batch(topic, values));
         request.transactional_id = Some(self.id.clone());
         let (error, ()) = patiently(async || {
-            let mut answer = broker.ask_at(&request, version).await;
+            let mut answer = place.leader(topic).ask_at(&request, version).await;
             (error(answer.responses.remove(0).partition_responses.remove(0).error_code), ())
         })
         .await;
         if error == ErrorCode::None {
-            self.sequence += i32::try_from(values.len()).expect("few");
+            *self.sequences.entry(topic.name.clone()).or_default() +=
+                i32::try_from(values.len()).expect("few");
         }
         error
     }
 
     /// Produces one batch to partition 0 as part of the transaction, which is begun if need be.
-    pub async fn send(&mut self, broker: &Running, topic: &Topic, values: &[&[u8]]) -> ErrorCode {
+    pub async fn send(&mut self, place: &impl Place, topic: &Topic, values: &[&[u8]]) -> ErrorCode {
         let version = match self.protocol {
             Protocol::Older => {
-                let added = self.add(broker, topic, 0).await;
+                let added = self.add(place, topic, 0).await;
                 if added != ErrorCode::None {
                     return added;
                 }
@@ -169,15 +191,15 @@ impl Transactional {
             }
             Protocol::Newer => 13,
         };
-        self.send_at(broker, topic, values, version).await
+        self.send_at(place, topic, values, version).await
     }
 
     /// EndTxn, and the wait until it has ended everywhere, so that readers see it.
-    pub async fn end(&mut self, broker: &Running, commits: bool) -> ErrorCode {
-        let error = self.decide(broker, commits).await;
+    pub async fn end(&mut self, place: &impl Place, commits: bool) -> ErrorCode {
+        let error = self.decide(place, commits).await;
         if error == ErrorCode::None {
             let deadline = Instant::now() + PATIENCE;
-            while !describe(broker, &self.id).await.transaction_state.starts_with("Complete") {
+            while !describe(place, &self.id).await.transaction_state.starts_with("Complete") {
                 assert!(Instant::now() < deadline, "the transaction does not end");
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
@@ -186,7 +208,7 @@ impl Transactional {
     }
 
     /// EndTxn alone.
-    pub async fn decide(&mut self, broker: &Running, commits: bool) -> ErrorCode {
+    pub async fn decide(&mut self, place: &impl Place, commits: bool) -> ErrorCode {
         let request = EndTxnRequest {
             transactional_id: self.id.clone(),
             producer_id: self.producer_id,
@@ -195,13 +217,13 @@ impl Transactional {
         };
         let version = if self.protocol == Protocol::Newer { 5 } else { 4 };
         let (error, answer) = patiently(async || {
-            let answer = broker.ask_at(&request, version).await;
+            let answer = place.coordinator(&self.id).await.ask_at(&request, version).await;
             (error(answer.error_code), answer)
         })
         .await;
         if error == ErrorCode::None && self.protocol == Protocol::Newer {
             if answer.producer_epoch != self.epoch {
-                self.sequence = 0;
+                self.sequences.clear();
             }
             (self.producer_id, self.epoch) = (answer.producer_id, answer.producer_epoch);
         }
@@ -210,12 +232,12 @@ impl Transactional {
 }
 
 /// What the coordinator says of an id.
-pub async fn describe(broker: &Running, id: &str) -> describe_transactions_response::TransactionState {
+pub async fn describe(place: &impl Place, id: &str) -> describe_transactions_response::TransactionState {
     let request = DescribeTransactionsRequest { transactional_ids: vec![id.to_owned()] };
-    broker.ask(&request).await.transaction_states.remove(0)
+    place.coordinator(id).await.ask(&request).await.transaction_states.remove(0)
 }
 
-async fn committed(broker: &Running, topic: &Topic) -> PartitionData {
+pub async fn committed(broker: &Running, topic: &Topic) -> PartitionData {
     let request = fetch(18, topic, vec![fetch_partition(0, 0)]);
     ask_for(broker, FetchRequest { isolation_level: 1, ..request }).await
 }
@@ -334,13 +356,13 @@ async fn a_batch_of_no_transaction_is_refused() {
     let mut stranger = Transactional { producer_id: one.producer_id + 1000, ..one.clone() };
     let refused = stranger.send_at(&broker, &topic, &[b"x"], 11).await;
     assert_eq!(refused, ErrorCode::InvalidProducerIdMapping);
-    let mut request = produce(11, &topic, 0, -1, one.batch(&[b"x"]));
+    let mut request = produce(11, &topic, 0, -1, one.batch(&topic, &[b"x"]));
     let answer = broker.ask_at(&request, 11).await;
     let code = answer.responses[0].partition_responses[0].error_code;
     assert_eq!(error(code), ErrorCode::InvalidTxnState, "without a transactional id nobody can be asked");
     request.transactional_id = Some("one".to_owned());
     let other = Transactional { producer_id: one.producer_id + 1, ..one.clone() };
-    let second = produce(11, &topic, 1, -1, other.batch(&[b"y"])).topic_data.remove(0);
+    let second = produce(11, &topic, 1, -1, other.batch(&topic, &[b"y"])).topic_data.remove(0);
     request.topic_data[0].partition_data.extend(second.partition_data);
     let answer = broker.ask_at(&request, 11).await;
     for partition in &answer.responses[0].partition_responses {
