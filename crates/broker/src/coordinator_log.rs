@@ -3,10 +3,10 @@
 use crate::broker::ImageCell;
 use crate::group::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError, Topics};
 use crate::partition::{Durable, FetchFrom, Isolation, Partition, Partitions, Reader};
+use crate::transaction::Cluster;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
-use crate::transaction::Cluster;
 use thalweg_metadata::feature::TRANSACTION_VERSION;
 use thalweg_metadata::topic_name::{OFFSETS, TRANSACTIONS};
 use thalweg_record::{LeaderEpoch, Offset};

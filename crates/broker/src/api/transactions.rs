@@ -74,9 +74,8 @@ async fn add_to_one(
             let added = broker.transactions.add_partitions(id, producer, &partitions, client_version).await;
             added.map(|()| vec![ErrorCode::None; partitions.len()])
         };
-        let answers = answers.unwrap_or_else(|error| {
-            vec![super::fenced_before(2, version, error); partitions.len()]
-        });
+        let answers =
+            answers.unwrap_or_else(|error| vec![super::fenced_before(2, version, error); partitions.len()]);
         errors.extend(partitions.iter().zip(answers));
     } else {
         for partition in &partitions {
@@ -118,7 +117,8 @@ pub async fn add_offsets(
     call: Arc<Call>,
     request: AddOffsetsToTxnRequest,
 ) -> AddOffsetsToTxnResponse {
-    let partitions = TransactionCoordinator::offsets_partition(broker.groups.partition_for(&request.group_id));
+    let partitions =
+        TransactionCoordinator::offsets_partition(broker.groups.partition_for(&request.group_id));
     let producer = Producer { id: request.producer_id, epoch: request.producer_epoch };
     let id = &request.transactional_id;
     let added = broker.transactions.add_partitions(id, producer, &partitions, 0).await;
@@ -227,7 +227,8 @@ pub fn describe(
 
 /// ListTransactions, versions 0 to 2: version 1 filters by age (KIP-994), version 2 by a pattern of the id (KIP-1152).
 pub fn list(broker: &Broker, _: &Call, request: ListTransactionsRequest) -> ListTransactionsResponse {
-    let failed = |error: ErrorCode| ListTransactionsResponse { error_code: error.code(), ..Default::default() };
+    let failed =
+        |error: ErrorCode| ListTransactionsResponse { error_code: error.code(), ..Default::default() };
     let mut states = Vec::new();
     let mut unknown_state_filters = Vec::new();
     for name in request.state_filters.iter() {

@@ -1,8 +1,8 @@
 //! Appending to a partition that is led here.
 
 use super::{AppendError, Partition, intake};
-use bytes::Bytes;
 use crate::group::AppendAs;
+use bytes::Bytes;
 use thalweg_log::{AppendInfo, AppendOptions, AppendOrigin, EndMarker, VerificationGuard};
 use thalweg_record::{
     BatchBuilder, BatchOptions, ControlRecordType, LeaderEpoch, Offset, ProducerEpoch, ProducerId,

@@ -26,7 +26,9 @@ pub enum AppendError {
         max: usize,
     },
     /// Whether its partition belongs to the transaction could not be learned.
-    #[error("Unable to verify the partition has been added to the transaction. Underlying error: {underlying}")]
+    #[error(
+        "Unable to verify the partition has been added to the transaction. Underlying error: {underlying}"
+    )]
     Unverified {
         /// What the transaction's coordinator said.
         underlying: ErrorCode,

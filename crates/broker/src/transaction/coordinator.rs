@@ -128,8 +128,7 @@ impl TransactionCoordinator {
                 return;
             }
             let (log, surroundings) = (self.log.clone(), self.surroundings.clone());
-            let cell =
-                Arc::new(Cell::new(partition, leader_epoch, log, surroundings, self.runtime.clone()));
+            let cell = Arc::new(Cell::new(partition, leader_epoch, log, surroundings, self.runtime.clone()));
             let earlier = cells.insert(partition, cell.clone());
             (cell, earlier)
         };
@@ -241,7 +240,11 @@ impl TransactionCoordinator {
     }
 
     /// Passes a request to the shard of its id and waits for the answer.
-    async fn ask(&self, id: &str, request: impl FnOnce(&mut Shard, Ticket, Turn)) -> Result<Answer, ErrorCode> {
+    async fn ask(
+        &self,
+        id: &str,
+        request: impl FnOnce(&mut Shard, Ticket, Turn),
+    ) -> Result<Answer, ErrorCode> {
         let ticket = Ticket(self.next_ticket.fetch_add(1, Ordering::Relaxed));
         self.cell(id)?.ask(ticket, request).await
     }

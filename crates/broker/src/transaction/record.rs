@@ -32,10 +32,7 @@ pub fn encode_key(id: &str) -> Result<Bytes, EncodeError> {
 }
 
 /// The value, by the cluster's level of transaction.version.
-pub fn encode_value(
-    metadata: &TransactionMetadata,
-    transaction_version: i16,
-) -> Result<Bytes, EncodeError> {
+pub fn encode_value(metadata: &TransactionMetadata, transaction_version: i16) -> Result<Bytes, EncodeError> {
     let version = i16::from(transaction_version >= 1);
     let has_transaction = metadata.state != TransactionState::Empty;
     let mut value = TransactionLogValue {
@@ -74,8 +71,7 @@ pub fn decode(
     }
     let value = TransactionLogValue::decode(&mut value, version)?;
     let status = value.transaction_status;
-    let state =
-        TransactionState::from_id(status).ok_or(RecordDecodeError::TransactionStatus { status })?;
+    let state = TransactionState::from_id(status).ok_or(RecordDecodeError::TransactionStatus { status })?;
     let mut partitions = Partitions::new();
     for topic in value.transaction_partitions.unwrap_or_default() {
         let name: Arc<str> = topic.topic.into();
@@ -103,7 +99,9 @@ fn by_topic(partitions: &Partitions) -> Vec<PartitionsSchema> {
     for (topic, partition) in partitions {
         match topics.last_mut().filter(|last| *last.topic == **topic) {
             Some(last) => last.partition_ids.push(*partition),
-            None => topics.push(PartitionsSchema { topic: topic.to_string(), partition_ids: vec![*partition] }),
+            None => {
+                topics.push(PartitionsSchema { topic: topic.to_string(), partition_ids: vec![*partition] })
+            }
         }
     }
     topics

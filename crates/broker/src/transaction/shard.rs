@@ -200,7 +200,8 @@ impl Shard {
     pub fn unload(mut self) -> Vec<(Ticket, Answer)> {
         let waiting = self.pending.into_iter().map(|(_, write)| write).chain(self.writes);
         let answers = waiting.filter_map(|write| write.answer);
-        self.released.extend(answers.map(|(ticket, answer)| (ticket, answer.failed(ErrorCode::NotCoordinator))));
+        self.released
+            .extend(answers.map(|(ticket, answer)| (ticket, answer.failed(ErrorCode::NotCoordinator))));
         self.released
     }
 
@@ -217,8 +218,8 @@ impl Shard {
         answer: Option<(Ticket, Answer)>,
         turn: Turn,
     ) {
-        let encoded = encode_key(id)
-            .and_then(|key| Ok((key, Some(encode_value(&target, turn.transaction_version)?))));
+        let encoded =
+            encode_key(id).and_then(|key| Ok((key, Some(encode_value(&target, turn.transaction_version)?))));
         let Ok(record) = encoded else {
             // An id or a topic is longer than the format can say.
             self.released.extend(answer.map(|(t, answer)| (t, answer.failed(ErrorCode::InvalidRequest))));
@@ -258,7 +259,8 @@ impl Shard {
         match write.change {
             Change::To { id, target, fences } => {
                 let Some(entry) = self.entries.get_mut(&id) else { return };
-                if matches!(target.state, TransactionState::CompleteCommit | TransactionState::CompleteAbort) {
+                if matches!(target.state, TransactionState::CompleteCommit | TransactionState::CompleteAbort)
+                {
                     // All partitions have the marker; only the log does not know it yet.
                     self.retries.push_back((turn.now.monotonic_ms.saturating_add(RETRY_MS), id));
                     return;

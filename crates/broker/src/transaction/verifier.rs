@@ -8,8 +8,8 @@
 //! meanwhile: whoever finds the connection free asks for all who wait.
 
 use super::answer::Producer;
-use super::metadata::Partitions;
 use super::metadata::EPOCH_PER_TRANSACTION;
+use super::metadata::Partitions;
 use crate::broker::Broker;
 use crate::partition::Partition;
 use crate::peers;
@@ -22,7 +22,9 @@ use thalweg_log::VerificationGuard;
 use thalweg_metadata::topic_name::TRANSACTIONS;
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_wire::ErrorCode;
-use thalweg_wire::request::add_partitions_to_txn_request::{AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction};
+use thalweg_wire::request::add_partitions_to_txn_request::{
+    AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
+};
 use thalweg_wire::request::add_partitions_to_txn_response::AddPartitionsToTxnTopicResult;
 use thalweg_wire::request::{AddPartitionsToTxnRequest, AddPartitionsToTxnResponse};
 use tokio::sync::oneshot;
@@ -146,7 +148,8 @@ impl Verifier {
         guarded: &mut [Guarded],
         verification: Verification,
     ) {
-        let is_asked = |(_, guard): &&Guarded| matches!(guard, Ok(guard) if *guard != VerificationGuard::NONE);
+        let is_asked =
+            |(_, guard): &&Guarded| matches!(guard, Ok(guard) if *guard != VerificationGuard::NONE);
         let key = |partition: &Partition| (Arc::clone(&partition.topic), partition.index);
         let partitions: Partitions = guarded.iter().filter(is_asked).map(|(p, _)| key(p)).collect();
         let verify_only = verification != Verification::Adds;
@@ -176,7 +179,8 @@ impl Verifier {
         let state_partition = broker.transactions.partition_for(id);
         let registration = image.partition(TRANSACTIONS, state_partition);
         let leader = registration.map(|registration| registration.leader);
-        let leader = leader.filter(|leader| image.is_alive(*leader)).ok_or(ErrorCode::CoordinatorNotAvailable)?;
+        let leader =
+            leader.filter(|leader| image.is_alive(*leader)).ok_or(ErrorCode::CoordinatorNotAvailable)?;
         if leader != broker.node_id {
             let (answer, answered) = oneshot::channel();
             let question = Question { id: id.to_owned(), producer, partitions, verify_only, answer };
@@ -252,7 +256,8 @@ async fn send(
         topics: by_topic(&question.partitions),
     });
     let request = AddPartitionsToTxnRequest { transactions: transactions.collect(), ..Default::default() };
-    let version = open.version_of::<AddPartitionsToTxnRequest>().map_err(thalweg_client::ClientError::from)?;
+    let version =
+        open.version_of::<AddPartitionsToTxnRequest>().map_err(thalweg_client::ClientError::from)?;
     if version < BETWEEN_BROKERS {
         return Err(peers::PeerError::TooOld { broker: leader, api: "AddPartitionsToTxn", version });
     }
@@ -267,7 +272,8 @@ fn by_topic(partitions: &Partitions) -> Vec<AddPartitionsToTxnTopic> {
         match topics.last_mut().filter(|last| *last.name == **topic) {
             Some(last) => last.partitions.push(*partition),
             None => {
-                topics.push(AddPartitionsToTxnTopic { name: topic.to_string(), partitions: vec![*partition] });
+                topics
+                    .push(AddPartitionsToTxnTopic { name: topic.to_string(), partitions: vec![*partition] });
             }
         }
     }
@@ -289,7 +295,9 @@ fn answer_all(questions: Vec<Question>, response: &AddPartitionsToTxnResponse) {
                     })
                     .collect();
                 let of = |(topic, partition): &(Arc<str>, i32)| {
-                    codes.get(&(&**topic, *partition)).map_or(ErrorCode::UnknownServerError, |told| code(*told))
+                    codes
+                        .get(&(&**topic, *partition))
+                        .map_or(ErrorCode::UnknownServerError, |told| code(*told))
                 };
                 Ok(partitions.iter().map(of).collect())
             }

@@ -90,8 +90,13 @@ pub async fn patiently<T>(mut ask: impl AsyncFnMut() -> (ErrorCode, T)) -> (Erro
 impl Transactional {
     /// Finds the coordinator, which makes it ready, and begins under the id.
     pub async fn begin(place: &impl Place, id: &str, protocol: Protocol) -> Transactional {
-        let mut own =
-            Transactional { id: id.to_owned(), protocol, producer_id: -1, epoch: -1, sequences: BTreeMap::new() };
+        let mut own = Transactional {
+            id: id.to_owned(),
+            protocol,
+            producer_id: -1,
+            epoch: -1,
+            sequences: BTreeMap::new(),
+        };
         patiently(async || {
             let request = FindCoordinatorRequest {
                 key_type: 1,
@@ -381,7 +386,8 @@ async fn verification_can_be_turned_off() {
     // The coordinator does not know of it: it hangs, and can be found and ended as kafka-transactions.sh does.
     let asked = TopicRequest { name: "topic".to_owned(), partition_indexes: vec![0] };
     let describe = DescribeProducersRequest { topics: vec![asked] };
-    let producers = async || broker.ask(&describe).await.topics.remove(0).partitions.remove(0).active_producers;
+    let producers =
+        async || broker.ask(&describe).await.topics.remove(0).partitions.remove(0).active_producers;
     let open = producers().await.remove(0);
     assert_eq!((open.producer_id, open.current_txn_start_offset), (one.producer_id, 0));
     let marker = WritableTxnMarker {
@@ -467,8 +473,11 @@ async fn committed_offset(broker: &Running, group: &str) -> Result<i64, ErrorCod
         partition_indexes: vec![0],
         ..Default::default()
     };
-    let group =
-        OffsetFetchRequestGroup { group_id: group.to_owned(), topics: Some(vec![topic]), ..Default::default() };
+    let group = OffsetFetchRequestGroup {
+        group_id: group.to_owned(),
+        topics: Some(vec![topic]),
+        ..Default::default()
+    };
     let request = OffsetFetchRequest { groups: vec![group], require_stable: true, ..Default::default() };
     let mut answer = broker.ask_at(&request, 9).await;
     let partition = answer.groups.remove(0).topics.remove(0).partitions.remove(0);
@@ -558,7 +567,11 @@ async fn a_transaction_outlives_the_broker_at_each_of_its_steps() {
         }
         let deadline = Instant::now() + PATIENCE;
         while read_committed(&broker, &topic).await != expected {
-            assert!(Instant::now() < deadline, "{:?} is not {expected:?}", read_committed(&broker, &topic).await);
+            assert!(
+                Instant::now() < deadline,
+                "{:?} is not {expected:?}",
+                read_committed(&broker, &topic).await
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let data = committed(&broker, &topic).await;

@@ -112,7 +112,8 @@ impl Unverified {
 
     fn into_guards(self, required: bool) -> Guards {
         let verification = self.verification;
-        let guards = self.guarded.into_iter().map(|(_, guard)| guard.map_err(|error| told(error, verification)));
+        let guards =
+            self.guarded.into_iter().map(|(_, guard)| guard.map_err(|error| told(error, verification)));
         Guards { required, known: self.places.into_iter().zip(guards).collect() }
     }
 }

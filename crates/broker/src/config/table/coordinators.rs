@@ -6,9 +6,7 @@
 use super::super::check::{ANY, FILLED_LIST, at_least, between, filled_list_of, one_of_any_case};
 use super::super::key::Support::{Accepted, Served, Unserved};
 use super::family;
-use super::reason::{
-    CLASSIC, CONSUMER_GROUPS, LINGER, ONE_POOL, SHARE_GROUPS_LATER, STREAMS_GROUPS,
-};
+use super::reason::{CLASSIC, CONSUMER_GROUPS, LINGER, ONE_POOL, SHARE_GROUPS_LATER, STREAMS_GROUPS};
 
 family! { GROUPS "Groups";
     "group.min.session.timeout.ms": Int = "6000", ANY, Medium, ReadOnly, Served,

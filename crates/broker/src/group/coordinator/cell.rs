@@ -6,6 +6,7 @@ use super::super::log::{Acknowledged, AppendAs, Appended, CoordinatorLog, Replay
 use super::super::offsets::TransactionOutcome;
 use super::super::shard::{Moment, Shard, Write};
 use super::Time;
+use crate::partition::{EndMarker, marker_batch};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +15,6 @@ use thalweg_record::{BatchBuilder, BatchOptions};
 use thalweg_wire::ErrorCode;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
-use crate::partition::{EndMarker, marker_batch};
 
 /// A batch of one record has room in this; larger ones make more.
 const BATCH_BYTES: usize = 512;

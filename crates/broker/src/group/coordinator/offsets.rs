@@ -3,6 +3,7 @@
 
 use super::super::answer::{Answer, ClientInfo};
 use super::GroupCoordinator;
+use thalweg_log::VerificationGuard;
 use thalweg_wire::request::offset_commit_request::OffsetCommitRequestTopic;
 use thalweg_wire::request::offset_commit_response::{
     OffsetCommitResponsePartition, OffsetCommitResponseTopic,
@@ -22,7 +23,6 @@ use thalweg_wire::request::{
     OffsetCommitRequest, OffsetCommitResponse, OffsetDeleteRequest, OffsetDeleteResponse, OffsetFetchRequest,
     OffsetFetchResponse, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
 };
-use thalweg_log::VerificationGuard;
 use thalweg_wire::{ErrorCode, Uuid};
 
 /// From this version on, topics are named by their ids.

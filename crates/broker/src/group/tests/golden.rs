@@ -1,10 +1,10 @@
 //! `__consumer_offsets` as Apache Kafka 4.3.1 wrote it (`tests/golden/ConsumerOffsetsWriter.java`): it loads to what
 //! Kafka said about its groups, and each record is encoded to the bytes that Kafka wrote.
 
+use super::super::Ticket;
 use super::super::config::GroupConfig;
 use super::super::offsets::TransactionOutcome;
 use super::super::record::CoordinatorRecord;
-use super::super::Ticket;
 use super::super::shard::{EndOfTransaction, Shard};
 use super::harness::{fetch_request, moment};
 use std::fmt::Write;

@@ -2,13 +2,13 @@
 
 use super::super::answer::{Answer, ClientInfo, Ticket};
 use super::super::config::GroupConfig;
+use super::super::offsets::TransactionOutcome;
 use super::super::record::CoordinatorRecord;
 use super::super::shard::{Moment, Shard};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use thalweg_record::{BatchBuilder, BatchOptions, ControlRecordType, DecompressBuffer, Offset, batches};
-use super::super::offsets::TransactionOutcome;
 use thalweg_wire::request::join_group_request::JoinGroupRequestProtocol;
 use thalweg_wire::request::leave_group_request::MemberIdentity;
 use thalweg_wire::request::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};

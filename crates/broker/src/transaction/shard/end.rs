@@ -42,13 +42,7 @@ enum Verdict {
 impl Shard {
     /// An EndTxn request. The answer comes when the decision is acknowledged; the markers come after it. `new_id` is as
     /// for [`Shard::init_producer_id`].
-    pub fn end_transaction(
-        &mut self,
-        request: &EndRequest,
-        new_id: Option<i64>,
-        ticket: Ticket,
-        turn: Turn,
-    ) {
+    pub fn end_transaction(&mut self, request: &EndRequest, new_id: Option<i64>, ticket: Ticket, turn: Turn) {
         let refuse = |error| Answer::Producer(Err(error));
         let Some((id, entry)) = self.entries.get_key_value(request.id.as_str()) else {
             return self.answer(ticket, refuse(ErrorCode::InvalidProducerIdMapping));
@@ -56,8 +50,11 @@ impl Shard {
         let (id, current) = (id.clone(), &entry.current);
         let has_own_epoch = request.client_version >= EPOCH_PER_TRANSACTION;
         let is_busy = entry.pending.is_some();
-        let judged =
-            if has_own_epoch { judge(current, is_busy, request) } else { judge_older(current, is_busy, request) };
+        let judged = if has_own_epoch {
+            judge(current, is_busy, request)
+        } else {
+            judge_older(current, is_busy, request)
+        };
         match judged {
             Err(error) => self.answer(ticket, refuse(error)),
             Ok(Verdict::Again) => {
@@ -187,15 +184,16 @@ fn judge(current: &TransactionMetadata, is_busy: bool, request: &EndRequest) -> 
     }
     match (current.state, request.outcome) {
         (TransactionState::Ongoing, _) => Ok(Verdict::Decide { is_empty: false }),
-        (TransactionState::PrepareCommit, Outcome::Commit) | (TransactionState::PrepareAbort, Outcome::Abort) => {
-            Err(ErrorCode::ConcurrentTransactions)
-        }
+        (TransactionState::PrepareCommit, Outcome::Commit)
+        | (TransactionState::PrepareAbort, Outcome::Abort) => Err(ErrorCode::ConcurrentTransactions),
         (TransactionState::CompleteCommit, Outcome::Commit) if is_repeated => Ok(Verdict::Again),
         (TransactionState::CompleteAbort, Outcome::Abort) if is_repeated => Ok(Verdict::Again),
         (
             TransactionState::Empty | TransactionState::CompleteCommit | TransactionState::CompleteAbort,
             Outcome::Abort,
-        ) if !is_repeated || current.state == TransactionState::Empty => Ok(Verdict::Decide { is_empty: true }),
+        ) if !is_repeated || current.state == TransactionState::Empty => {
+            Ok(Verdict::Decide { is_empty: true })
+        }
         _ => Err(ErrorCode::InvalidTxnState),
     }
 }

@@ -74,12 +74,8 @@ impl Shard {
                 && entry.current.state.is_idle()
                 && entry.current.last_update_ms <= oldest_ms
         };
-        let mut expired: Vec<Arc<str>> = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| is_expired(entry))
-            .map(|(id, _)| id.clone())
-            .collect();
+        let mut expired: Vec<Arc<str>> =
+            self.entries.iter().filter(|(_, entry)| is_expired(entry)).map(|(id, _)| id.clone()).collect();
         expired.sort_unstable();
         if !expired.is_empty() {
             tracing::info!(ids = expired.len(), "Removing expired transactional ids");

@@ -96,9 +96,10 @@ fn a_completion_that_is_not_acknowledged_is_written_again() {
 
 #[test]
 fn a_new_coordinator_finishes_what_was_decided() {
-    for (outcome, after) in
-        [(Outcome::Commit, TransactionState::CompleteCommit), (Outcome::Abort, TransactionState::CompleteAbort)]
-    {
+    for (outcome, after) in [
+        (Outcome::Commit, TransactionState::CompleteCommit),
+        (Outcome::Abort, TransactionState::CompleteAbort),
+    ] {
         let mut h = Harness::new();
         let producer = h.init();
         h.add(producer, &[("t", 0), ("t", 1)]).expect("added");

@@ -117,7 +117,11 @@ fn a_transaction_of_another_systems_is_not_ended_by_time() {
 
 #[test]
 fn an_id_that_nobody_uses_is_forgotten() {
-    let config = TransactionConfig { id_expiration_ms: 5_000, remove_expired_interval_ms: 1_000, ..Default::default() };
+    let config = TransactionConfig {
+        id_expiration_ms: 5_000,
+        remove_expired_interval_ms: 1_000,
+        ..Default::default()
+    };
     let mut h = Harness::with(config, 2);
     let producer = h.init();
     h.advance(4_000);
@@ -135,7 +139,11 @@ fn an_id_that_nobody_uses_is_forgotten() {
 
 #[test]
 fn an_id_that_is_being_forgotten_is_busy_until_that_counts() {
-    let config = TransactionConfig { id_expiration_ms: 5_000, remove_expired_interval_ms: 1_000, ..Default::default() };
+    let config = TransactionConfig {
+        id_expiration_ms: 5_000,
+        remove_expired_interval_ms: 1_000,
+        ..Default::default()
+    };
     let mut h = Harness::with(config, 2);
     h.init();
     h.holds = true;

@@ -161,7 +161,11 @@ impl History {
         }
         for (id, epoch) in &self.committed {
             let outcome = outcomes.get(&(*id, epoch + 1));
-            assert_eq!(outcome, Some(&Outcome::Commit), "seed {seed}: {id} in epoch {epoch} was told to be committed");
+            assert_eq!(
+                outcome,
+                Some(&Outcome::Commit),
+                "seed {seed}: {id} in epoch {epoch} was told to be committed"
+            );
         }
     }
 }

@@ -18,7 +18,8 @@ fn records_are_read_as_kafka_meant_them_and_written_as_kafka_wrote_them() {
     let mut count = 0;
     for line in RECORDS.lines() {
         let fields: Vec<&str> = line.split(' ').collect();
-        let [level, id, state, producer, previous, next, epoch, client, partitions, key, value] = fields[..] else {
+        let [level, id, state, producer, previous, next, epoch, client, partitions, key, value] = fields[..]
+        else {
             panic!("{line}");
         };
         let number = |text: &str| text.parse::<i64>().expect("a number");

@@ -163,7 +163,11 @@ async fn an_open_transaction_stays_open_under_another_leader() {
     .await;
     assert_eq!(one.send(&cluster, &topic, &[b"b"]).await, ErrorCode::None);
     let data = committed(cluster.leader(&topic), &topic).await;
-    assert_eq!(committed_values(&data), Vec::<String>::new(), "the transaction is open, and what was aborted is known");
+    assert_eq!(
+        committed_values(&data),
+        Vec::<String>::new(),
+        "the transaction is open, and what was aborted is known"
+    );
     assert_eq!(one.end(&cluster, true).await, ErrorCode::None);
     assert_eq!(cluster.settled(&topic).await, ["a", "b"]);
     cluster.begin(1).await;

@@ -42,7 +42,7 @@ pub async fn ask(trial: &mut Trial) {
         transaction_timeout_ms: 60_000,
         producer_id: if version >= 3 { 77_777 } else { -1 },
         producer_epoch: if version >= 3 { 2 } else { -1 },
-    ..Default::default()
+        ..Default::default()
     };
     let fenced = |version, answer: &InitProducerIdResponse| {
         let expected = match version {
@@ -60,7 +60,12 @@ pub async fn ask(trial: &mut Trial) {
     looks(trial).await;
 }
 
-fn adding(version: i16, id: &str, (producer_id, producer_epoch): (i64, i16), topic: &str) -> AddPartitionsToTxnRequest {
+fn adding(
+    version: i16,
+    id: &str,
+    (producer_id, producer_epoch): (i64, i16),
+    topic: &str,
+) -> AddPartitionsToTxnRequest {
     let topics = vec![AddPartitionsToTxnTopic { name: topic.to_owned(), partitions: vec![0, 1] }];
     if version >= 4 {
         let transaction = AddPartitionsToTxnTransaction {
@@ -99,8 +104,7 @@ async fn partitions(trial: &mut Trial) {
     let of_the_past = (producer.0, producer.1 - 1);
     let make = |version| adding(version, "partitions", of_the_past, "known");
     let fenced = |version, answer: &AddPartitionsToTxnResponse| {
-        let expected =
-            if version < 2 { ErrorCode::InvalidProducerEpoch } else { ErrorCode::ProducerFenced };
+        let expected = if version < 2 { ErrorCode::InvalidProducerEpoch } else { ErrorCode::ProducerFenced };
         codes(version, answer) == [expected.code(); 2]
     };
     trial.each("of an epoch of the past", make, fenced).await;
