@@ -12,7 +12,9 @@ impl Shard {
     /// When [`Shard::expire_next`] has something to do, by the clock of the timers. There is always something.
     pub fn next_deadline_ms(&self) -> i64 {
         let retry_ms = self.retries.front().map_or(i64::MAX, |(at_ms, _)| *at_ms);
-        self.next_timeout_check_ms.min(self.next_expiry_check_ms).min(retry_ms)
+        // Without a transaction that could take too long, nobody is woken to look for one.
+        let timeout_ms = if self.ongoing.is_empty() { i64::MAX } else { self.next_timeout_check_ms };
+        timeout_ms.min(self.next_expiry_check_ms).min(retry_ms)
     }
 
     /// Does one thing that is due, and returns whether there was one. A turn: its writes come before the next.
