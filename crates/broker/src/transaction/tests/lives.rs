@@ -31,7 +31,7 @@ fn the_open_transaction_of_the_one_before_is_aborted_first() {
         assert_eq!(h.state(), TransactionState::CompleteAbort);
         let marker = &h.markers[0];
         assert_eq!((marker.outcome, marker.producer_epoch), (Outcome::Abort, 1), "level {level}");
-        assert_eq!(h.end(first, Outcome::Commit).is_err(), true);
+        assert!(h.end(first, Outcome::Commit).is_err());
         let second = h.init();
         assert_eq!(second, Producer { epoch: 2, ..first });
     }
@@ -72,7 +72,7 @@ fn a_transaction_that_takes_too_long_is_aborted_in_the_next_epoch() {
         h.advance(10_000);
         assert_eq!(h.state(), TransactionState::CompleteAbort, "level {level}");
         assert_eq!((h.markers[0].outcome, h.markers[0].producer_epoch), (Outcome::Abort, 1));
-        assert_eq!(h.end(producer, Outcome::Commit).is_err(), true);
+        assert!(h.end(producer, Outcome::Commit).is_err());
         assert_eq!(h.add(producer, &[("t", 0)]), Err(ErrorCode::ProducerFenced));
     }
 }

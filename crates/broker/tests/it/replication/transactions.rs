@@ -1,7 +1,9 @@
 //! Transactions in a cluster: the coordinator is on another broker than the partitions, and either may end.
 
 use super::*;
-use crate::transactions::{Place, Protocol, Transactional, committed, committed_values, describe, patiently};
+use crate::transactions::{
+    ONE_SEGMENT, Place, Protocol, Transactional, committed, committed_values, describe, patiently,
+};
 
 /// As Kafka creates its internal topics, with as many partitions as there are brokers.
 const INTERNAL: [(&str, &str); 5] = [
@@ -66,7 +68,7 @@ impl Place for Cluster {
 async fn topics(cluster: &Cluster) -> Vec<Topic> {
     let mut topics = Vec::new();
     for (name, replicas) in [("one", [1, 2, 3]), ("two", [2, 3, 1]), ("three", [3, 1, 2])] {
-        topics.push(cluster.create(name, &[&replicas], &[("min.insync.replicas", "2")]).await);
+        topics.push(cluster.create(name, &[&replicas], &[("min.insync.replicas", "2"), ONE_SEGMENT]).await);
     }
     topics
 }
@@ -149,7 +151,7 @@ async fn what_was_decided_happens_though_the_coordinator_ends() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_open_transaction_stays_open_under_another_leader() {
     let mut cluster = Cluster::start(&INTERNAL).await;
-    let topic = cluster.create("moves", &[&[1, 2, 3]], &[("min.insync.replicas", "2")]).await;
+    let topic = cluster.create("moves", &[&[1, 2, 3]], &[("min.insync.replicas", "2"), ONE_SEGMENT]).await;
     let mut gone = Transactional::begin(&cluster, "gone", Protocol::Newer).await;
     assert_eq!(gone.send(&cluster, &topic, &[b"gone"]).await, ErrorCode::None);
     assert_eq!(gone.end(&cluster, false).await, ErrorCode::None);
