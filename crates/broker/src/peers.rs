@@ -1,8 +1,9 @@
 //! Connections to other brokers of the cluster, over the listener that is between brokers.
 
 use crate::broker::Broker;
+use crate::config::{BrokerConfig, INTER_BROKER_MECHANISM, SecurityProtocol};
 use std::time::Duration;
-use thalweg_client::{ClientError, Connection, ConnectionOptions};
+use thalweg_client::{ClientError, Connection, ConnectionOptions, InvalidSetting, Security};
 
 /// A broker cannot be reached.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +29,26 @@ pub enum PeerError {
     /// It does not answer.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// It cannot be spoken to as the configuration says.
+    #[error(transparent)]
+    Setting(#[from] InvalidSetting),
+}
+
+/// How to speak to a listener that a broker has registered with this protocol. The files that the settings name are read
+/// anew for each connection, and may be renewed meanwhile.
+pub async fn security(config: &BrokerConfig, protocol: i16) -> Result<Security, InvalidSetting> {
+    let protocol = SecurityProtocol::from_code(protocol).unwrap_or(SecurityProtocol::Plaintext);
+    if protocol == SecurityProtocol::Plaintext {
+        return Ok(Security::default());
+    }
+    let mut properties = config.towards_brokers(protocol);
+    let read = tokio::task::spawn_blocking(move || Security::take(&mut properties));
+    read.await.expect("reading settings does not panic").map_err(|mut error| {
+        if error.key == "sasl.mechanism" {
+            error.key = INTER_BROKER_MECHANISM.to_owned();
+        }
+        error
+    })
 }
 
 /// Connects to a broker. `purpose` names the connection in that broker's logs; `timeout` is for connecting, and for each
@@ -38,12 +59,14 @@ pub async fn connect(
     purpose: &str,
     timeout: Duration,
 ) -> Result<Connection, PeerError> {
-    let listener = broker.config().listeners.inter_broker.clone();
+    let config = broker.config();
+    let listener = config.listeners.inter_broker.clone();
     let image = broker.image();
     let peer = image.broker(id).filter(|peer| !peer.fenced);
     let Some(endpoint) = peer.and_then(|peer| peer.endpoint(&listener)) else {
         return Err(PeerError::NoEndpoint { broker: id, listener });
     };
+    let security = security(&config, endpoint.security_protocol).await?;
     let address = match endpoint.host.contains(':') {
         true => format!("[{}]:{}", endpoint.host, endpoint.port),
         false => format!("{}:{}", endpoint.host, endpoint.port),
@@ -52,6 +75,7 @@ pub async fn connect(
         client_id: format!("broker-{}-{purpose}", broker.node_id),
         connect_timeout: timeout,
         request_timeout: timeout,
+        security,
         ..ConnectionOptions::default()
     };
     Ok(Connection::connect(&address, &options).await?)

@@ -8,12 +8,13 @@ use super::answer::{Verdict, backoff, judge};
 use super::session::{FetchSession, Key};
 use crate::broker::Broker;
 use crate::partition::{FetchPosition, FollowError, Partition, Replicated};
+use crate::peers;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_client::{ClientError, Connection, ConnectionOptions, RequestOptions};
+use thalweg_client::{ClientError, Connection, ConnectionOptions, InvalidSetting, RequestOptions};
 use thalweg_log::EpochEnd;
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::request::fetch_request::{FetchPartition, ReplicaState};
@@ -81,6 +82,8 @@ enum RoundError {
     TooOld(i16),
     #[error(transparent)]
     Client(#[from] ClientError),
+    #[error(transparent)]
+    Setting(#[from] InvalidSetting),
 }
 
 /// See the module.
@@ -243,6 +246,7 @@ impl Fetcher {
         let Some(endpoint) = leader.and_then(|leader| leader.endpoint(&listener)) else {
             return Err(RoundError::NoEndpoint { leader: self.leader, listener });
         };
+        let security = peers::security(&config, endpoint.security_protocol).await?;
         let address = match endpoint.host.contains(':') {
             true => format!("[{}]:{}", endpoint.host, endpoint.port),
             false => format!("{}:{}", endpoint.host, endpoint.port),
@@ -251,6 +255,7 @@ impl Fetcher {
             client_id: format!("broker-{}-fetcher", self.broker.node_id),
             connect_timeout: config.replication.socket_timeout,
             request_timeout: config.replication.socket_timeout,
+            security,
             ..ConnectionOptions::default()
         };
         let connection = Connection::connect(&address, &options).await?;
