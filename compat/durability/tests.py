@@ -39,8 +39,6 @@ def undergone():
         return failure
     for writer in (ordeal.idempotent, ordeal.plain):
         print(f"{writer.topic}: {sum(map(len, writer.acknowledged))} records acknowledged in {CYCLES} cycles")
-    mover = ordeal.mover
-    print(f"transactions: {mover.committed} committed with {mover.moved} records, {mover.aborted} aborted, {mover.replaced} producers replaced")
     print("seconds to answer again:", ", ".join(f"{seconds:.2f}" for seconds in ordeal.restarts))
     return ordeal
 
@@ -68,25 +66,10 @@ def test_plain_writer_loses_nothing_acknowledged():
         assert len(writer.acknowledged[partition]) > 100, "too few records to tell anything"
 
 
-def test_transactions_move_every_record_once():
-    mover = survived().mover
-    if mover.failure:
-        raise mover.failure
-    assert mover.committed > 0 and mover.aborted > 0, (mover.committed, mover.aborted)
-    moved = 0
-    for partition in range(PARTITIONS):
-        source = [number for _, number in read_all(survived().broker.bootstrap, mover.source, partition)]
-        found = [number for _, number in read_all(survived().broker.bootstrap, mover.sink, partition)]
-        assert found == source[: len(found)], first_fault(found, len(found))
-        moved += len(found)
-    # One whose answer was lost may have committed.
-    assert moved >= mover.moved > 0, (moved, mover.moved)
-
-
 def test_created_topics_survive():
     there = survived().admin.list_topics(timeout=20).topics
     lost = [topic for topic in survived().topics_created if topic not in there or there[topic].error]
-    assert not lost and len(survived().topics_created) == CYCLES + 4, lost
+    assert not lost and len(survived().topics_created) == CYCLES + 3, lost
 
 
 def test_committed_offsets_survive():
