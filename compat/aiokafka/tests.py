@@ -104,6 +104,29 @@ async def test_idempotent_producer():
 
 
 @in_loop
+async def test_transactions_commit_abort_and_carry_offsets():
+    source, sink, group = await new_topic("source"), await new_topic("sink"), unique("pipe")
+    values = [b"%d" % number for number in range(40)]
+    await fill(source, values)
+    committed = {"isolation_level": "read_committed"}
+    async with producer(transactional_id=unique("tx")) as sender:
+        for commits in (False, True):
+            async with consumer(source, group_id=group, enable_auto_commit=False, **committed) as reader:
+                records = await take(reader, len(values))
+                await sender.begin_transaction()
+                for record in records:
+                    await sender.send(sink, record.value)
+                offsets = {TopicPartition(source, 0): records[-1].offset + 1}
+                await sender.send_offsets_to_transaction(offsets, group)
+                await (sender.commit_transaction() if commits else sender.abort_transaction())
+    async with consumer(sink, **committed) as reader:
+        assert [record.value for record in await take(reader, len(values))] == values
+    async with consumer(source, group_id=group, enable_auto_commit=False, **committed) as reader:
+        await until("the assignment", lambda: asyncio.sleep(0, reader.assignment()))
+        assert await reader.committed(TopicPartition(source, 0)) == len(values)
+
+
+@in_loop
 async def test_keys_headers_and_timestamps():
     topic = await new_topic("record")
     async with producer() as sender:

@@ -4,5 +4,6 @@ from admin_tests import *  # noqa: F403
 from consumer_tests import *  # noqa: F403
 from producer_tests import *  # noqa: F403
 from suite import main
+from transaction_tests import *  # noqa: F403
 
 main(globals())

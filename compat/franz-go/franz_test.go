@@ -3,6 +3,7 @@ package franzgo
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -231,4 +232,79 @@ func TestAdminMovesAndDeletesGroupOffsets(t *testing.T) {
 	if slices.Contains(groups.Groups(), group) {
 		t.Fatal("the group is still listed")
 	}
+}
+
+func TestTransactionsCommitAndAbort(t *testing.T) {
+	t.Parallel()
+	topic := newTopic(t, "transactions", 1, nil)
+	producer := client(t, kgo.TransactionalID(unique("tx")), kgo.DefaultProduceTopic(topic))
+	var expected []string
+	for round := range 8 {
+		must(t, producer.BeginTransaction())
+		var values []string
+		for number := range 25 {
+			values = append(values, fmt.Sprintf("%d-%d", round, number))
+		}
+		produce(t, producer, topic, values...)
+		commits := kgo.TransactionEndTry(round%3 != 1)
+		must(t, producer.EndTransaction(within(t), commits))
+		if commits {
+			expected = append(expected, values...)
+		}
+	}
+	committed := client(t, kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	if found := valuesOf(take(t, committed, len(expected))); !slices.Equal(found, expected) {
+		t.Fatalf("read %v", found)
+	}
+}
+
+func TestTransactSessionsMoveEveryRecordOnce(t *testing.T) {
+	t.Parallel()
+	source, sink, group := newTopic(t, "source", 2, nil), newTopic(t, "sink", 1, nil), unique("pipe")
+	produce(t, client(t), source, numbers(300)...)
+	session, err := kgo.NewGroupTransactSession(
+		kgo.SeedBrokers(os.Getenv("BOOTSTRAP")), kgo.TransactionalID(unique("tx")), kgo.ConsumerGroup(group),
+		kgo.ConsumeTopics(source), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequireStableFetchOffsets(),
+		kgo.FetchMaxPartitionBytes(512), kgo.DefaultProduceTopic(sink))
+	must(t, err)
+	defer session.Close()
+	for moved, round := 0, 0; moved < 300; round++ {
+		fetches := session.PollFetches(within(t))
+		must(t, fetches.Err())
+		must(t, session.Begin())
+		for _, record := range fetches.Records() {
+			session.Produce(within(t), kgo.StringRecord(string(record.Value)), nil)
+		}
+		committed, err := session.End(within(t), kgo.TransactionEndTry(round%2 == 1))
+		must(t, err)
+		if committed {
+			moved += fetches.NumRecords()
+		}
+	}
+	found := valuesOf(take(t, client(t, kgo.ConsumeTopics(sink), kgo.FetchIsolationLevel(kgo.ReadCommitted())), 300))
+	expected := numbers(300)
+	slices.Sort(found)
+	slices.Sort(expected)
+	if !slices.Equal(found, expected) {
+		t.Fatalf("moved %v", found)
+	}
+}
+
+func TestTransactionsAreListedAndDescribed(t *testing.T) {
+	t.Parallel()
+	topic, id, adm := newTopic(t, "listed", 1, nil), unique("listed"), admin(t)
+	producer := client(t, kgo.TransactionalID(id), kgo.DefaultProduceTopic(topic))
+	must(t, producer.BeginTransaction())
+	produce(t, producer, topic, "x")
+	described, err := adm.DescribeTransactions(within(t), id)
+	must(t, err)
+	if found := described[id]; found.State != "Ongoing" || !found.Topics.Lookup(topic, 0) {
+		t.Fatalf("described %+v", found)
+	}
+	listed, err := adm.ListTransactions(within(t), nil, []string{"Ongoing"})
+	must(t, err)
+	if _, found := listed[id]; !found {
+		t.Fatalf("%s is not among %v", id, listed)
+	}
+	must(t, producer.EndTransaction(within(t), kgo.TryAbort))
 }

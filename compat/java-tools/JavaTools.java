@@ -126,6 +126,46 @@ public final class JavaTools extends Suite {
         check(consumed.contains(", 20000, ") || consumed.split(", ")[4].equals("20000"), consumed);
     }
 
+    public void perfTestProducesTransactions() throws Exception {
+        String topic = newTopic("perf-tx", 2);
+        String id = unique("perf-tx");
+        String produced = Tool.run("ProducerPerformance", "--topic", topic, "--num-records", "5000", "--record-size", "100",
+                "--throughput", "-1", "--bootstrap-server", BOOTSTRAP, "--transactional-id", id, "--transaction-duration-ms",
+                "20").good().out();
+        check(produced.contains("5000 records sent"), produced);
+        // What committed is all that there is.
+        String consumed = Tool.run("ConsumerPerformance", "--bootstrap-server", BOOTSTRAP, "--topic", topic, "--num-records",
+                "5000", "--hide-header", "--command-property", "isolation.level=read_committed").good().out();
+        check(consumed.split(", ")[4].equals("5000"), consumed);
+    }
+
+    public void transactionsListDescribeAndFindHanging() throws Exception {
+        String topic = newTopic("tx", 1);
+        String id = unique("tx");
+        Tool.run("ProducerPerformance", "--topic", topic, "--num-records", "10", "--record-size", "10", "--throughput", "-1",
+                "--bootstrap-server", BOOTSTRAP, "--transactional-id", id, "--transaction-duration-ms", "1000").good();
+        String listed = Tool.run("TransactionsCommand", "--bootstrap-server", BOOTSTRAP, "list").good().out();
+        check(listed.contains(id), listed);
+        until("the end of the transaction", () -> Tool.run("TransactionsCommand", "--bootstrap-server", BOOTSTRAP, "describe",
+                "--transactional-id", id).good().out().contains("CompleteCommit"));
+        String producers = Tool.run("TransactionsCommand", "--bootstrap-server", BOOTSTRAP, "describe-producers", "--topic",
+                topic, "--partition", "0").good().out();
+        check(producers.contains("None"), producers);
+        Tool.run("TransactionsCommand", "--bootstrap-server", BOOTSTRAP, "find-hanging", "--topic", topic, "--partition", "0")
+                .good();
+    }
+
+    public void dumpLogReadsTransactionState() throws Exception {
+        String topic = newTopic("tx-dump", 1);
+        String id = unique("tx-dump");
+        Tool.run("ProducerPerformance", "--topic", topic, "--num-records", "10", "--record-size", "10", "--throughput", "-1",
+                "--bootstrap-server", BOOTSTRAP, "--transactional-id", id, "--transaction-duration-ms", "1000").good();
+        List<String> logs = IntStream.range(0, 50).boxed()
+                .flatMap(partition -> files("__transaction_state-" + partition, ".log").stream()).toList();
+        until("the end of the transaction", () -> dump(logs, "--transaction-log-decoder").lines()
+                .anyMatch(line -> line.contains(id) && line.contains("\"transactionStatus\":4")));
+    }
+
     public void endToEndLatencyMeasures() {
         String topic = unique("latency");
         Tool.Outcome measured = Tool.run("EndToEndLatency", "--bootstrap-server", BOOTSTRAP, "--topic", topic,

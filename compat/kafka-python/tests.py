@@ -76,6 +76,29 @@ def test_idempotent_producer():
     assert [sent.offset for sent in found] == list(range(2_000))
 
 
+def test_transactions_commit_and_abort():
+    topic = new_topic("transactions")
+    producer = KafkaProducer(bootstrap_servers=BOOTSTRAP, transactional_id=unique("tx"))
+    producer.init_transactions()
+    expected = []
+    for round in range(6):
+        producer.begin_transaction()
+        values = [b"%d-%d" % (round, number) for number in range(20)]
+        for value in values:
+            producer.send(topic, value)
+        if round % 2:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+            expected += values
+    producer.close()
+    reader = consumer(topic, isolation_level="read_committed")
+    try:
+        assert [record.value for record in take(reader, len(expected))] == expected
+    finally:
+        reader.close()
+
+
 def test_keys_headers_and_timestamps():
     topic = new_topic("record")
     producer = KafkaProducer(bootstrap_servers=BOOTSTRAP)

@@ -122,6 +122,31 @@ describe('kafkajs', { concurrency: 4 }, () => {
     assert.deepEqual(values(await take(topic, 20)), Array.from({ length: 20 }, (_, number) => `${number}`));
   });
 
+  test('transactions_commit_abort_and_carry_offsets', limits, async () => {
+    const [topic, groupId] = [await newTopic('transactions'), unique('group')];
+    const producer = kafka.producer({ transactionalId: unique('tx'), idempotent: true, maxInFlightRequests: 1 });
+    await producer.connect();
+    const expected = [];
+    for (let round = 0; round < 6; round += 1) {
+      const transaction = await producer.transaction();
+      const sent = [`${round}-a`, `${round}-b`];
+      await transaction.send({ topic, messages: sent.map((value) => ({ value })) });
+      await transaction.sendOffsets({ consumerGroupId: groupId, topics: [{ topic, partitions: [{ partition: 0, offset: `${round}` }] }] });
+      if (round % 2 === 0) {
+        await transaction.commit();
+        expected.push(...sent);
+      } else {
+        await transaction.abort();
+      }
+    }
+    await producer.disconnect();
+    assert.deepEqual(values(await take(topic, expected.length)), expected);
+    await until('the offset of the last that committed', async () => {
+      const [{ partitions }] = await admin.fetchOffsets({ groupId, topics: [topic] });
+      return partitions[0].offset === '4';
+    });
+  });
+
   test('keys_headers_nulls_and_timestamps', limits, async () => {
     const topic = await newTopic('record');
     await produce(topic, [{ key: 'k', value: null, headers: { a: '1' }, timestamp: '1600000000123' }]);

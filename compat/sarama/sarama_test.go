@@ -318,3 +318,45 @@ func TestGroupResumesWhereItCommitted(t *testing.T) {
 	second.stop()
 	must(t, admin(t).DeleteConsumerGroup(group))
 }
+
+func TestTransactionsCommitAndAbort(t *testing.T) {
+	t.Parallel()
+	topic, settings := newTopic(t, "transactions", 1, nil), config()
+	settings.Producer.Idempotent = true
+	settings.Producer.RequiredAcks = sarama.WaitForAll
+	settings.Producer.Transaction.ID = unique("tx")
+	settings.Net.MaxOpenRequests = 1
+	producer, err := sarama.NewSyncProducer(brokers, settings)
+	must(t, err)
+	defer producer.Close()
+	var expected []string
+	for round := range 6 {
+		must(t, producer.BeginTxn())
+		texts := []string{fmt.Sprintf("%d-a", round), fmt.Sprintf("%d-b", round)}
+		must(t, producer.SendMessages(values(topic, texts...)))
+		if round%2 == 1 {
+			must(t, producer.AbortTxn())
+		} else {
+			must(t, producer.CommitTxn())
+			expected = append(expected, texts...)
+		}
+	}
+	reading := config()
+	reading.Consumer.IsolationLevel = sarama.ReadCommitted
+	consumer, err := sarama.NewConsumer(brokers, reading)
+	must(t, err)
+	defer consumer.Close()
+	partition, err := consumer.ConsumePartition(topic, 0, sarama.OffsetOldest)
+	must(t, err)
+	defer partition.Close()
+	for _, text := range expected {
+		select {
+		case message := <-partition.Messages():
+			if string(message.Value) != text {
+				t.Fatalf("read %s, expected %s", message.Value, text)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatal("not within 30 s: " + text)
+		}
+	}
+}

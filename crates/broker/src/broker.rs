@@ -11,6 +11,7 @@ use crate::partition::Partitions;
 use crate::producer_ids::ProducerIds;
 use crate::reconfigure;
 use crate::replication::{DirectoryAssignments, IsrChanges, Surroundings};
+use crate::transaction::{TransactionCoordinator, Verifier};
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -42,6 +43,10 @@ pub struct Broker {
     pub producer_ids: ProducerIds,
     /// Classic consumer groups.
     pub groups: Arc<GroupCoordinator>,
+    /// Transactions.
+    pub transactions: Arc<TransactionCoordinator>,
+    /// What asks the coordinators of transactions that write to partitions here.
+    pub verifier: Verifier,
     /// Topics that are being created because somebody asked for them.
     pub auto_topics: AutoTopics,
     /// What partitions see of the broker.
@@ -84,6 +89,7 @@ pub struct BrokerParts {
     pub partitions: Arc<Partitions>,
     pub controller: ControllerLink,
     pub groups: Arc<GroupCoordinator>,
+    pub transactions: Arc<TransactionCoordinator>,
     pub image: Arc<ImageCell>,
 }
 
@@ -96,14 +102,15 @@ impl std::fmt::Debug for Broker {
 impl Broker {
     /// Puts a broker together. It serves nothing by itself.
     pub fn new(parts: BrokerParts) -> Arc<Broker> {
-        let BrokerParts { cluster_id, config, clock, log_dirs, partitions, controller, groups, image } =
-            parts;
+        let BrokerParts { cluster_id, config, clock, log_dirs, partitions, controller, image, .. } = parts;
         let surroundings = Arc::new(Surroundings {
             node_id: config.node_id,
             lag_time_max: config.replication.lag_time_max,
             image: Arc::clone(&image),
             isr_changes: IsrChanges::default(),
         });
+        let verifier = Verifier::default();
+        verifier.enable(config.transactions.verifies_partitions);
         Arc::new(Broker {
             node_id: config.node_id,
             cluster_id,
@@ -115,7 +122,9 @@ impl Broker {
             requests: RequestMetrics::default(),
             fetch_sessions: FetchSessions::new(config.network.fetch_session_slots),
             producer_ids: ProducerIds::default(),
-            groups,
+            groups: parts.groups,
+            transactions: parts.transactions,
+            verifier,
             auto_topics: AutoTopics::default(),
             surroundings,
             directories: DirectoryAssignments::default(),
@@ -132,6 +141,7 @@ impl Broker {
 
     /// Puts another configuration in force.
     pub fn set_config(&self, config: Arc<BrokerConfig>) {
+        self.verifier.enable(config.transactions.verifies_partitions);
         *self.config.write() = config;
     }
 

@@ -117,6 +117,7 @@ fn options(
         rebalance_interval: settings.leader_imbalance_check_interval.unwrap_or(NEVER),
         unclean_election_interval: settings.unclean_election_interval,
         supported_features: features::ranges(),
+        bootstrap_features: features::of_new_clusters(),
         may_format,
         clock: clock.clone(),
         ..ControllerOptions::new(config.node_id, log_dirs.cluster_id(), directory_id, dir)

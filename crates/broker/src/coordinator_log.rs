@@ -1,47 +1,60 @@
-//! What the group coordinator sees of the broker: the partitions of `__consumer_offsets` that are led here, and the
-//! topics of the image.
+//! What the coordinators see of the broker: the partitions of their topics that are led here, and the image.
 
 use crate::broker::ImageCell;
-use crate::group::{Acknowledged, Appended, CoordinatorLog, ReplayError, Topics};
+use crate::group::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError, Topics};
 use crate::partition::{Durable, FetchFrom, Isolation, Partition, Partitions, Reader};
+use crate::transaction::Cluster;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_metadata::topic_name::OFFSETS;
+use thalweg_metadata::feature::TRANSACTION_VERSION;
+use thalweg_metadata::topic_name::{OFFSETS, TRANSACTIONS};
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::{ErrorCode, Uuid};
 use tokio::time::Instant;
 
-/// How much of a log is read at a time while a coordinator loads.
-const REPLAY_BYTES: usize = 1024 * 1024;
-
-/// The partitions of `__consumer_offsets`.
-pub struct OffsetsLog {
+/// The partitions of a coordinator's topic.
+pub struct InternalLog {
+    topic: &'static str,
     partitions: Arc<Partitions>,
-    /// `offsets.commit.timeout.ms`.
-    commit_timeout: Duration,
+    /// How long a write waits for the replicas.
+    timeout: Duration,
+    /// How much is read at a time while a coordinator loads.
+    load_bytes: usize,
 }
 
-impl OffsetsLog {
-    /// Appends to, and reads from, the partitions that are here.
-    pub fn new(partitions: Arc<Partitions>, commit_timeout: Duration) -> Self {
-        Self { partitions, commit_timeout }
+impl InternalLog {
+    /// Appends to, and reads from, the partitions of `__consumer_offsets` that are here. `timeout` is
+    /// `offsets.commit.timeout.ms`, `load_bytes` is `offsets.load.buffer.size`.
+    pub fn offsets(partitions: Arc<Partitions>, timeout: Duration, load_bytes: usize) -> Self {
+        Self { topic: OFFSETS, partitions, timeout, load_bytes }
+    }
+
+    /// The same for `__transaction_state`. `load_bytes` is `transaction.state.log.load.buffer.size`.
+    pub fn transactions(partitions: Arc<Partitions>, timeout: Duration, load_bytes: usize) -> Self {
+        Self { topic: TRANSACTIONS, partitions, timeout, load_bytes }
     }
 
     fn partition(&self, index: i32) -> Result<Arc<Partition>, ErrorCode> {
-        self.partitions.get(OFFSETS, index).ok_or(ErrorCode::NotCoordinator)
+        self.partitions.get(self.topic, index).ok_or(ErrorCode::NotCoordinator)
     }
 }
 
-impl CoordinatorLog for OffsetsLog {
-    fn append(&self, partition: i32, leader_epoch: i32, batch: Bytes) -> Result<Appended, ErrorCode> {
+impl CoordinatorLog for InternalLog {
+    fn append(
+        &self,
+        partition: i32,
+        leader_epoch: i32,
+        batch: Bytes,
+        append_as: AppendAs,
+    ) -> Result<Appended, ErrorCode> {
         let partition = self.partition(partition)?;
         let appended = partition
-            .append_from_coordinator(&batch, LeaderEpoch(leader_epoch))
+            .append_from_coordinator(&batch, LeaderEpoch(leader_epoch), append_as)
             .map_err(|error| crate::partition::coordinator_error(&partition, &error))?;
         let acknowledged = match Partition::durable(&partition, -1, &appended) {
             None => Acknowledged::Now,
-            Some(wait) => Acknowledged::Later(Box::pin(in_time(wait, self.commit_timeout))),
+            Some(wait) => Acknowledged::Later(Box::pin(in_time(wait, self.timeout))),
         };
         Ok(Appended { last_offset: appended.next_offset + -1, acknowledged })
     }
@@ -58,7 +71,7 @@ impl CoordinatorLog for OffsetsLog {
         loop {
             let from = FetchFrom {
                 offset: next,
-                max_bytes: REPLAY_BYTES,
+                max_bytes: self.load_bytes,
                 at_least_one: true,
                 current_leader_epoch: None,
                 last_fetched_epoch: None,
@@ -120,5 +133,15 @@ impl Topics for ImageTopics {
 
     fn has_partition(&self, name: &str, partition: i32) -> bool {
         self.image.get().partition(name, partition).is_some()
+    }
+}
+
+impl Cluster for ImageTopics {
+    fn state_partition_count(&self) -> Option<i32> {
+        self.image.get().topic(TRANSACTIONS).and_then(|topic| i32::try_from(topic.partitions.len()).ok())
+    }
+
+    fn transaction_version(&self) -> i16 {
+        self.image.get().features().level(TRANSACTION_VERSION)
     }
 }

@@ -25,7 +25,7 @@ pub struct Feature {
 }
 
 /// Every feature that is served whoever the controller is.
-pub fn supported() -> [Feature; 2] {
+pub fn supported() -> [Feature; 3] {
     [
         Feature {
             name: METADATA_VERSION,
@@ -33,12 +33,19 @@ pub fn supported() -> [Feature; 2] {
             max: MetadataVersion::LATEST.level(),
         },
         Feature { name: KRAFT_VERSION, min: 0, max: 1 },
+        Feature { name: TRANSACTION_VERSION, min: 0, max: 2 },
     ]
 }
 
 /// The same, as a registration tells it.
 pub fn ranges() -> BTreeMap<String, VersionRange> {
     supported().into_iter().map(|f| (f.name.to_owned(), VersionRange { min: f.min, max: f.max })).collect()
+}
+
+/// What a new cluster of the embedded controller begins with besides its metadata version and its quorum's: as Kafka
+/// formats one, as far as it is served.
+pub fn of_new_clusters() -> BTreeMap<String, i16> {
+    BTreeMap::from([(TRANSACTION_VERSION.to_owned(), 2)])
 }
 
 /// What a broker whose controller is elsewhere serves besides. Eligible leader replicas (KIP-966) are the controller's
@@ -52,16 +59,11 @@ struct Unserved {
     refused: &'static str,
 }
 
-const UNSERVED: [Unserved; 4] = [
+const UNSERVED: [Unserved; 3] = [
     Unserved {
         name: GROUP_VERSION,
         max: 1,
         refused: "consumers with group.protocol=consumer are refused; group.protocol=classic is served",
-    },
-    Unserved {
-        name: TRANSACTION_VERSION,
-        max: 2,
-        refused: "transactional producers are refused; idempotent ones are served",
     },
     Unserved { name: SHARE_VERSION, max: 1, refused: "share consumers are refused" },
     Unserved { name: STREAMS_VERSION, max: 1, refused: "members of streams groups are refused" },
@@ -133,7 +135,7 @@ mod tests {
             assert!(claims.ranges[name].contains(level), "{name}");
         }
         let unserved: Vec<&str> = claims.unserved.iter().map(|(name, ..)| name.as_str()).collect();
-        assert_eq!(unserved, [GROUP_VERSION, TRANSACTION_VERSION, SHARE_VERSION, STREAMS_VERSION]);
+        assert_eq!(unserved, [GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION]);
         assert_eq!(claims.beyond, []);
     }
 

@@ -1,8 +1,8 @@
 //! The server: listeners, Kafka's APIs, partitions, groups, configuration.
 //!
 //! [`start`] turns a configuration into a [`Server`]. Inside, a request comes in through [`net`], is served by its file
-//! in [`api`], and works on a [`partition`], the [`group`] coordinator, or the cluster's image, which
-//! [`membership`] keeps by KRaft's requests and [`publisher`] acts on. [`replication`] follows other brokers.
+//! in [`api`], and works on a [`partition`], the coordinators of [`group`]s and of [`transaction`]s, or the cluster's image,
+//! which [`membership`] keeps by KRaft's requests and [`publisher`] acts on. [`replication`] follows other brokers.
 
 pub mod api;
 pub mod auto_topics;
@@ -22,11 +22,13 @@ pub mod membership;
 pub mod metrics;
 pub mod net;
 pub mod partition;
+mod peers;
 mod producer_ids;
 pub mod publisher;
 mod reconfigure;
 pub mod replication;
 mod server;
+pub mod transaction;
 
 pub use controller_node::{ControllerServer, start_controller};
 pub use loading::Loading;

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use thalweg_log::{PartitionLog, TopicPartition};
-use thalweg_metadata::topic_name::OFFSETS;
+use thalweg_metadata::topic_name::{OFFSETS, TRANSACTIONS};
 use thalweg_metadata::{Delta, Image, LocalChanges, LocalPartition};
 use thalweg_wire::Uuid;
 
@@ -78,9 +78,20 @@ impl Publisher {
     /// A coordinator that could not load from a partition that was not open begins again.
     fn change_coordinator(&self, opened: &LocalPartition) {
         let registration = &opened.registration;
-        if &*opened.topic.name == OFFSETS && registration.leader == self.broker.node_id {
-            self.broker.groups.on_resigned(opened.partition, None);
-            self.broker.groups.on_elected(opened.partition, registration.leader_epoch);
+        if registration.leader != self.broker.node_id {
+            return;
+        }
+        let (partition, epoch) = (opened.partition, registration.leader_epoch);
+        match &*opened.topic.name {
+            OFFSETS => {
+                self.broker.groups.on_resigned(partition, None);
+                self.broker.groups.on_elected(partition, epoch);
+            }
+            TRANSACTIONS => {
+                self.broker.transactions.on_resigned(partition, None);
+                self.broker.transactions.on_elected(partition, epoch);
+            }
+            _ => {}
         }
     }
 
@@ -187,16 +198,25 @@ impl Publisher {
     }
 
     fn change_coordinators(&self, local: &LocalChanges, delta: &Delta) {
-        let groups = &self.broker.groups;
-        let offsets = |change: &&LocalPartition| &*change.topic.name == OFFSETS;
-        for gone in local.deletes.iter().filter(offsets) {
-            groups.on_resigned(gone.partition, None);
+        let (groups, transactions) = (&self.broker.groups, &self.broker.transactions);
+        let resign = |topic: &str, partition: i32, epoch: Option<i32>| match topic {
+            OFFSETS => groups.on_resigned(partition, epoch),
+            TRANSACTIONS => transactions.on_resigned(partition, epoch),
+            _ => {}
+        };
+        for gone in &local.deletes {
+            resign(&gone.topic.name, gone.partition, None);
         }
-        for change in local.followers.iter().filter(offsets) {
-            groups.on_resigned(change.partition, Some(change.registration.leader_epoch));
+        for change in &local.followers {
+            resign(&change.topic.name, change.partition, Some(change.registration.leader_epoch));
         }
-        for change in local.leaders.iter().filter(offsets) {
-            groups.on_elected(change.partition, change.registration.leader_epoch);
+        for change in &local.leaders {
+            let (partition, epoch) = (change.partition, change.registration.leader_epoch);
+            match &*change.topic.name {
+                OFFSETS => groups.on_elected(partition, epoch),
+                TRANSACTIONS => transactions.on_elected(partition, epoch),
+                _ => {}
+            }
         }
         let deleted: Vec<_> = delta
             .deleted_topics()

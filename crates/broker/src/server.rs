@@ -9,7 +9,7 @@ use crate::api::ApiHandler;
 use crate::broker::{Broker, BrokerParts, ImageCell};
 use crate::config::{BrokerConfig, Listener};
 use crate::controller_node::ControllerNode;
-use crate::coordinator_log::{ImageTopics, OffsetsLog};
+use crate::coordinator_log::{ImageTopics, InternalLog};
 use crate::directory_watch::watch_directories;
 use crate::group::{GroupConfig, GroupCoordinator};
 use crate::joining::{self, Joined};
@@ -20,7 +20,8 @@ use crate::net::{self, BindError, ConnectionSettings, Listening, SocketOptions};
 use crate::partition::Partitions;
 use crate::publisher::Publisher;
 use crate::replication::{self, Fetchers};
-use crate::{features, housekeeping};
+use crate::transaction::{self, TransactionConfig, TransactionCoordinator};
+use crate::{features, housekeeping, producer_ids};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -122,14 +123,7 @@ pub async fn start_watched(config: BrokerConfig, loading: &Loading) -> Result<Se
         joining::find_controller(&config, &clock, loading).await?;
 
     let (partitions, image) = (Arc::new(Partitions::default()), ImageCell::new());
-    let offsets_log = OffsetsLog::new(Arc::clone(&partitions), config.groups.offsets_commit_timeout);
-    let topics = ImageTopics::new(Arc::clone(&image));
-    let groups = Arc::new(GroupCoordinator::new(
-        group_config(&config),
-        Arc::new(offsets_log),
-        Arc::new(topics),
-        clock.clone(),
-    ));
+    let (groups, transactions) = coordinators(&config, &partitions, &image, &clock);
     let broker = Broker::new(BrokerParts {
         cluster_id: log_dirs.cluster_id().to_owned(),
         config: Arc::clone(&config),
@@ -138,6 +132,7 @@ pub async fn start_watched(config: BrokerConfig, loading: &Loading) -> Result<Se
         partitions,
         controller: link,
         groups,
+        transactions,
         image,
     });
     let fetchers = Arc::new(Fetchers::new(Arc::clone(&broker)));
@@ -161,6 +156,11 @@ pub async fn start_watched(config: BrokerConfig, loading: &Loading) -> Result<Se
     replication::start(&broker, &mut housekeeping);
     let groups = Arc::clone(&broker.groups);
     housekeeping.spawn(async move { groups.run().await });
+    let coordinator = Arc::clone(&broker);
+    housekeeping.spawn(async move {
+        coordinator.transactions.run(|| producer_ids::next(&coordinator)).await;
+    });
+    housekeeping.spawn(transaction::run_markers(Arc::clone(&broker)));
     housekeeping.spawn(open_the_unopened(publisher));
     housekeeping.spawn(note_epochs(Arc::clone(&broker), membership.epochs()));
     let of_controller = controller.as_ref().map(|node| Arc::clone(node.controller()));
@@ -265,6 +265,45 @@ pub(crate) fn open_logs(
     Ok((Arc::new(dirs), found))
 }
 
+/// The coordinators of groups and transactions. They lead nothing yet.
+fn coordinators(
+    config: &BrokerConfig,
+    partitions: &Arc<Partitions>,
+    image: &Arc<ImageCell>,
+    clock: &Clock,
+) -> (Arc<GroupCoordinator>, Arc<TransactionCoordinator>) {
+    let (groups, transactions) = (&config.groups, &config.transactions);
+    let offsets = InternalLog::offsets(
+        Arc::clone(partitions),
+        groups.offsets_commit_timeout,
+        groups.offsets_load_buffer_bytes,
+    );
+    let states = InternalLog::transactions(
+        Arc::clone(partitions),
+        config.network.request_timeout,
+        transactions.load_buffer_bytes,
+    );
+    let cluster = Arc::new(ImageTopics::new(Arc::clone(image)));
+    let groups =
+        GroupCoordinator::new(group_config(config), Arc::new(offsets), cluster.clone(), clock.clone());
+    let transactions =
+        TransactionCoordinator::new(transaction_config(config), Arc::new(states), cluster, clock.clone());
+    (Arc::new(groups), Arc::new(transactions))
+}
+
+fn transaction_config(config: &BrokerConfig) -> TransactionConfig {
+    let transactions = &config.transactions;
+    let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+    TransactionConfig {
+        timeout_ms_max: transactions.max_timeout_ms,
+        id_expiration_ms: ms(transactions.id_expiration),
+        abort_timed_out_interval_ms: ms(transactions.abort_timed_out_interval),
+        remove_expired_interval_ms: ms(transactions.remove_expired_interval),
+        two_phase_commit: transactions.two_phase_commit,
+        state_topic_partitions: transactions.state_topic.partitions,
+    }
+}
+
 fn group_config(config: &BrokerConfig) -> GroupConfig {
     let groups = &config.groups;
     let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
@@ -366,6 +405,7 @@ impl Server {
         }
         self.stopping.send_replace(true);
         self.broker.groups.shutdown();
+        self.broker.transactions.shutdown();
         for partition in self.broker.partitions.all() {
             partition.wake();
         }

@@ -62,8 +62,9 @@ pub use partition::{
     TimestampedOffset, UnexpectedOffset,
 };
 pub use producers::{
-    AppendOrigin, BatchMetadata, InvalidProducerEpoch, InvalidTransactionState, OutOfOrderSequence,
-    ProducerEntry, ProducerError, SequenceFault, TransactionCoordinatorFenced, VerificationGuard,
+    AppendOrigin, BatchMetadata, EndMarker, InvalidProducerEpoch, InvalidTransactionState,
+    OutOfOrderSequence, ProducerEntry, ProducerError, SequenceFault, TransactionCoordinatorFenced,
+    VerificationGuard,
 };
 pub use scan::{BatchFault, CorruptBatch};
 pub use segment::Home;

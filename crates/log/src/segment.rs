@@ -512,6 +512,11 @@ impl Segment {
         transactions::read(&home.disk, &home.file(self.base_offset, TXN_INDEX_SUFFIX))
     }
 
+    /// The transaction index, if there is one.
+    pub fn txn_index(&self, home: &Home) -> Option<PathBuf> {
+        self.has_txn_index.then(|| home.file(self.base_offset, TXN_INDEX_SUFFIX))
+    }
+
     /// Adds an aborted transaction to the transaction index.
     pub fn add_aborted(&mut self, home: &Home, aborted: &transactions::AbortedTransaction) -> io::Result<()> {
         self.has_txn_index = true;

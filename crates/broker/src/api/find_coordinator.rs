@@ -1,15 +1,15 @@
-//! FindCoordinator (key 10), versions 0 to 6: the broker that coordinates a group.
+//! FindCoordinator (key 10), versions 0 to 6: the broker that coordinates a group, or the transactions of an id.
 //!
-//! It is the leader of the partition of `__consumer_offsets` that the group's name falls on; the topic is created
-//! when the first group is looked for. Version 4 asks for many at once (KIP-699). Transactions and share groups are
-//! not served yet.
+//! It is the leader of the partition of `__consumer_offsets` or `__transaction_state` that the name falls on; the topic is
+//! created when somebody looks for the first coordinator. Version 4 asks for many at once (KIP-699). Share groups are not
+//! served yet.
 
 use super::Call;
 use crate::auto_topics;
 use crate::broker::Broker;
 use crate::group::partition_for;
 use std::sync::Arc;
-use thalweg_metadata::topic_name::OFFSETS;
+use thalweg_metadata::topic_name::{OFFSETS, TRANSACTIONS};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::find_coordinator_response::Coordinator;
 use thalweg_wire::request::{FindCoordinatorRequest, FindCoordinatorResponse};
@@ -25,8 +25,10 @@ pub async fn handle(
 ) -> FindCoordinatorResponse {
     let batched = call.version >= 4;
     let keys = if batched { request.coordinator_keys } else { vec![request.key] };
-    if request.key_type == GROUP && broker.image().topic(OFFSETS).is_none() {
-        auto_topics::create(&broker, vec![OFFSETS.to_owned()], None).await;
+    if let Some(topic) = topic(request.key_type)
+        && broker.image().topic(topic).is_none()
+    {
+        auto_topics::create(&broker, vec![topic.to_owned()], None).await;
     }
     let found = keys.into_iter().map(|key| find(&broker, &call.peer.listener, request.key_type, key));
     let mut coordinators: Vec<Coordinator> = found.collect();
@@ -44,6 +46,15 @@ pub async fn handle(
     }
 }
 
+/// The topic whose leaders coordinate keys of this type.
+fn topic(key_type: i8) -> Option<&'static str> {
+    match key_type {
+        GROUP => Some(OFFSETS),
+        TRANSACTION => Some(TRANSACTIONS),
+        _ => None,
+    }
+}
+
 fn find(broker: &Broker, listener: &str, key_type: i8, key: String) -> Coordinator {
     let refused = |key: String, error: ErrorCode, message: Option<&str>| Coordinator {
         key,
@@ -53,21 +64,16 @@ fn find(broker: &Broker, listener: &str, key_type: i8, key: String) -> Coordinat
         error_message: message.map(str::to_owned),
         ..Default::default()
     };
-    match key_type {
-        GROUP => {}
-        TRANSACTION => {
-            // With an error that clients repeat, a producer would wait a minute and not learn why.
-            let message = "Transactions are not served by this broker yet";
-            return refused(key, ErrorCode::UnsupportedVersion, Some(message));
-        }
-        _ => return refused(key, ErrorCode::InvalidRequest, Some("Only groups have a coordinator here")),
-    }
+    let Some(topic) = topic(key_type) else {
+        let message = "Only groups and transactions have a coordinator here";
+        return refused(key, ErrorCode::InvalidRequest, Some(message));
+    };
     let image = broker.image();
-    let partitions = image.topic(OFFSETS).map_or(0, |topic| topic.partitions.len());
+    let partitions = image.topic(topic).map_or(0, |topic| topic.partitions.len());
     let Ok(count @ 1..) = i32::try_from(partitions) else {
         return refused(key, ErrorCode::CoordinatorNotAvailable, None);
     };
-    let leader = image.partition(OFFSETS, partition_for(&key, count)).map(|partition| partition.leader);
+    let leader = image.partition(topic, partition_for(&key, count)).map(|partition| partition.leader);
     let endpoint =
         leader.and_then(|id| image.broker(id)).filter(|broker| !broker.fenced).and_then(|broker| {
             let endpoint = broker.endpoint(listener)?;

@@ -1,42 +1,49 @@
-//! InitProducerId (key 22), versions 0 to 5: an id for an idempotent producer.
+//! InitProducerId (key 22), versions 0 to 5: an id and an epoch for an idempotent or a transactional producer.
 //!
-//! Transactions are not served yet: a transactional id is refused with UNSUPPORTED_VERSION, which clients report as a
-//! broker that lacks the feature, and the log says so.
+//! Without a transactional id it is an id that nobody had before. With one it is the coordinator's word
+//! (`crate::transaction`): whoever had the id before is fenced, and its open transaction is aborted first. Version 3 lets a
+//! producer name the id and epoch that it had, to go on after an error (KIP-360); version 4 tells PRODUCER_FENCED, which
+//! is INVALID_PRODUCER_EPOCH before. Version 6, with its two-phase commit (KIP-939), is not stable in Kafka either.
 
 use super::Call;
 use crate::broker::Broker;
 use crate::producer_ids;
+use crate::transaction::{InitRequest, Producer};
 use std::sync::Arc;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::{InitProducerIdRequest, InitProducerIdResponse};
 
-/// Gives out an id with epoch 0. A producer that names an id of its own wants its epoch raised; without a
-/// transactional id it gets a new id instead, as from Kafka.
+/// Gives out an id and an epoch.
 pub async fn handle(
     broker: Arc<Broker>,
-    _: Arc<Call>,
+    call: Arc<Call>,
     request: InitProducerIdRequest,
 ) -> InitProducerIdResponse {
-    let refused = |error: ErrorCode| InitProducerIdResponse {
-        error_code: error.code(),
-        producer_id: -1,
-        producer_epoch: -1,
-        ..Default::default()
-    };
-    match request.transactional_id {
-        Some(id) if id.is_empty() => return refused(ErrorCode::InvalidRequest),
-        Some(id) => {
-            tracing::warn!(
-                // As much of it as a line of the log should hold.
-                transactional_id = format!("{id:.80}"),
-                "Refused a transactional producer: transactions are not served yet"
-            );
-            return refused(ErrorCode::UnsupportedVersion);
+    match producer(&broker, request).await {
+        Ok(Producer { id, epoch }) => {
+            InitProducerIdResponse { producer_id: id, producer_epoch: epoch, ..Default::default() }
         }
-        None => {}
+        Err(error) => InitProducerIdResponse {
+            error_code: super::fenced_before(4, call.version, error).code(),
+            producer_id: -1,
+            producer_epoch: -1,
+            ..Default::default()
+        },
     }
-    match producer_ids::next(&broker).await {
-        Ok(producer_id) => InitProducerIdResponse { producer_id, producer_epoch: 0, ..Default::default() },
-        Err(error) => refused(error),
-    }
+}
+
+async fn producer(broker: &Broker, request: InitProducerIdRequest) -> Result<Producer, ErrorCode> {
+    let expected = match (request.producer_id, request.producer_epoch) {
+        (-1, -1) => None,
+        (-1, _) | (_, -1) => return Err(ErrorCode::InvalidRequest),
+        (id, epoch) => Some(Producer { id, epoch }),
+    };
+    let Some(id) = request.transactional_id else {
+        // A producer that names an id of its own wants its epoch raised; it gets a new id instead, as from Kafka.
+        return Ok(Producer { id: producer_ids::next(broker).await?, epoch: 0 });
+    };
+    let timeout_ms = request.transaction_timeout_ms;
+    let begin = InitRequest { id, timeout_ms, expected };
+    let new_id = || producer_ids::next(broker);
+    broker.transactions.init_producer_id(begin, request.enable2_pc, new_id).await
 }

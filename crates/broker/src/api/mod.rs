@@ -28,6 +28,8 @@ mod list_offsets;
 mod metadata;
 mod offset_for_leader_epoch;
 mod produce;
+mod transactions;
+mod write_txn_markers;
 
 pub use fetch::FetchSessions;
 
@@ -39,7 +41,7 @@ use std::future::Future;
 use std::sync::Arc;
 use thalweg_wire::frame::{decode_request_header, encode_response, peek_request};
 use thalweg_wire::request::*;
-use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, Request};
+use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Request};
 use tokio::time::Instant;
 
 /// One request on its way: who asks, and at which version.
@@ -122,6 +124,11 @@ pub const SERVED: &[Api] = &[
     api(ApiKey::OffsetForLeaderEpoch, 2, 4, |b, c, d| {
         now::<OffsetForLeaderEpochRequest>(b, c, d, offset_for_leader_epoch::handle)
     }),
+    api(ApiKey::AddPartitionsToTxn, 0, 5, |b, c, d| later(b, c, d, transactions::add_partitions)),
+    api(ApiKey::AddOffsetsToTxn, 0, 4, |b, c, d| later(b, c, d, transactions::add_offsets)),
+    api(ApiKey::EndTxn, 0, 5, |b, c, d| later(b, c, d, transactions::end)),
+    api(ApiKey::WriteTxnMarkers, 1, 2, |b, c, d| later(b, c, d, write_txn_markers::handle)),
+    api(ApiKey::TxnOffsetCommit, 0, 5, |b, c, d| later(b, c, d, transactions::commit_offsets)),
     api(ApiKey::DescribeAcls, 1, 3, |b, c, d| now::<DescribeAclsRequest>(b, c, d, acls::describe)),
     api(ApiKey::CreateAcls, 1, 3, |b, c, d| now::<CreateAclsRequest>(b, c, d, acls::create)),
     api(ApiKey::DeleteAcls, 1, 3, |b, c, d| now::<DeleteAclsRequest>(b, c, d, acls::delete)),
@@ -155,6 +162,12 @@ pub const SERVED: &[Api] = &[
         now::<DescribeProducersRequest>(b, c, d, describe_producers::handle)
     }),
     api(ApiKey::UnregisterBroker, 0, 0, forward::handle),
+    api(ApiKey::DescribeTransactions, 0, 0, |b, c, d| {
+        now::<DescribeTransactionsRequest>(b, c, d, transactions::describe)
+    }),
+    api(ApiKey::ListTransactions, 0, 2, |b, c, d| {
+        now::<ListTransactionsRequest>(b, c, d, transactions::list)
+    }),
     api(ApiKey::ListConfigResources, 0, 1, |b, c, d| {
         now::<ListConfigResourcesRequest>(b, c, d, list_config_resources::handle)
     }),
@@ -166,6 +179,14 @@ pub const SERVED: &[Api] = &[
 /// The table's entry for an API.
 pub fn served(key: ApiKey) -> Option<&'static Api> {
     SERVED.iter().find(|api| api.key == key)
+}
+
+/// What a client is told of its being fenced: before a version of each API it knows another word for it.
+fn fenced_before(known_from: i16, version: i16, error: ErrorCode) -> ErrorCode {
+    match error {
+        ErrorCode::ProducerFenced if version < known_from => ErrorCode::InvalidProducerEpoch,
+        error => error,
+    }
 }
 
 /// Serves an API whose answer is ready at once.

@@ -6,15 +6,22 @@
 //!
 //! One refused partition does not fail the others. acks=0 gets no answer; where a part of it fails, the connection is
 //! closed, which is the only way to tell. Version 8 adds errors for single records (KIP-467), version 10 the
-//! current leader (KIP-951), version 13 names topics by id (KIP-516). Versions 0 to 2 are refused (KIP-896).
+//! current leader (KIP-951), version 11 TRANSACTION_ABORTABLE, version 12 adds partitions to their transaction by itself
+//! (KIP-890), version 13 names topics by id (KIP-516). Versions 0 to 2 are refused (KIP-896).
+//!
+//! The first batch of a transaction waits for its coordinator's word (`verify`); no further request of the connection
+//! is looked at meanwhile, so that the order stays.
+
+mod verify;
 
 use super::Call;
 use crate::broker::Broker;
 use crate::metrics::RequestMetrics;
 use crate::net::Reply;
-use crate::partition::{AppendError, Appended, Durable, Partition};
+use crate::partition::{AppendError, Appended, Durable, Partition, Topic};
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_log::VerificationGuard;
 use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
 use thalweg_wire::request::produce_response::{
     BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
@@ -22,30 +29,53 @@ use thalweg_wire::request::produce_response::{
 use thalweg_wire::request::{ProduceRequest, ProduceResponse};
 use thalweg_wire::{DecodeError, Decoder, ErrorCode, Message, Records, Uuid};
 use tokio::time::Instant;
+use verify::{Begun, Guards};
+
+/// From this version on, topics are named by their ids.
+const BY_TOPIC_ID: i16 = 13;
 
 /// Appends what the request brings, and answers when its acks say so.
 pub fn handle(broker: &Arc<Broker>, call: Call, mut d: Decoder) -> Result<Reply, DecodeError> {
     let request = ProduceRequest::decode(&mut d, call.version)?;
+    match verify::begin(broker, call.version, &request) {
+        Ok(Begun::Ready(guards)) => Ok(append(broker, call, request, guards)),
+        Ok(Begun::Asks(unverified)) => {
+            let broker = Arc::clone(broker);
+            Ok(Reply::Later(Box::pin(async move {
+                let guards = unverified.verify(&broker).await;
+                match append(&broker, call, request, guards) {
+                    Reply::Later(rest) | Reply::Ordered(rest) => rest.await,
+                    ready => ready,
+                }
+            })))
+        }
+        Err(error) => Ok(refuse_all(broker, &call, request, error)),
+    }
+}
+
+/// Appends all batches, and says what is to be waited for.
+fn append(broker: &Arc<Broker>, call: Call, request: ProduceRequest, mut guards: Guards) -> Reply {
     let acks = request.acks;
     let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
     let mut waits = Vec::new();
     let mut response = ProduceResponse::default();
     for (topic_index, topic) in request.topic_data.into_iter().enumerate() {
-        let (entry, topic_waits) = append_topic(broker, &call, acks, topic);
+        let mut guard = |index| guards.take((topic_index, index));
+        let (entry, topic_waits) = append_topic(broker, &call, acks, topic, &mut guard);
         waits.extend(topic_waits.into_iter().map(|(index, wait)| (topic_index, index, wait)));
         response.responses.push(entry);
     }
     if acks == 0 {
         count(broker, &call, &response);
-        return Ok(without_answer(&response));
+        return without_answer(&response);
     }
     if waits.is_empty() {
         count(broker, &call, &response);
-        return Ok(call.reply::<ProduceRequest>(&response));
+        return call.reply::<ProduceRequest>(&response);
     }
     let deadline = Instant::now() + timeout;
     let broker = Arc::clone(broker);
-    Ok(Reply::Ordered(Box::pin(async move {
+    Reply::Ordered(Box::pin(async move {
         for (topic, partition, wait) in waits {
             if let Err(error) = wait.until(deadline).await {
                 let entry = &mut response.responses[topic].partition_responses[partition];
@@ -55,7 +85,20 @@ pub fn handle(broker: &Arc<Broker>, call: Call, mut d: Decoder) -> Result<Reply,
         }
         count(&broker, &call, &response);
         call.reply::<ProduceRequest>(&response)
-    })))
+    }))
+}
+
+/// The request is refused as a whole.
+fn refuse_all(broker: &Broker, call: &Call, request: ProduceRequest, error: ErrorCode) -> Reply {
+    let error = AppendError::from(error);
+    let responses = request.topic_data.into_iter().map(|topic| TopicProduceResponse {
+        partition_responses: topic.partition_data.iter().map(|data| refused(data.index, &error)).collect(),
+        name: topic.name,
+        topic_id: topic.topic_id,
+    });
+    let response = ProduceResponse { responses: responses.collect(), ..Default::default() };
+    count(broker, call, &response);
+    if request.acks == 0 { without_answer(&response) } else { call.reply::<ProduceRequest>(&response) }
 }
 
 fn count(broker: &Broker, call: &Call, response: &ProduceResponse) {
@@ -86,26 +129,24 @@ fn append_topic(
     call: &Call,
     acks: i16,
     topic: TopicProduceData,
+    guard: &mut dyn FnMut(usize) -> Result<Option<VerificationGuard>, AppendError>,
 ) -> (TopicProduceResponse, Waits) {
-    let by_id = call.version >= 13;
-    let found = if by_id {
-        broker.partitions.topic_by_id(topic.topic_id).ok_or(ErrorCode::UnknownTopicId)
-    } else {
-        broker.partitions.topic_by_name(&topic.name).ok_or(ErrorCode::UnknownTopicOrPartition)
-    };
-    let topic_id = if by_id { topic.topic_id } else { Uuid::ZERO };
+    let found = find_topic(broker, call.version, &topic);
+    let topic_id = if call.version >= BY_TOPIC_ID { topic.topic_id } else { Uuid::ZERO };
     let mut entry = TopicProduceResponse { name: topic.name, topic_id, partition_responses: Vec::new() };
     let mut waits = Vec::new();
-    for data in topic.partition_data {
+    for (place, data) in topic.partition_data.into_iter().enumerate() {
         let index = data.index;
         let partition = found.as_ref().map_err(|error| *error).and_then(|t| {
             let partition = t.partition(index);
             partition.ok_or_else(|| broker.missing_partition(&t.name, index))
         });
         let result = match partition {
-            Ok(partition) => append_partition(broker, call, acks, &partition, data).inspect_err(|error| {
-                tracing::debug!(topic = %partition.topic, partition = index, %error, "Refused to append");
-            }),
+            Ok(partition) => guard(place)
+                .and_then(|guard| append_partition(broker, call, acks, &partition, guard, data))
+                .inspect_err(|error| {
+                    tracing::debug!(topic = %partition.topic, partition = index, %error, "Refused to append");
+                }),
             Err(error) => Err(AppendError::from(error)),
         };
         let position = entry.partition_responses.len();
@@ -120,11 +161,21 @@ fn append_topic(
     (entry, waits)
 }
 
+/// The topic that a part of the request names: from version 13 on by its id.
+fn find_topic(broker: &Broker, version: i16, topic: &TopicProduceData) -> Result<Arc<Topic>, ErrorCode> {
+    if version >= BY_TOPIC_ID {
+        broker.partitions.topic_by_id(topic.topic_id).ok_or(ErrorCode::UnknownTopicId)
+    } else {
+        broker.partitions.topic_by_name(&topic.name).ok_or(ErrorCode::UnknownTopicOrPartition)
+    }
+}
+
 fn append_partition(
     broker: &Broker,
     call: &Call,
     acks: i16,
     partition: &Arc<Partition>,
+    guard: Option<VerificationGuard>,
     data: PartitionProduceData,
 ) -> Result<(Appended, Option<Durable>), AppendError> {
     if !(-1..=1).contains(&acks) {
@@ -137,7 +188,7 @@ fn append_partition(
     }
     let Some(Records::Inline(records)) = data.records else { return Err(ErrorCode::InvalidRecord.into()) };
     let now_ms = broker.clock.now_ms();
-    let appended = partition.append_from_client(records, acks, now_ms)?;
+    let appended = partition.append_from_client(records, acks, guard, now_ms)?;
     let wait = Partition::durable(partition, acks, &appended);
     Ok((appended, wait))
 }

@@ -285,6 +285,16 @@ pub struct TransactionSettings {
     pub abort_timed_out_interval: Duration,
     /// `transaction.remove.expired.transaction.cleanup.interval.ms`.
     pub remove_expired_interval: Duration,
+    /// `transaction.state.log.load.buffer.size`.
+    pub load_buffer_bytes: usize,
+    /// `transaction.partition.verification.enable`.
+    pub verifies_partitions: bool,
+    /// `transaction.two.phase.commit.enable`.
+    pub two_phase_commit: bool,
+    /// `add.partitions.to.txn.retry.backoff.ms`.
+    pub add_retry_backoff: Duration,
+    /// `add.partitions.to.txn.retry.backoff.max.ms`: how long adding is tried.
+    pub add_retry_max: Duration,
 }
 
 impl TransactionSettings {
@@ -298,6 +308,11 @@ impl TransactionSettings {
                 .millis("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
             remove_expired_interval: values
                 .millis("transaction.remove.expired.transaction.cleanup.interval.ms"),
+            load_buffer_bytes: values.size("transaction.state.log.load.buffer.size"),
+            verifies_partitions: values.boolean("transaction.partition.verification.enable"),
+            two_phase_commit: values.boolean("transaction.two.phase.commit.enable"),
+            add_retry_backoff: values.millis("add.partitions.to.txn.retry.backoff.ms"),
+            add_retry_max: values.millis("add.partitions.to.txn.retry.backoff.max.ms"),
         }
     }
 }

@@ -49,6 +49,8 @@ pub enum Answer {
     OffsetDelete(OffsetDeleteResponse),
     DeleteGroups(Vec<DeletableGroupResult>),
     TxnOffsetCommit(TxnOffsetCommitResponse),
+    /// To a marker.
+    TransactionEnded(Result<(), ErrorCode>),
 }
 
 impl Answer {
@@ -76,6 +78,7 @@ impl Answer {
                 }
                 Answer::TxnOffsetCommit(response)
             }
+            Answer::TransactionEnded(_) => Answer::TransactionEnded(Err(error)),
             Answer::OffsetFetch(mut group) => {
                 // What Kafka answers to a fetch of stable offsets, and only there, sends the client elsewhere.
                 let error_code = match error {

@@ -10,7 +10,7 @@ use super::answer::{Answer, Ticket};
 use super::config::GroupConfig;
 use super::log::CoordinatorLog;
 use super::placement::partition_for;
-use super::shard::{GroupFigures, Moment, Shard};
+use super::shard::{EndOfTransaction, GroupFigures, Moment, Shard};
 use super::topics::{DeletedTopic, Topics};
 use cell::Cell;
 use parking_lot::RwLock;
@@ -20,13 +20,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use thalweg_log::Clock;
-use thalweg_record::{DecompressBuffer, ProducerId};
+use thalweg_record::{DecompressBuffer, ProducerEpoch, ProducerId};
 use thalweg_wire::ErrorCode;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
-
-use super::offsets::TransactionOutcome;
 
 /// Partitions that are loaded at the same time.
 const LOADS_AT_ONCE: usize = 2;
@@ -171,10 +169,22 @@ impl GroupCoordinator {
         }
     }
 
-    /// The marker that ends a producer's transaction is written and acknowledged in the partition.
-    pub fn on_transaction_ended(&self, partition: i32, producer_id: ProducerId, outcome: TransactionOutcome) {
-        if let Some(cell) = self.cells.read().get(&partition).cloned() {
-            cell.turn(|shard, _| shard.end_transaction(producer_id, outcome));
+    /// A producer's transaction ends in a partition: the marker is written, and answered when it is acknowledged.
+    pub async fn complete_transaction(
+        &self,
+        partition: i32,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        end: EndOfTransaction,
+    ) -> Result<(), ErrorCode> {
+        let ticket = Ticket(self.next_ticket.fetch_add(1, Ordering::Relaxed));
+        let cell = self.cells.read().get(&partition).cloned().ok_or(ErrorCode::NotCoordinator)?;
+        let asked = cell.ask(ticket, |shard, ticket, _| {
+            shard.complete_transaction(producer_id, producer_epoch, end, ticket);
+        });
+        match asked.await? {
+            Answer::TransactionEnded(result) => result,
+            _ => Err(ErrorCode::UnknownServerError),
         }
     }
 

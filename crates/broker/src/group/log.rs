@@ -1,19 +1,27 @@
-//! The seam to `__consumer_offsets`: what the coordinator wants from the log, and nothing about how it is kept.
+//! The seam to `__consumer_offsets` and `__transaction_state`: what a coordinator wants from the log, and nothing about how
+//! it is kept.
 
 use bytes::Bytes;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use thalweg_log::VerificationGuard;
 use thalweg_record::{BatchError, Offset, RecordError};
 use thalweg_wire::ErrorCode;
 
 use super::record::RecordDecodeError;
 
-/// The partitions of `__consumer_offsets` that this broker leads.
+/// The partitions of a coordinator's topic that this broker leads.
 pub trait CoordinatorLog: Send + Sync + 'static {
     /// Appends one batch, as a leader does in `leader_epoch`. Runs inline and does not wait for replicas: the order
     /// of calls is the order in the log. `batch` has base offset 0; the log stamps offsets and epoch.
-    fn append(&self, partition: i32, leader_epoch: i32, batch: Bytes) -> Result<Appended, ErrorCode>;
+    fn append(
+        &self,
+        partition: i32,
+        leader_epoch: i32,
+        batch: Bytes,
+        append_as: AppendAs,
+    ) -> Result<Appended, ErrorCode>;
 
     /// Hands over the log from its start to its end, in order, in pieces of whole batches. Blocks; it is called on a
     /// thread that may. Stops when `each` fails.
@@ -22,6 +30,15 @@ pub trait CoordinatorLog: Send + Sync + 'static {
         partition: i32,
         each: &mut dyn FnMut(&[u8]) -> Result<(), ReplayError>,
     ) -> Result<(), ReplayError>;
+}
+
+/// How the partition is to judge a batch that belongs to a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AppendAs {
+    /// What proves that the transaction's coordinator was asked about the partition; none where that is not wanted.
+    pub guard: Option<VerificationGuard>,
+    /// The level of transaction.version by which the transaction was made that a marker ends.
+    pub transaction_version: i16,
 }
 
 /// A batch has its place in the log.

@@ -48,6 +48,12 @@ pub enum RecordDecodeError {
         /// The last one known.
         max: i16,
     },
+    /// A transaction in a state that there is not.
+    #[error("its value says that a transaction is in state {status}, and there are states 0 to 7")]
+    TransactionStatus {
+        /// The state found.
+        status: i8,
+    },
 }
 
 impl CoordinatorRecord {

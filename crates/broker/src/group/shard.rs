@@ -22,12 +22,13 @@ use super::answer::{Answer, Ticket, join_error, sync_error, write_error};
 use super::classic::ClassicGroup;
 use super::config::GroupConfig;
 use super::effects::{Completion, Context, Effects};
-use super::offsets::OffsetStore;
+use super::offsets::{OffsetStore, TransactionOutcome};
 use super::record::CoordinatorRecord;
 use super::timed::Timed;
 use super::timers::Timers;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use thalweg_log::VerificationGuard;
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_wire::ErrorCode;
 
@@ -41,13 +42,37 @@ pub struct Moment {
     pub monotonic_ms: i64,
 }
 
+/// Who writes within a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransactionalProducer {
+    /// The producer.
+    pub id: ProducerId,
+    /// Its epoch.
+    pub epoch: ProducerEpoch,
+    /// What proves that the transaction's coordinator was asked; none where that is not wanted.
+    pub guard: Option<VerificationGuard>,
+}
+
+/// A transaction ends, by the word of its coordinator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndOfTransaction {
+    /// How.
+    pub outcome: TransactionOutcome,
+    /// The epoch of the transaction's coordinator.
+    pub coordinator_epoch: i32,
+    /// The level of transaction.version by which the transaction was made.
+    pub transaction_version: i16,
+}
+
 /// Records to be appended as one batch.
 #[derive(Debug)]
 pub struct Write {
-    /// The records, at least one.
+    /// The records, at least one unless there is a marker.
     pub records: Vec<CoordinatorRecord>,
     /// The producer on whose transaction's behalf they are written.
-    pub producer: Option<(ProducerId, ProducerEpoch)>,
+    pub producer: Option<TransactionalProducer>,
+    /// In place of records: the marker that ends the producer's transaction.
+    pub marker: Option<EndOfTransaction>,
     answers: Vec<(Ticket, Answer)>,
     completion: Option<Completion>,
     /// Whether the state follows from the records once they are written. Records of a group's membership describe
@@ -120,8 +145,10 @@ impl Shard {
     /// A write is in the log, and ends at this offset.
     pub fn written(&mut self, write: Write, last_offset: i64, now: Moment) {
         let count = i64::try_from(write.records.len()).expect("a batch has fewer records");
-        if write.is_applied {
-            let producer_id = write.producer.map_or(ProducerId::NONE, |(id, _)| id);
+        if let (Some(marker), Some(producer)) = (write.marker, write.producer) {
+            self.offsets.end_transaction(producer.id.0, marker.outcome, Some(last_offset));
+        } else if write.is_applied {
+            let producer_id = write.producer.map_or(ProducerId::NONE, |producer| producer.id);
             for (record, offset) in write.records.into_iter().zip(last_offset - count + 1..) {
                 self.apply(record, offset, producer_id, Some(last_offset), now.wall_ms);
             }
@@ -224,6 +251,7 @@ impl Shard {
             Some((record, completion)) => self.writes.push_back(Write {
                 records: vec![record],
                 producer: None,
+                marker: None,
                 answers: effects.answers,
                 completion: Some(completion),
                 is_applied: false,
@@ -236,14 +264,15 @@ impl Shard {
     fn write(
         &mut self,
         records: Vec<CoordinatorRecord>,
-        producer: Option<(ProducerId, ProducerEpoch)>,
+        producer: Option<TransactionalProducer>,
         answers: Vec<(Ticket, Answer)>,
         now: Moment,
     ) {
         if records.is_empty() {
             return self.release_after_writes(answers, now);
         }
-        self.writes.push_back(Write { records, producer, answers, completion: None, is_applied: true });
+        let (marker, completion) = (None, None);
+        self.writes.push_back(Write { records, producer, marker, answers, completion, is_applied: true });
     }
 
     /// Releases answers once all that was written before is acknowledged.

@@ -1,10 +1,16 @@
 //! Appending to a partition that is led here.
 
 use super::{AppendError, Partition, intake};
+use crate::group::AppendAs;
 use bytes::Bytes;
-use thalweg_log::{AppendInfo, AppendOptions, AppendOrigin};
-use thalweg_record::{LeaderEpoch, Offset};
+use thalweg_log::{AppendInfo, AppendOptions, AppendOrigin, EndMarker, VerificationGuard};
+use thalweg_record::{
+    BatchBuilder, BatchOptions, ControlRecordType, LeaderEpoch, Offset, ProducerEpoch, ProducerId,
+};
 use thalweg_wire::ErrorCode;
+
+/// A marker's batch has room in this.
+const MARKER_BYTES: usize = 128;
 
 /// What an append has done.
 #[derive(Clone, Copy, Debug)]
@@ -27,13 +33,17 @@ pub struct Appended {
 
 impl Partition {
     /// Appends a producer's batch. When this returns, its place in the log is fixed.
+    ///
+    /// A batch of a transaction comes with the guard by which its verification is known; none where transactions are not
+    /// verified.
     pub fn append_from_client(
         &self,
         records: Bytes,
         acks: i16,
+        guard: Option<VerificationGuard>,
         now_ms: i64,
     ) -> Result<Appended, AppendError> {
-        let appended = self.take_from_client(records, acks, now_ms);
+        let appended = self.take_from_client(records, acks, guard, now_ms);
         if appended.is_err() {
             let mut state = self.state.lock();
             state.traffic.produce_requests += 1;
@@ -42,19 +52,59 @@ impl Partition {
         appended
     }
 
-    fn take_from_client(&self, records: Bytes, acks: i16, now_ms: i64) -> Result<Appended, AppendError> {
+    fn take_from_client(
+        &self,
+        records: Bytes,
+        acks: i16,
+        guard: Option<VerificationGuard>,
+        now_ms: i64,
+    ) -> Result<Appended, AppendError> {
         let settings = {
             let state = self.state.lock();
             state.check_leader(self.node_id, None)?;
             std::sync::Arc::clone(&state.settings)
         };
         let (records, _) = intake::take(records, &settings, now_ms)?;
-        self.append(&records, acks, None, AppendOptions::default())
+        self.append(&records, acks, None, AppendOptions { guard, ..AppendOptions::default() })
+    }
+
+    /// Before the first batch of a transaction: the guard with which it is appended once the coordinator has confirmed
+    /// the partition. [`VerificationGuard::NONE`] when the transaction is known here already.
+    pub fn start_verification(
+        &self,
+        producer_id: ProducerId,
+        epoch: ProducerEpoch,
+        sequence: i32,
+        supports_epoch_bump: bool,
+    ) -> Result<VerificationGuard, ErrorCode> {
+        let mut state = self.state.lock();
+        state.check_leader(self.node_id, None)?;
+        let started = state.log.start_verification(producer_id, sequence, epoch, supports_epoch_bump);
+        started.map_err(|error| super::error::producer(&error))
+    }
+
+    /// Appends the marker that ends a producer's transaction, as acks=all.
+    pub fn append_marker(
+        &self,
+        producer_id: ProducerId,
+        epoch: ProducerEpoch,
+        end: EndMarker,
+        transaction_version: i16,
+    ) -> Result<Appended, AppendError> {
+        let options =
+            AppendOptions { origin: AppendOrigin::Coordinator, transaction_version, ..Default::default() };
+        self.append(&marker_batch(producer_id, epoch, end), -1, None, options)
     }
 
     /// Appends a batch of one of this broker's coordinators, as acks=all, in the epoch in which it coordinates.
-    pub fn append_from_coordinator(&self, batch: &[u8], epoch: LeaderEpoch) -> Result<Appended, AppendError> {
-        let options = AppendOptions { origin: AppendOrigin::Coordinator, ..AppendOptions::default() };
+    pub fn append_from_coordinator(
+        &self,
+        batch: &[u8],
+        epoch: LeaderEpoch,
+        append_as: AppendAs,
+    ) -> Result<Appended, AppendError> {
+        let AppendAs { guard, transaction_version } = append_as;
+        let options = AppendOptions { origin: AppendOrigin::Coordinator, guard, transaction_version };
         let max = self.state.lock().settings.max_message_bytes as usize;
         if batch.len() > max {
             return Err(AppendError::TooLarge { size: batch.len(), max });
@@ -89,6 +139,24 @@ impl Partition {
         drop(state);
         Ok(appended(&info, leader_epoch, replicated))
     }
+}
+
+/// The control batch that ends a producer's transaction (Kafka's `EndTransactionMarker`).
+pub fn marker_batch(producer_id: ProducerId, producer_epoch: ProducerEpoch, end: EndMarker) -> Bytes {
+    let kind = if end.aborts { ControlRecordType::Abort } else { ControlRecordType::Commit };
+    let options = BatchOptions {
+        producer_id,
+        producer_epoch,
+        transactional: true,
+        control: true,
+        ..BatchOptions::default()
+    };
+    let mut builder = BatchBuilder::with_capacity(options, MARKER_BYTES);
+    // Version 0, then EndTxnMarker.
+    let mut value = [0; 6];
+    value[2..].copy_from_slice(&end.coordinator_epoch.to_be_bytes());
+    builder.append_control(end.timestamp, kind, &value).expect("a marker fits into a batch");
+    builder.build()
 }
 
 fn appended(info: &AppendInfo, leader_epoch: LeaderEpoch, replicated: bool) -> Appended {

@@ -25,6 +25,17 @@ pub enum AppendError {
         /// The topic's limit.
         max: usize,
     },
+    /// Whether its partition belongs to the transaction could not be learned.
+    #[error(
+        "Unable to verify the partition has been added to the transaction. Underlying error: {underlying}"
+    )]
+    Unverified {
+        /// What the transaction's coordinator said.
+        underlying: ErrorCode,
+    },
+    /// Its partition does not belong to the transaction.
+    #[error("Partition was not added to the transaction")]
+    NotOfTransaction,
     /// The log refuses it.
     #[error(transparent)]
     Log(#[from] thalweg_log::AppendError),
@@ -48,6 +59,9 @@ impl AppendError {
             AppendError::Records(ValidateRecordsError::Refused(_)) => ErrorCode::InvalidRecord,
             AppendError::Records(ValidateRecordsError::Unreadable(error)) => unreadable(error),
             AppendError::TooLarge { .. } => ErrorCode::MessageTooLarge,
+            // The one error that every client repeats without looking for another leader.
+            AppendError::Unverified { .. } => ErrorCode::NotEnoughReplicas,
+            AppendError::NotOfTransaction => ErrorCode::InvalidTxnState,
             AppendError::Log(error) => log(error),
         }
     }
@@ -100,16 +114,21 @@ fn unreadable(error: &RecordError) -> ErrorCode {
     }
 }
 
+/// Why a producer may not write.
+pub(super) fn producer(error: &ProducerError) -> ErrorCode {
+    match error {
+        ProducerError::OutOfOrderSequence(_) => ErrorCode::OutOfOrderSequenceNumber,
+        ProducerError::InvalidProducerEpoch(_) => ErrorCode::InvalidProducerEpoch,
+        ProducerError::InvalidTransactionState(_) => ErrorCode::InvalidTxnState,
+        ProducerError::TransactionCoordinatorFenced(_) => ErrorCode::TransactionCoordinatorFenced,
+    }
+}
+
 fn log(error: &thalweg_log::AppendError) -> ErrorCode {
     use thalweg_log::AppendError;
     match error {
         AppendError::Malformed(error) => batch(error),
-        AppendError::Producer(error) => match error {
-            ProducerError::OutOfOrderSequence(_) => ErrorCode::OutOfOrderSequenceNumber,
-            ProducerError::InvalidProducerEpoch(_) => ErrorCode::InvalidProducerEpoch,
-            ProducerError::InvalidTransactionState(_) => ErrorCode::InvalidTxnState,
-            ProducerError::TransactionCoordinatorFenced(_) => ErrorCode::TransactionCoordinatorFenced,
-        },
+        AppendError::Producer(error) => producer(error),
         AppendError::TooLarge(_) => ErrorCode::RecordListTooLarge,
         AppendError::OffsetsOutOfOrder(_) | AppendError::UnexpectedOffset(_) => ErrorCode::UnknownServerError,
         AppendError::DiskFull(_) | AppendError::Poisoned { .. } | AppendError::Log(_) => {

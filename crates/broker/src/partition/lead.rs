@@ -190,9 +190,12 @@ impl State {
         };
         let before = self.log.high_watermark();
         let Some(replicated) = replicated.filter(|offset| *offset > before) else { return };
+        let stable_before = self.log.last_stable_offset();
         let now = self.log.set_high_watermark(replicated);
         let bytes = self.replicated_bytes(before, now, end);
-        self.consumers.count(bytes);
+        // The end of a transaction makes more readable than what was appended with it.
+        let is_more_stable = stable_before < before && self.log.last_stable_offset() > stable_before;
+        self.consumers.count(if is_more_stable { usize::MAX } else { bytes });
         self.acks.reach(now);
     }
 

@@ -21,7 +21,7 @@ mod offsets;
 mod table;
 mod waiter;
 
-pub use append::Appended;
+pub use append::{Appended, marker_batch};
 pub use durable::Durable;
 pub use error::{AppendError, coordinator_error};
 pub use fetch::{FetchError, FetchFrom, FetchRead, Isolation, Reader};
@@ -30,6 +30,7 @@ pub use offsets::{
     EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, MAX_TIMESTAMP, OffsetsError, TimestampLookup,
 };
 pub use table::{Partitions, Topic};
+pub use thalweg_log::EndMarker;
 pub use waiter::{Waiter, Waiting};
 
 use crate::config::EffectiveTopicConfig;

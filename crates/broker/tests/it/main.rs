@@ -15,5 +15,6 @@ mod replication;
 mod restart;
 mod running;
 mod stopping;
+mod transactions;
 mod transport;
 mod versions;

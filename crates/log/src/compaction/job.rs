@@ -301,6 +301,9 @@ impl Output<'_> {
         self.write()?;
         self.segment.finish(self.home)?;
         self.segment.file(self.home)?.sync_data()?;
+        if let Some(path) = self.segment.txn_index(self.home) {
+            self.home.disk.open(&path)?.sync_data()?;
+        }
         self.segment.release(self.home)?;
         Ok(self.segment.size_bytes())
     }

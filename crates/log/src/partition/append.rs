@@ -348,6 +348,7 @@ impl PartitionLog {
                     last_stable_offset,
                 };
                 let segment = self.segments.last_mut().expect("a log always has a segment");
+                self.dir_is_dirty |= segment.txn_index(&self.home).is_none();
                 if let Err(error) = segment.add_aborted(&self.home, &aborted) {
                     self.set_poison(format!("the transaction index cannot be written: {error}"));
                     return Err(LogError::Io(error).into());

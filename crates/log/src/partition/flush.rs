@@ -20,6 +20,8 @@ use crate::disk::{Disk, Durability, LogFile};
 pub struct FlushTarget {
     up_to: Offset,
     files: Vec<Arc<LogFile>>,
+    /// The transaction indexes of the segments: what is below the recovery point is not read again to make them anew.
+    txn_indexes: Vec<PathBuf>,
     disk: Disk,
     epoch_file: Option<(PathBuf, u64)>,
     /// Directories with new names in them.
@@ -38,7 +40,8 @@ impl FlushTarget {
         for file in &self.files {
             file.sync_data()?;
         }
-        if let Some((path, _)) = &self.epoch_file {
+        let epoch_file = self.epoch_file.as_ref().map(|(path, _)| path);
+        for path in self.txn_indexes.iter().chain(epoch_file) {
             match self.disk.open(path) {
                 Ok(file) => file.sync_data()?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -90,10 +93,11 @@ impl PartitionLog {
             return Err(LogError::Poisoned { reason: Arc::clone(reason) });
         }
         self.epochs.write(&self.home.disk, &self.home.dir, Durability::PageCache)?;
-        let mut files = Vec::new();
+        let (mut files, mut txn_indexes) = (Vec::new(), Vec::new());
         let first = self.floor_index(self.recovery_point).unwrap_or(0);
         for segment in self.segments[first..].iter_mut().take_while(|segment| segment.base_offset < up_to) {
             files.push(segment.file(&self.home)?);
+            txn_indexes.extend(segment.txn_index(&self.home));
         }
         let mut dirs = Vec::new();
         if std::mem::take(&mut self.dir_is_dirty) {
@@ -105,6 +109,7 @@ impl PartitionLog {
         Ok(Some(FlushTarget {
             up_to,
             files,
+            txn_indexes,
             disk: self.home.disk.clone(),
             epoch_file: self.epochs.unsynced().map(|writes| (self.home.dir.join(LEADER_EPOCH_FILE), writes)),
             dirs,

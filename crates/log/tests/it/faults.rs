@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thalweg_log::disk::{Disk, Faults};
 use thalweg_log::{AppendError, AppendOptions, LogConfig, LogError, PartitionLog, TopicPartition, Uuid};
-use thalweg_record::{LeaderEpoch, Offset};
+use thalweg_record::{ControlRecordType, LeaderEpoch, Offset};
 
 use crate::support::*;
 
@@ -143,4 +143,17 @@ fn a_partition_that_could_not_be_created_can_be_created_later() {
         assert_eq!(again, Some(std::io::ErrorKind::AlreadyExists), "what is there is not overwritten");
         assert_eq!(bench.open_unclean().log_end_offset(), Offset(i64::from(failed)));
     }
+}
+
+/// What is below the recovery point is not read again: the aborted transactions there must be on the medium too.
+#[test]
+fn a_flush_covers_the_transaction_index() {
+    let (bench, faults) = faulty(LogConfig::default(), ".txnindex");
+    let mut log = bench.create();
+    append(&mut log, &Spec::new(2).producer(1, 0, 0).transactional().build());
+    faults.set_failing_syncs(true);
+    log.flush().expect("there is no transaction index yet");
+    append_marker(&mut log, &marker(1, 0, ControlRecordType::Abort, 0));
+    log.flush().expect_err("the aborted transaction is not on the medium");
+    assert!(log.poison().is_some());
 }

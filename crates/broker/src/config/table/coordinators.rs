@@ -6,9 +6,7 @@
 use super::super::check::{ANY, FILLED_LIST, at_least, between, filled_list_of, one_of_any_case};
 use super::super::key::Support::{Accepted, Served, Unserved};
 use super::family;
-use super::reason::{
-    CLASSIC, CONSUMER_GROUPS, LINGER, ONE_POOL, SHARE_GROUPS_LATER, STREAMS_GROUPS, TRANSACTIONS,
-};
+use super::reason::{CLASSIC, CONSUMER_GROUPS, LINGER, ONE_POOL, SHARE_GROUPS_LATER, STREAMS_GROUPS};
 
 family! { GROUPS "Groups";
     "group.min.session.timeout.ms": Int = "6000", ANY, Medium, ReadOnly, Served,
@@ -188,34 +186,34 @@ family! { STREAMS_GROUP_KEYS "Streams groups";
 }
 
 family! { TRANSACTION_KEYS "Transactions";
-    "transaction.max.timeout.ms": Int = "900000", at_least(1), High, ReadOnly, Unserved(TRANSACTIONS),
+    "transaction.max.timeout.ms": Int = "900000", at_least(1), High, ReadOnly, Served,
         "The longest transaction timeout that a producer may ask for.";
-    "transactional.id.expiration.ms": Int = "604800000", at_least(1), High, ReadOnly, Unserved(TRANSACTIONS),
+    "transactional.id.expiration.ms": Int = "604800000", at_least(1), High, ReadOnly, Served,
         "How long a transactional id is remembered after its last transaction.";
-    "transaction.state.log.num.partitions": Int = "50", at_least(1), High, ReadOnly, Unserved(TRANSACTIONS),
+    "transaction.state.log.num.partitions": Int = "50", at_least(1), High, ReadOnly, Served,
         "Partitions of `__transaction_state`; not to be changed once the topic exists.";
-    "transaction.state.log.replication.factor": Short = "1", at_least(1), High, ReadOnly, Unserved(TRANSACTIONS),
+    "transaction.state.log.replication.factor": Short = "1", at_least(1), High, ReadOnly, Served,
         "Replicas of `__transaction_state`.",
         in_quorum = "3",
         differs = "With `process.roles=broker` it is 3, as in Kafka. A broker with its own controller is alone.";
-    "transaction.state.log.min.isr": Int = "1", at_least(1), High, ReadOnly, Unserved(TRANSACTIONS),
+    "transaction.state.log.min.isr": Int = "1", at_least(1), High, ReadOnly, Served,
         "How many replicas of `__transaction_state` must be in sync for a write.",
         in_quorum = "2",
         differs = "With `process.roles=broker` it is 2, as in Kafka. A broker with its own controller is alone.";
-    "transaction.state.log.segment.bytes": Int = "104857600", at_least(1), High, ReadOnly, Unserved(TRANSACTIONS),
+    "transaction.state.log.segment.bytes": Int = "104857600", at_least(1), High, ReadOnly, Served,
         "Segment size of `__transaction_state`.";
-    "transaction.state.log.load.buffer.size": Int = "5242880", at_least(1), High, ReadOnly, Unserved(TRANSACTIONS),
+    "transaction.state.log.load.buffer.size": Int = "5242880", at_least(1), High, ReadOnly, Served,
         "How many bytes of `__transaction_state` are read at once when a coordinator loads.";
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": Int = "10000", at_least(1), Low, ReadOnly, Unserved(TRANSACTIONS),
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": Int = "10000", at_least(1), Low, ReadOnly, Served,
         "How often transactions past their timeout are looked for.";
-    "transaction.remove.expired.transaction.cleanup.interval.ms": Int = "3600000", at_least(1), Low, ReadOnly, Unserved(TRANSACTIONS),
+    "transaction.remove.expired.transaction.cleanup.interval.ms": Int = "3600000", at_least(1), Low, ReadOnly, Served,
         "How often expired transactional ids are looked for.";
-    "transaction.partition.verification.enable": Boolean = "true", ANY, Low, ClusterWide, Unserved(TRANSACTIONS),
+    "transaction.partition.verification.enable": Boolean = "true", ANY, Low, ClusterWide, Served,
         "Whether a leader asks the coordinator that a partition belongs to the transaction before it appends.";
-    "transaction.two.phase.commit.enable": Boolean = "false", ANY, Low, ReadOnly, Unserved(TRANSACTIONS),
+    "transaction.two.phase.commit.enable": Boolean = "false", ANY, Low, ReadOnly, Served,
         "Whether producers may take part in two-phase commits led by another system.";
-    "add.partitions.to.txn.retry.backoff.ms": Int = "20", at_least(1), High, ReadOnly, Unserved(TRANSACTIONS),
-        "The pause before the broker repeats adding a partition to a transaction.";
-    "add.partitions.to.txn.retry.backoff.max.ms": Int = "100", at_least(0), High, ReadOnly, Unserved(TRANSACTIONS),
-        "The longest such pause.";
+    "add.partitions.to.txn.retry.backoff.ms": Int = "20", at_least(1), High, ReadOnly, Served,
+        "The pause before a leader asks again for its partition to be added, while the transaction before is ending.";
+    "add.partitions.to.txn.retry.backoff.max.ms": Int = "100", at_least(0), High, ReadOnly, Served,
+        "How long a leader goes on asking, before the producer is told to come again.";
 }

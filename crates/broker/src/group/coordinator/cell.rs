@@ -2,9 +2,11 @@
 
 use super::super::answer::{Answer, Ticket};
 use super::super::config::GroupConfig;
-use super::super::log::{Acknowledged, Appended, CoordinatorLog, ReplayError};
+use super::super::log::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError};
+use super::super::offsets::TransactionOutcome;
 use super::super::shard::{Moment, Shard, Write};
 use super::Time;
+use crate::partition::{EndMarker, marker_batch};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -191,8 +193,21 @@ impl Cell {
     fn append(&self, write: &Write, now: Moment) -> Result<Appended, ErrorCode> {
         let mut options =
             BatchOptions { compression: self.config.offsets_topic_compression, ..BatchOptions::default() };
-        if let Some((producer_id, producer_epoch)) = write.producer {
+        let mut append_as = AppendAs::default();
+        if let Some(producer) = write.producer {
+            let (producer_id, producer_epoch) = (producer.id, producer.epoch);
             options = BatchOptions { producer_id, producer_epoch, transactional: true, ..options };
+            append_as.guard = producer.guard;
+        }
+        if let (Some(marker), Some(producer)) = (write.marker, write.producer) {
+            append_as.transaction_version = marker.transaction_version;
+            let end = EndMarker {
+                aborts: marker.outcome == TransactionOutcome::Abort,
+                coordinator_epoch: marker.coordinator_epoch,
+                timestamp: now.wall_ms,
+            };
+            let batch = marker_batch(producer.id, producer.epoch, end);
+            return self.log.append(self.partition, self.leader_epoch, batch, append_as);
         }
         let mut builder = BatchBuilder::with_capacity(options, BATCH_BYTES);
         for record in &write.records {
@@ -201,7 +216,7 @@ impl Cell {
                 .append(now.wall_ms, Some(&key), value.as_deref(), &[])
                 .map_err(|_| ErrorCode::RecordListTooLarge)?;
         }
-        self.log.append(self.partition, self.leader_epoch, builder.build())
+        self.log.append(self.partition, self.leader_epoch, builder.build(), append_as)
     }
 
     fn await_acknowledgement(

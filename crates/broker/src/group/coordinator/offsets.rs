@@ -3,6 +3,7 @@
 
 use super::super::answer::{Answer, ClientInfo};
 use super::GroupCoordinator;
+use thalweg_log::VerificationGuard;
 use thalweg_wire::request::offset_commit_request::OffsetCommitRequestTopic;
 use thalweg_wire::request::offset_commit_response::{
     OffsetCommitResponsePartition, OffsetCommitResponseTopic,
@@ -103,10 +104,12 @@ impl GroupCoordinator {
         if topic.partitions.is_empty() { None } else { Some(topic) }
     }
 
-    /// TxnOffsetCommit, versions 0 to 5. Whether the transaction may do so is the log's to say.
+    /// TxnOffsetCommit, versions 0 to 5. Whether the transaction may do so is the log's to say; `guard` proves that its
+    /// coordinator was asked.
     pub async fn txn_offset_commit(
         &self,
         mut request: TxnOffsetCommitRequest,
+        guard: Option<VerificationGuard>,
         _version: i16,
     ) -> TxnOffsetCommitResponse {
         let mut response = TxnOffsetCommitResponse::default();
@@ -134,7 +137,7 @@ impl GroupCoordinator {
             ErrorCode::InvalidGroupId
         } else {
             let asked = self.ask(&request.group_id, |shard, ticket, now| {
-                shard.commit_transactional_offsets(&request, ticket, now);
+                shard.commit_transactional_offsets(&request, guard, ticket, now);
             });
             match asked.await {
                 Ok(Answer::TxnOffsetCommit(committed)) => {

@@ -4,7 +4,8 @@ use super::super::answer::{Answer, Ticket};
 use super::super::classic::GroupState;
 use super::super::offsets::{OffsetAndMetadata, TransactionOutcome, View};
 use super::super::record::CoordinatorRecord;
-use super::{Moment, Shard};
+use super::{EndOfTransaction, Moment, Shard, TransactionalProducer, Write};
+use thalweg_log::VerificationGuard;
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_wire::request::offset_commit_request::OffsetCommitRequestPartition;
 use thalweg_wire::request::offset_commit_response::{
@@ -89,6 +90,7 @@ impl Shard {
     pub fn commit_transactional_offsets(
         &mut self,
         request: &TxnOffsetCommitRequest,
+        guard: Option<VerificationGuard>,
         ticket: Ticket,
         now: Moment,
     ) {
@@ -116,13 +118,33 @@ impl Shard {
             }
             response.topics.push(TxnOffsetCommitResponseTopic { name: topic.name.clone(), partitions });
         }
-        let producer = (ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch));
+        let (id, epoch) = (ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch));
+        let producer = TransactionalProducer { id, epoch, guard };
         self.write(records, Some(producer), vec![(ticket, Answer::TxnOffsetCommit(response))], now);
     }
 
-    /// The marker of a transaction is in the log and acknowledged.
-    pub fn end_transaction(&mut self, producer_id: ProducerId, outcome: TransactionOutcome) {
+    /// The marker of a transaction is in the log that is replayed.
+    pub(super) fn end_replayed_transaction(&mut self, producer_id: ProducerId, outcome: TransactionOutcome) {
         self.offsets.end_transaction(producer_id.0, outcome, None);
+    }
+
+    /// A transaction ends: its marker is written, and what it commits counts from there on. The answer comes when the
+    /// marker is acknowledged.
+    pub fn complete_transaction(
+        &mut self,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        end: EndOfTransaction,
+        ticket: Ticket,
+    ) {
+        self.writes.push_back(Write {
+            records: Vec::new(),
+            producer: Some(TransactionalProducer { id: producer_id, epoch: producer_epoch, guard: None }),
+            marker: Some(end),
+            answers: vec![(ticket, Answer::TransactionEnded(Ok(())))],
+            completion: None,
+            is_applied: true,
+        });
     }
 
     fn refuse_metadata(&self, metadata: Option<&str>) -> Option<ErrorCode> {

@@ -40,10 +40,10 @@ impl Shard {
             if is_control {
                 match ControlRecordType::parse_key(record.key.unwrap_or_default()) {
                     Ok(Some(ControlRecordType::Commit)) => {
-                        self.end_transaction(header.producer_id, TransactionOutcome::Commit);
+                        self.end_replayed_transaction(header.producer_id, TransactionOutcome::Commit);
                     }
                     Ok(Some(ControlRecordType::Abort)) => {
-                        self.end_transaction(header.producer_id, TransactionOutcome::Abort);
+                        self.end_replayed_transaction(header.producer_id, TransactionOutcome::Abort);
                     }
                     _ => {}
                 }

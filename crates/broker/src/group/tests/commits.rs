@@ -3,9 +3,10 @@
 use super::super::Answer;
 use super::super::offsets::TransactionOutcome;
 use super::super::record::CoordinatorRecord;
+use super::super::shard::EndOfTransaction;
 use super::super::topics::DeletedTopic;
 use super::harness::{Commit, GROUP, Harness, Join, error, fetch_request};
-use thalweg_record::ProducerId;
+use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_wire::request::offset_delete_request::{OffsetDeleteRequestPartition, OffsetDeleteRequestTopic};
 use thalweg_wire::request::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
 use thalweg_wire::request::offset_fetch_response::OffsetFetchResponseGroup;
@@ -54,10 +55,20 @@ fn commit_in_transaction(h: &mut Harness, producer_id: i64, offset: i64) -> Erro
         topics: vec![topic],
         ..TxnOffsetCommitRequest::default()
     };
-    let ticket = h.turn(|shard, ticket, now| shard.commit_transactional_offsets(&request, ticket, now));
+    let ticket = h.turn(|shard, ticket, now| shard.commit_transactional_offsets(&request, None, ticket, now));
     match h.answer(ticket) {
         Some(Answer::TxnOffsetCommit(response)) => error(response.topics[0].partitions[0].error_code),
         other => panic!("{other:?}"),
+    }
+}
+
+fn end_transaction(h: &mut Harness, producer_id: i64, outcome: TransactionOutcome) {
+    let end = EndOfTransaction { outcome, coordinator_epoch: 0, transaction_version: 2 };
+    let ticket = h.turn(|shard, ticket, _| {
+        shard.complete_transaction(ProducerId(producer_id), ProducerEpoch(0), end, ticket);
+    });
+    if !h.holds {
+        assert_eq!(h.answer(ticket), Some(&Answer::TransactionEnded(Ok(()))));
     }
 }
 
@@ -265,7 +276,7 @@ fn a_transactions_offsets_count_when_it_commits() {
     assert_eq!(h.fetch(GROUP, 0), 1);
     let unstable = fetch_stable(&mut h, GROUP).expect("nothing is held");
     assert_eq!(only_offset(&unstable), Err(ErrorCode::UnstableOffsetCommit));
-    h.shard.end_transaction(ProducerId(11), TransactionOutcome::Commit);
+    end_transaction(&mut h, 11, TransactionOutcome::Commit);
     assert_eq!(h.fetch(GROUP, 0), 50);
     assert_eq!(only_offset(&fetch_stable(&mut h, GROUP).expect("nothing is held")), Ok(50));
 }
@@ -275,11 +286,26 @@ fn a_transactions_offsets_are_forgotten_when_it_aborts() {
     let mut h = Harness::new();
     commit_in_transaction(&mut h, 11, 50);
     commit_in_transaction(&mut h, 12, 60);
-    h.shard.end_transaction(ProducerId(11), TransactionOutcome::Abort);
+    end_transaction(&mut h, 11, TransactionOutcome::Abort);
     let unstable = fetch_stable(&mut h, GROUP).expect("nothing is held");
     assert_eq!(only_offset(&unstable), Err(ErrorCode::UnstableOffsetCommit), "another is open");
-    h.shard.end_transaction(ProducerId(12), TransactionOutcome::Abort);
+    end_transaction(&mut h, 12, TransactionOutcome::Abort);
     assert_eq!(only_offset(&fetch_stable(&mut h, GROUP).expect("nothing is held")), Ok(-1));
+}
+
+#[test]
+fn readers_see_what_a_transaction_commits_once_its_marker_is_acknowledged() {
+    let mut h = Harness::new();
+    h.commit(Commit { offset: 1, ..Commit::default() });
+    commit_in_transaction(&mut h, 11, 50);
+    h.holds = true;
+    end_transaction(&mut h, 11, TransactionOutcome::Commit);
+    assert_eq!(h.fetch(GROUP, 0), 1);
+    assert!(h.acknowledge());
+    assert_eq!(h.fetch(GROUP, 0), 50);
+    h.holds = false;
+    h.restart();
+    assert_eq!(h.fetch(GROUP, 0), 50, "the marker is in the log");
 }
 
 #[test]
@@ -287,7 +313,7 @@ fn an_offset_that_was_committed_later_is_not_set_back_by_a_transaction() {
     let mut h = Harness::new();
     commit_in_transaction(&mut h, 11, 50);
     h.commit(Commit { offset: 70, ..Commit::default() });
-    h.shard.end_transaction(ProducerId(11), TransactionOutcome::Commit);
+    end_transaction(&mut h, 11, TransactionOutcome::Commit);
     assert_eq!(h.fetch(GROUP, 0), 70);
 }
 
@@ -298,6 +324,6 @@ fn open_transactions_survive_a_restart() {
     h.restart();
     let unstable = fetch_stable(&mut h, GROUP).expect("nothing is held");
     assert_eq!(only_offset(&unstable), Err(ErrorCode::UnstableOffsetCommit));
-    h.shard.end_transaction(ProducerId(11), TransactionOutcome::Commit);
+    end_transaction(&mut h, 11, TransactionOutcome::Commit);
     assert_eq!(h.fetch(GROUP, 0), 50);
 }

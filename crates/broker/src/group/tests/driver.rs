@@ -3,7 +3,7 @@
 use super::super::answer::ClientInfo;
 use super::super::config::GroupConfig;
 use super::super::coordinator::GroupCoordinator;
-use super::super::log::{Acknowledged, Appended, CoordinatorLog, ReplayError};
+use super::super::log::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError};
 use super::super::topics::{DeletedTopic, Topics};
 use super::harness::error;
 use bytes::Bytes;
@@ -33,7 +33,13 @@ struct MemoryLog {
 }
 
 impl CoordinatorLog for MemoryLog {
-    fn append(&self, _partition: i32, leader_epoch: i32, batch: Bytes) -> Result<Appended, ErrorCode> {
+    fn append(
+        &self,
+        _partition: i32,
+        leader_epoch: i32,
+        batch: Bytes,
+        _append_as: AppendAs,
+    ) -> Result<Appended, ErrorCode> {
         let mut next_offset = self.next_offset.lock();
         let header = BatchHeader::parse(&batch).expect("the coordinator builds whole batches");
         let mut bytes = batch.to_vec();

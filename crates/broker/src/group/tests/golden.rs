@@ -1,14 +1,15 @@
 //! `__consumer_offsets` as Apache Kafka 4.3.1 wrote it (`tests/golden/ConsumerOffsetsWriter.java`): it loads to what
 //! Kafka said about its groups, and each record is encoded to the bytes that Kafka wrote.
 
+use super::super::Ticket;
 use super::super::config::GroupConfig;
 use super::super::offsets::TransactionOutcome;
 use super::super::record::CoordinatorRecord;
-use super::super::shard::Shard;
+use super::super::shard::{EndOfTransaction, Shard};
 use super::harness::{fetch_request, moment};
 use std::fmt::Write;
 use std::sync::Arc;
-use thalweg_record::{DecompressBuffer, batches};
+use thalweg_record::{DecompressBuffer, ProducerEpoch, ProducerId, batches};
 use thalweg_wire::data::ConsumerProtocolAssignment;
 use thalweg_wire::request::offset_fetch_request::OffsetFetchRequestGroup;
 use thalweg_wire::{Decoder, Message};
@@ -78,13 +79,22 @@ fn a_transaction_that_kafka_left_open_is_open() {
     for log in [PLAIN, ZSTD] {
         let mut shard = load(log);
         let request = fetch_request("open", 0);
-        shard.fetch_stable_offsets(&request, super::super::Ticket(1), moment(0));
+        shard.fetch_stable_offsets(&request, Ticket(1), moment(0));
         let answers = format!("{:?}", shard.take_released());
         assert!(answers.contains("error_code: 88"), "UNSTABLE_OFFSET_COMMIT: {answers}");
-        let open: Vec<_> = (0..10).map(thalweg_record::ProducerId).collect();
-        open.into_iter().for_each(|id| shard.end_transaction(id, TransactionOutcome::Commit));
+        let open: Vec<_> = (0..10).map(ProducerId).collect();
+        open.into_iter().for_each(|id| end(&mut shard, id));
         assert_eq!(shard.fetch_offsets(&request).topics[0].partitions[0].committed_offset, 300);
     }
+}
+
+fn end(shard: &mut Shard, producer_id: ProducerId) {
+    let outcome = TransactionOutcome::Commit;
+    let end = EndOfTransaction { outcome, coordinator_epoch: 0, transaction_version: 0 };
+    shard.complete_transaction(producer_id, ProducerEpoch(0), end, Ticket(2));
+    let write = shard.next_write().expect("a marker is written");
+    shard.written(write, 1_000_000, moment(0));
+    shard.acknowledged(1_000_000, moment(0));
 }
 
 #[test]

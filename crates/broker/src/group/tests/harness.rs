@@ -2,12 +2,13 @@
 
 use super::super::answer::{Answer, ClientInfo, Ticket};
 use super::super::config::GroupConfig;
+use super::super::offsets::TransactionOutcome;
 use super::super::record::CoordinatorRecord;
 use super::super::shard::{Moment, Shard};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer, Offset, batches};
+use thalweg_record::{BatchBuilder, BatchOptions, ControlRecordType, DecompressBuffer, Offset, batches};
 use thalweg_wire::request::join_group_request::JoinGroupRequestProtocol;
 use thalweg_wire::request::leave_group_request::MemberIdentity;
 use thalweg_wire::request::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
@@ -97,7 +98,11 @@ impl Harness {
         let mut records = Vec::new();
         for bytes in &self.log {
             for batch in batches(bytes) {
-                for record in batch.expect("whole").records(&mut buffer).expect("readable") {
+                let batch = batch.expect("whole");
+                if batch.header.attributes.is_control() {
+                    continue;
+                }
+                for record in batch.records(&mut buffer).expect("readable") {
                     let record = record.expect("well-formed");
                     let decoded = CoordinatorRecord::decode(record.key, record.value).expect("ours");
                     records.push(decoded.expect("a type that is served"));
@@ -125,15 +130,24 @@ impl Harness {
             }
             let mut options =
                 BatchOptions { base_offset: Offset(self.next_offset), ..BatchOptions::default() };
-            if let Some((producer_id, producer_epoch)) = write.producer {
+            if let Some(producer) = write.producer {
+                let (producer_id, producer_epoch) = (producer.id, producer.epoch);
                 options = BatchOptions { producer_id, producer_epoch, transactional: true, ..options };
             }
+            options.control = write.marker.is_some();
             let mut builder = BatchBuilder::new(options);
             for record in &write.records {
                 let (key, value) = record.encode().expect("short strings");
                 builder.append(now.wall_ms, Some(&key), value.as_deref(), &[]).expect("a small batch");
             }
-            let last = self.next_offset + i64::try_from(write.records.len()).expect("few") - 1;
+            if let Some(marker) = write.marker {
+                let kind = match marker.outcome {
+                    TransactionOutcome::Commit => ControlRecordType::Commit,
+                    TransactionOutcome::Abort => ControlRecordType::Abort,
+                };
+                builder.append_control(now.wall_ms, kind, &[0; 6]).expect("a small batch");
+            }
+            let last = self.next_offset + i64::from(builder.record_count()) - 1;
             self.next_offset = last + 1;
             self.log.push(builder.build());
             self.shard.written(write, last, now);

@@ -251,3 +251,74 @@ async fn brokers_of_both_makes_replicate_to_each_other_and_survive_each_others_d
         broker.stop().await;
     }
 }
+
+impl Mixed {
+    /// Runs one of Kafka's tools off the tasks of the brokers in this process.
+    async fn tool(&self, class: &str, arguments: &[&str]) -> String {
+        let mut command = self.jvm.java(&format!("org.apache.kafka.tools.{class}"));
+        command.args(arguments);
+        let output = tokio::task::spawn_blocking(move || command.output()).await;
+        let output = output.expect("it is not cancelled").expect("java is installed");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{class}: {text}\n{}", String::from_utf8_lossy(&output.stderr));
+        text
+    }
+}
+
+/// The partitions of `__transaction_state` are spread over all brokers, as are those of the topic: questions and markers go
+/// between both makes, in both directions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn transactions_span_brokers_of_both_makes() {
+    const RECORDS: i64 = 600;
+    let Some(jars) = jars() else { return };
+    let mut mixed = Mixed::start(jars).await;
+    let topics = [
+        mixed.create("of-jvm", [[1, 2, 3], [2, 3, 1]]).await,
+        mixed.create("of-ours", [[3, 1, 2], [2, 1, 3]]).await,
+    ];
+    let bootstrap = mixed.address(1).expect("it runs");
+    let common = ["--bootstrap-server", bootstrap.as_str()];
+    let mut coordinators = std::collections::BTreeSet::new();
+    for id in ["a", "b", "c", "d"] {
+        for topic in &topics {
+            let records = (RECORDS / 4).to_string();
+            let mut arguments = common.to_vec();
+            arguments.extend(["--topic", &topic.name, "--num-records", &records, "--record-size", "20"]);
+            arguments.extend([
+                "--throughput",
+                "-1",
+                "--transactional-id",
+                id,
+                "--transaction-duration-ms",
+                "5",
+            ]);
+            let told = mixed.tool("ProducerPerformance", &arguments).await;
+            assert!(told.contains("records sent"), "{told}");
+        }
+        let partition = thalweg_broker::group::partition_for(id, 50);
+        let image = mixed.somebody().server().broker.image();
+        coordinators.extend(image.partition("__transaction_state", partition).map(|found| found.leader));
+    }
+    assert!(coordinators.len() > 1, "{coordinators:?}: coordinators of both makes");
+    for topic in &topics {
+        for partition in [0, 1] {
+            mixed.assert_same(topic, partition).await;
+        }
+        let count = RECORDS.to_string();
+        let mut arguments = common.to_vec();
+        arguments.extend(["--topic", &topic.name, "--num-records", &count, "--hide-header"]);
+        arguments.extend(["--command-property", "isolation.level=read_committed"]);
+        let consumed = mixed.tool("ConsumerPerformance", &arguments).await;
+        assert_eq!(consumed.split(", ").nth(4), Some(count.as_str()), "{consumed}");
+    }
+    let listed = mixed.tool("TransactionsCommand", &[common[0], common[1], "list"]).await;
+    for id in ["a", "b", "c", "d"] {
+        let line = listed.lines().find(|line| line.split_whitespace().next() == Some(id));
+        assert!(line.is_some_and(|line| line.contains("CompleteCommit")), "{listed}");
+    }
+    let log = std::fs::read_to_string(mixed.jvm.dir.path().join("log")).expect("a log");
+    assert!(!log.contains(" ERROR "), "{log}");
+    for broker in mixed.ours.iter_mut().filter_map(Option::take) {
+        broker.stop().await;
+    }
+}

@@ -4,6 +4,7 @@
 mod failures;
 mod in_sync;
 mod moves;
+mod transactions;
 
 use crate::records::{Topic, batch, produce, values_of};
 use crate::running::{Running, configuration};

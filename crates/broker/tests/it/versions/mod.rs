@@ -5,6 +5,7 @@ mod admin;
 mod clients;
 mod cluster;
 mod groups;
+mod transactions;
 
 use crate::raw::Raw;
 use crate::records::{Topic, batch, put};
@@ -92,6 +93,7 @@ async fn every_version_of_every_api_is_answered() {
     let mut trial = Trial::start(&dir).await;
     clients::ask(&mut trial).await;
     groups::ask(&mut trial).await;
+    transactions::ask(&mut trial).await;
     admin::ask(&mut trial).await;
     cluster::ask(&mut trial).await;
     assert!(trial.failures.is_empty(), "{} failures:\n{}", trial.failures.len(), trial.failures.join("\n"));

@@ -1,0 +1,150 @@
+//! The transactional part of Produce: before the first batch of a transaction is taken, its coordinator is asked about the
+//! partition, or the partition is added to the transaction (KIP-890).
+//!
+//! Owns: which batches are asked about, and what clients are told of what the coordinator says. A request whose
+//! transactions are all under way here asks nobody.
+
+use crate::broker::Broker;
+use crate::partition::AppendError;
+use crate::transaction::{Guarded, Producer, Verification, begin_verification, must_ask};
+use std::collections::HashMap;
+use thalweg_log::VerificationGuard;
+use thalweg_record::BatchHeader;
+use thalweg_wire::request::ProduceRequest;
+use thalweg_wire::request::produce_request::TopicProduceData;
+use thalweg_wire::{ErrorCode, Records};
+use tokio::time::Instant;
+
+/// Where a batch stands in the request: its topic's place, and its own.
+type Place = (usize, usize);
+
+/// What the partitions are to know of the batches of a request.
+#[derive(Debug, Default)]
+pub struct Guards {
+    /// Whether a batch of a transaction needs a guard at all.
+    required: bool,
+    known: HashMap<Place, Result<VerificationGuard, AppendError>>,
+}
+
+impl Guards {
+    /// The guard with which a batch is appended, or why it is not.
+    pub fn take(&mut self, place: Place) -> Result<Option<VerificationGuard>, AppendError> {
+        let guard = self.known.remove(&place).unwrap_or(Ok(VerificationGuard::NONE))?;
+        Ok(self.required.then_some(guard))
+    }
+}
+
+/// The batches of a transaction, on their way to be verified.
+#[derive(Debug)]
+pub struct Unverified {
+    id: String,
+    producer: Producer,
+    places: Vec<Place>,
+    sequences: Vec<i32>,
+    guarded: Vec<Guarded>,
+    verification: Verification,
+}
+
+/// What a request needs before its batches are appended.
+#[derive(Debug)]
+pub enum Begun {
+    /// Nothing.
+    Ready(Guards),
+    /// The word of a coordinator.
+    Asks(Unverified),
+}
+
+/// Looks at a request. Fails when its batches are of several producers.
+pub fn begin(broker: &Broker, version: i16, request: &ProduceRequest) -> Result<Begun, ErrorCode> {
+    let required = broker.verifier.is_enabled();
+    let ready = Guards { required, known: HashMap::new() };
+    let Some(id) = &request.transactional_id else { return Ok(Begun::Ready(ready)) };
+    let mut producer = None;
+    let (mut places, mut batches) = (Vec::new(), Vec::new());
+    for (topic_index, topic) in request.topic_data.iter().enumerate() {
+        for (index, data) in topic.partition_data.iter().enumerate() {
+            let Some(header) = transactional_header(&data.records) else { continue };
+            let own = Producer { id: header.producer_id.0, epoch: header.producer_epoch.0 };
+            if *producer.get_or_insert(own) != own {
+                return Err(ErrorCode::InvalidProducerIdMapping);
+            }
+            // One that is not here is refused when it comes to be appended.
+            if let Some(partition) = find(broker, version, topic, data.index) {
+                places.push((topic_index, index));
+                batches.push((partition, header.base_sequence));
+            }
+        }
+    }
+    let verification = Verification::of_produce(version);
+    let Some(producer) = producer.filter(|_| required || verification == Verification::Adds) else {
+        return Ok(Begun::Ready(ready));
+    };
+    let sequences = batches.iter().map(|(_, sequence)| *sequence).collect();
+    let guarded = begin_verification(producer, batches, verification);
+    let unverified = Unverified { id: id.clone(), producer, places, sequences, guarded, verification };
+    if must_ask(&unverified.guarded) {
+        Ok(Begun::Asks(unverified))
+    } else {
+        Ok(Begun::Ready(unverified.into_guards(required)))
+    }
+}
+
+impl Unverified {
+    /// Asks the coordinator. While the transaction before is still ending, a partition is not added yet; a little patience
+    /// here is cheaper than the batch coming again.
+    pub async fn verify(mut self, broker: &Broker) -> Guards {
+        let config = broker.config();
+        let settings = &config.transactions;
+        let deadline = Instant::now() + settings.add_retry_max.min(config.network.request_timeout);
+        loop {
+            let (id, verification) = (&self.id, self.verification);
+            broker.verifier.ask(broker, id, self.producer, &mut self.guarded, verification).await;
+            let is_early = |(_, guard): &Guarded| *guard == Err(ErrorCode::ConcurrentTransactions);
+            let goes_on = verification == Verification::Adds && self.guarded.iter().any(is_early);
+            if !goes_on || Instant::now() >= deadline {
+                return self.into_guards(settings.verifies_partitions);
+            }
+            tokio::time::sleep(settings.add_retry_backoff).await;
+            let batches = self.guarded.drain(..).map(|(partition, _)| partition).zip(self.sequences.clone());
+            self.guarded = begin_verification(self.producer, batches, verification);
+        }
+    }
+
+    fn into_guards(self, required: bool) -> Guards {
+        let verification = self.verification;
+        let guards =
+            self.guarded.into_iter().map(|(_, guard)| guard.map_err(|error| told(error, verification)));
+        Guards { required, known: self.places.into_iter().zip(guards).collect() }
+    }
+}
+
+/// What a producer is told: older clients know only one error to be repeated that does not have them look for another
+/// leader.
+fn told(error: ErrorCode, verification: Verification) -> AppendError {
+    match error {
+        ErrorCode::NetworkException
+        | ErrorCode::CoordinatorLoadInProgress
+        | ErrorCode::CoordinatorNotAvailable
+        | ErrorCode::NotCoordinator => AppendError::Unverified { underlying: error },
+        ErrorCode::ConcurrentTransactions if verification != Verification::Adds => {
+            AppendError::Unverified { underlying: error }
+        }
+        ErrorCode::InvalidTxnState => AppendError::NotOfTransaction,
+        other => other.into(),
+    }
+}
+
+fn transactional_header(records: &Option<Records>) -> Option<BatchHeader> {
+    let Some(Records::Inline(bytes)) = records else { return None };
+    let header = BatchHeader::parse(bytes).ok()?;
+    (header.producer_id.is_some() && header.attributes.is_transactional()).then_some(header)
+}
+
+fn find(
+    broker: &Broker,
+    version: i16,
+    topic: &TopicProduceData,
+    index: i32,
+) -> Option<std::sync::Arc<crate::partition::Partition>> {
+    super::find_topic(broker, version, topic).ok()?.partition(index)
+}

@@ -1,0 +1,257 @@
+//! The APIs by which a producer makes its transactions: AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26),
+//! TxnOffsetCommit (28); and those by which they are looked at: DescribeTransactions (65), ListTransactions (66).
+//!
+//! The decisions are the coordinator's (`crate::transaction`), and for offsets the group's (`crate::group`).
+
+use super::Call;
+use crate::broker::Broker;
+use crate::producer_ids;
+use crate::transaction::{
+    EndRequest, Outcome, Partitions, Producer, TransactionCoordinator, TransactionFilter, TransactionState,
+    Verification, begin_verification, must_ask,
+};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use thalweg_log::VerificationGuard;
+use thalweg_metadata::topic_name::OFFSETS;
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::add_partitions_to_txn_request::AddPartitionsToTxnTransaction;
+use thalweg_wire::request::add_partitions_to_txn_response::{
+    AddPartitionsToTxnPartitionResult, AddPartitionsToTxnResult, AddPartitionsToTxnTopicResult,
+};
+use thalweg_wire::request::txn_offset_commit_request::TxnOffsetCommitRequestTopic;
+use thalweg_wire::request::txn_offset_commit_response::{
+    TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
+};
+use thalweg_wire::request::*;
+
+/// From this version of AddPartitionsToTxn on, brokers ask, for many transactions at once.
+const BETWEEN_BROKERS: i16 = 4;
+/// The level of transaction.version of a client that knows each end of a transaction by its epoch.
+const NEWER: i16 = 2;
+
+/// AddPartitionsToTxn. Versions 0 to 3 are a producer's: one transaction. Versions 4 and 5 are a broker's (KIP-890): many,
+/// and a transaction may be asked about instead of added to. Version 2 tells PRODUCER_FENCED.
+pub async fn add_partitions(
+    broker: Arc<Broker>,
+    call: Arc<Call>,
+    request: AddPartitionsToTxnRequest,
+) -> AddPartitionsToTxnResponse {
+    let version = call.version;
+    if version >= BETWEEN_BROKERS {
+        let mut results_by_transaction = Vec::with_capacity(request.transactions.len());
+        for transaction in &request.transactions {
+            results_by_transaction.push(add_to_one(&broker, version, transaction).await);
+        }
+        return AddPartitionsToTxnResponse { results_by_transaction, ..Default::default() };
+    }
+    let transaction = AddPartitionsToTxnTransaction {
+        transactional_id: request.v3_and_below_transactional_id,
+        producer_id: request.v3_and_below_producer_id,
+        producer_epoch: request.v3_and_below_producer_epoch,
+        verify_only: false,
+        topics: request.v3_and_below_topics,
+    };
+    let result = add_to_one(&broker, version, &transaction).await;
+    AddPartitionsToTxnResponse { results_by_topic_v3_and_below: result.topic_results, ..Default::default() }
+}
+
+async fn add_to_one(
+    broker: &Broker,
+    version: i16,
+    transaction: &AddPartitionsToTxnTransaction,
+) -> AddPartitionsToTxnResult {
+    let (partitions, mut errors) = (named(transaction), HashMap::new());
+    let image = broker.image();
+    let exists = |(topic, partition): &&(Arc<str>, i32)| image.partition(topic, *partition).is_some();
+    if partitions.iter().all(|partition| exists(&partition)) {
+        let producer = Producer { id: transaction.producer_id, epoch: transaction.producer_epoch };
+        let id = &transaction.transactional_id;
+        let answers = if transaction.verify_only {
+            broker.transactions.verify_partitions(id, producer, &partitions)
+        } else {
+            let client_version = if version >= BETWEEN_BROKERS { NEWER } else { 0 };
+            let added = broker.transactions.add_partitions(id, producer, &partitions, client_version).await;
+            added.map(|()| vec![ErrorCode::None; partitions.len()])
+        };
+        let answers =
+            answers.unwrap_or_else(|error| vec![super::fenced_before(2, version, error); partitions.len()]);
+        errors.extend(partitions.iter().zip(answers));
+    } else {
+        for partition in &partitions {
+            let error = match exists(&partition) {
+                true => ErrorCode::OperationNotAttempted,
+                false => ErrorCode::UnknownTopicOrPartition,
+            };
+            errors.insert(partition, error);
+        }
+    }
+    let result = |topic: &Arc<str>, partition_index: i32| {
+        let error = errors.get(&(topic.clone(), partition_index)).copied().unwrap_or(ErrorCode::None);
+        AddPartitionsToTxnPartitionResult { partition_index, partition_error_code: error.code() }
+    };
+    let topic_results = transaction.topics.iter().map(|topic| {
+        let name: Arc<str> = topic.name.as_str().into();
+        let results_by_partition = topic.partitions.iter().map(|index| result(&name, *index)).collect();
+        AddPartitionsToTxnTopicResult { name: topic.name.clone(), results_by_partition }
+    });
+    AddPartitionsToTxnResult {
+        topic_results: topic_results.collect(),
+        transactional_id: transaction.transactional_id.clone(),
+    }
+}
+
+fn named(transaction: &AddPartitionsToTxnTransaction) -> Partitions {
+    let mut partitions = Partitions::new();
+    for topic in &transaction.topics {
+        let name: Arc<str> = topic.name.as_str().into();
+        partitions.extend(topic.partitions.iter().map(|partition| (name.clone(), *partition)));
+    }
+    partitions
+}
+
+/// AddOffsetsToTxn, versions 0 to 4: the transaction commits offsets of a group. A client of transaction.version 2 has no
+/// need of it.
+pub async fn add_offsets(
+    broker: Arc<Broker>,
+    call: Arc<Call>,
+    request: AddOffsetsToTxnRequest,
+) -> AddOffsetsToTxnResponse {
+    let partitions =
+        TransactionCoordinator::offsets_partition(broker.groups.partition_for(&request.group_id));
+    let producer = Producer { id: request.producer_id, epoch: request.producer_epoch };
+    let id = &request.transactional_id;
+    let added = broker.transactions.add_partitions(id, producer, &partitions, 0).await;
+    let error = added.err().unwrap_or(ErrorCode::None);
+    AddOffsetsToTxnResponse {
+        error_code: super::fenced_before(2, call.version, error).code(),
+        ..Default::default()
+    }
+}
+
+/// EndTxn, versions 0 to 5. From version 5 on, each end raises the producer's epoch, and the answer tells it (KIP-890).
+pub async fn end(broker: Arc<Broker>, call: Arc<Call>, request: EndTxnRequest) -> EndTxnResponse {
+    let end = EndRequest {
+        id: request.transactional_id,
+        producer: Producer { id: request.producer_id, epoch: request.producer_epoch },
+        outcome: if request.committed { Outcome::Commit } else { Outcome::Abort },
+        client_version: if call.version >= 5 { NEWER } else { 0 },
+    };
+    let ended = broker.transactions.end_transaction(end, || producer_ids::next(&broker)).await;
+    let (error, producer) = match ended {
+        Ok(producer) => (ErrorCode::None, producer),
+        Err(error) => (super::fenced_before(2, call.version, error), Producer::NONE),
+    };
+    EndTxnResponse {
+        error_code: error.code(),
+        producer_id: producer.id,
+        producer_epoch: producer.epoch,
+        ..Default::default()
+    }
+}
+
+/// TxnOffsetCommit, versions 0 to 5: offsets that count when the transaction commits. Version 3 brings the member and its
+/// generation (KIP-447), version 4 TRANSACTION_ABORTABLE, version 5 adds the group to the transaction by itself.
+pub async fn commit_offsets(
+    broker: Arc<Broker>,
+    call: Arc<Call>,
+    request: TxnOffsetCommitRequest,
+) -> TxnOffsetCommitResponse {
+    let mut response = match verify_commit(&broker, call.version, &request).await {
+        Ok(guard) => broker.groups.txn_offset_commit(request, guard, call.version).await,
+        Err(error) => TxnOffsetCommitResponse {
+            topics: request.topics.into_iter().map(|topic| refused(topic, error)).collect(),
+            ..Default::default()
+        },
+    };
+    if call.version < 2 {
+        let partitions = response.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+        for partition in partitions.filter(|p| p.error_code == ErrorCode::CoordinatorLoadInProgress.code()) {
+            partition.error_code = ErrorCode::CoordinatorNotAvailable.code();
+        }
+    }
+    response
+}
+
+/// Asks the transaction's coordinator whether the transaction commits offsets of the group, or has it added.
+async fn verify_commit(
+    broker: &Broker,
+    version: i16,
+    request: &TxnOffsetCommitRequest,
+) -> Result<Option<VerificationGuard>, ErrorCode> {
+    let verification = Verification::of_offset_commit(version);
+    let verifies = broker.config().transactions.verifies_partitions;
+    if !verifies && verification != Verification::Adds {
+        return Ok(None);
+    }
+    if request.group_id.is_empty() {
+        return Err(ErrorCode::InvalidGroupId);
+    }
+    let index = broker.groups.partition_for(&request.group_id);
+    let partition = broker.partitions.get(OFFSETS, index).ok_or(ErrorCode::NotCoordinator)?;
+    let producer = Producer { id: request.producer_id, epoch: request.producer_epoch };
+    let mut guarded = begin_verification(producer, [(partition, 0)], verification);
+    if must_ask(&guarded) {
+        let id = &request.transactional_id;
+        broker.verifier.ask(broker, id, producer, &mut guarded, verification).await;
+    }
+    let guard = guarded.pop().map_or(Ok(VerificationGuard::NONE), |(_, guard)| guard);
+    let guard = guard.map_err(|error| match error {
+        // A client that knows no better tries again with this one.
+        ErrorCode::NetworkException => ErrorCode::CoordinatorLoadInProgress,
+        ErrorCode::NotLeaderOrFollower => ErrorCode::NotCoordinator,
+        other => other,
+    })?;
+    Ok(verifies.then_some(guard))
+}
+
+fn refused(topic: TxnOffsetCommitRequestTopic, error: ErrorCode) -> TxnOffsetCommitResponseTopic {
+    let partitions = topic.partitions.iter().map(|partition| TxnOffsetCommitResponsePartition {
+        partition_index: partition.partition_index,
+        error_code: error.code(),
+    });
+    TxnOffsetCommitResponseTopic { partitions: partitions.collect(), name: topic.name }
+}
+
+/// DescribeTransactions, version 0 (KIP-664).
+pub fn describe(
+    broker: &Broker,
+    _: &Call,
+    request: DescribeTransactionsRequest,
+) -> DescribeTransactionsResponse {
+    // Each once, as Kafka's answer is a set.
+    let ids: BTreeMap<&String, ()> = request.transactional_ids.iter().map(|id| (id, ())).collect();
+    let transaction_states = ids.into_keys().map(|id| broker.transactions.describe(id)).collect();
+    DescribeTransactionsResponse { throttle_time_ms: 0, transaction_states }
+}
+
+/// ListTransactions, versions 0 to 2: version 1 filters by age (KIP-994), version 2 by a pattern of the id (KIP-1152).
+pub fn list(broker: &Broker, _: &Call, request: ListTransactionsRequest) -> ListTransactionsResponse {
+    let failed =
+        |error: ErrorCode| ListTransactionsResponse { error_code: error.code(), ..Default::default() };
+    let mut states = Vec::new();
+    let mut unknown_state_filters = Vec::new();
+    for name in request.state_filters.iter() {
+        match TransactionState::from_name(name) {
+            Some(state) => states.push(state),
+            None => unknown_state_filters.push(name.clone()),
+        }
+    }
+    let pattern = request.transactional_id_pattern.filter(|pattern| !pattern.is_empty());
+    let pattern = match pattern.map(|pattern| regex::Regex::new(&format!("^(?:{pattern})$"))).transpose() {
+        Ok(pattern) => pattern,
+        Err(_) => return failed(ErrorCode::InvalidRegularExpression),
+    };
+    let filter = TransactionFilter {
+        states: (!request.state_filters.is_empty()).then_some(states),
+        producer_ids: request.producer_id_filters,
+        longer_than_ms: Some(request.duration_filter).filter(|duration| *duration >= 0),
+        pattern,
+    };
+    match broker.transactions.list(&filter) {
+        Ok(transaction_states) => {
+            ListTransactionsResponse { unknown_state_filters, transaction_states, ..Default::default() }
+        }
+        Err(error) => failed(error),
+    }
+}

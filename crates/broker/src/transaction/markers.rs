@@ -1,0 +1,387 @@
+//! Markers: the control records that end a transaction in a partition. This broker's coordinator has them written by the
+//! leaders of its transactions' partitions, be they here or elsewhere, and this broker's partitions take those of any
+//! coordinator (Kafka's `TransactionMarkerChannelManager`).
+//!
+//! Owns: the way of a marker, until its partition has it. What fails is sent again, to whoever leads by then, for as long
+//! as the coordinator that ordered it is in office. One request is under way to each broker, with all markers that came
+//! together meanwhile.
+
+use super::coordinator::Cell;
+use super::shard::MarkerOrder;
+use super::state::Outcome;
+use crate::broker::Broker;
+use crate::group::{EndOfTransaction, TransactionOutcome};
+use crate::partition::{EndMarker, Partition};
+use crate::peers::{self, PeerError};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+use thalweg_client::Connection;
+use thalweg_metadata::topic_name::OFFSETS;
+use thalweg_record::{ProducerEpoch, ProducerId};
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::write_txn_markers_request::{WritableTxnMarker, WritableTxnMarkerTopic};
+use thalweg_wire::request::{WriteTxnMarkersRequest, WriteTxnMarkersResponse};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// How long markers rest after a failure.
+const RETRY: Duration = Duration::from_millis(50);
+/// Markers in one request.
+const MARKERS_AT_ONCE: usize = 1000;
+
+type TopicPartitions = Vec<(Arc<str>, i32)>;
+
+/// The end of one producer's transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marker {
+    /// The producer.
+    pub producer_id: ProducerId,
+    /// The epoch that the marker has.
+    pub producer_epoch: ProducerEpoch,
+    /// The epoch of its coordinator.
+    pub coordinator_epoch: i32,
+    /// How the transaction ends.
+    pub outcome: Outcome,
+    /// The level of transaction.version by which it was made.
+    pub transaction_version: i16,
+}
+
+/// Writes a marker into a partition that is led here, and waits until the replicas that count have it. The groups whose
+/// offsets the transaction commits learn of it.
+pub async fn write_marker(
+    broker: &Broker,
+    marker: Marker,
+    topic: &str,
+    partition: i32,
+    deadline: Instant,
+) -> Result<(), ErrorCode> {
+    let found = broker.partitions.get(topic, partition).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    if topic == OFFSETS {
+        let outcome = match marker.outcome {
+            Outcome::Commit => TransactionOutcome::Commit,
+            Outcome::Abort => TransactionOutcome::Abort,
+        };
+        let ended = broker.groups.complete_transaction(
+            partition,
+            marker.producer_id,
+            marker.producer_epoch,
+            EndOfTransaction {
+                outcome,
+                coordinator_epoch: marker.coordinator_epoch,
+                transaction_version: marker.transaction_version,
+            },
+        );
+        return match tokio::time::timeout_at(deadline, ended).await {
+            Err(_) => Err(ErrorCode::RequestTimedOut),
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(
+                ErrorCode::CoordinatorNotAvailable
+                | ErrorCode::CoordinatorLoadInProgress
+                | ErrorCode::NotCoordinator,
+            )) => Err(ErrorCode::NotLeaderOrFollower),
+            Ok(Err(error)) => Err(error),
+        };
+    }
+    let end = EndMarker {
+        aborts: marker.outcome == Outcome::Abort,
+        coordinator_epoch: marker.coordinator_epoch,
+        timestamp: broker.clock.now_ms(),
+    };
+    let appended = found
+        .append_marker(marker.producer_id, marker.producer_epoch, end, marker.transaction_version)
+        .map_err(|error| {
+            let code = error.code();
+            tracing::info!(partition = ?found, producer_id = marker.producer_id.0, %error, "Refused a marker");
+            code
+        })?;
+    match Partition::durable(&found, -1, &appended) {
+        Some(wait) => wait.until(deadline).await,
+        None => Ok(()),
+    }
+}
+
+/// Markers on their way.
+#[derive(Clone, Debug)]
+struct Sending {
+    cell: Arc<Cell>,
+    order: Arc<MarkerOrder>,
+    /// Where the order is still to be carried out, as far as this way goes.
+    partitions: TopicPartitions,
+}
+
+impl Sending {
+    fn marker(&self) -> Marker {
+        let order = &self.order;
+        Marker {
+            producer_id: ProducerId(order.producer_id),
+            producer_epoch: ProducerEpoch(order.producer_epoch),
+            coordinator_epoch: order.coordinator_epoch,
+            outcome: order.outcome,
+            transaction_version: order.transaction_version,
+        }
+    }
+
+    /// Takes what became of partitions. Says which are to be sent again.
+    fn settle(self, results: Vec<((Arc<str>, i32), ErrorCode)>) -> Option<Sending> {
+        let (mut written, mut again) = (Vec::new(), Vec::new());
+        for ((topic, partition), error) in results {
+            match error {
+                ErrorCode::None => written.push((topic, partition)),
+                // Nobody could have written to a partition that takes no markers.
+                ErrorCode::UnsupportedForMessageFormat | ErrorCode::UnsupportedVersion => {
+                    written.push((topic, partition));
+                }
+                ErrorCode::InvalidProducerEpoch | ErrorCode::TransactionCoordinatorFenced => {
+                    let order = &self.order;
+                    tracing::info!(
+                        transactional_id = &*order.id, producer_id = order.producer_id,
+                        producer_epoch = order.producer_epoch, coordinator_epoch = order.coordinator_epoch,
+                        %topic, partition, %error, "A marker is of the past; no more of its kind are sent"
+                    );
+                    return None;
+                }
+                error => {
+                    tracing::debug!(transactional_id = &*self.order.id, %topic, partition, %error, "A marker is sent again");
+                    again.push((topic, partition));
+                }
+            }
+        }
+        if !written.is_empty() {
+            self.cell.turn(|shard, turn| shard.markers_written(&self.order.id, &written, turn));
+        }
+        (!again.is_empty()).then_some(Sending { partitions: again, ..self })
+    }
+}
+
+/// The markers that wait to be sent: no more than there are transactions that end.
+#[derive(Debug, Default)]
+pub(super) struct MarkerQueue {
+    waiting: Mutex<Vec<Sending>>,
+    news: Notify,
+}
+
+impl MarkerQueue {
+    /// Takes the orders of a shard.
+    pub(super) fn add(&self, cell: &Arc<Cell>, orders: Vec<MarkerOrder>) {
+        if orders.is_empty() {
+            return;
+        }
+        self.put(orders.into_iter().map(|order| {
+            let partitions = order.partitions.clone();
+            Sending { cell: Arc::clone(cell), order: Arc::new(order), partitions }
+        }));
+    }
+
+    fn put(&self, sendings: impl IntoIterator<Item = Sending>) {
+        self.waiting.lock().extend(sendings);
+        self.news.notify_one();
+    }
+}
+
+/// Where a partition's marker goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Destination {
+    /// The partition is led here.
+    Here,
+    /// Another broker leads it.
+    Broker(i32),
+    /// Nobody does at the moment.
+    Nobody,
+    /// It does not exist, and needs no marker.
+    Nowhere,
+}
+
+/// Sends what the coordinators of this broker order, for as long as it is polled.
+pub async fn run(broker: Arc<Broker>) {
+    let queue = Arc::clone(broker.transactions.marker_queue());
+    let mut tasks = JoinSet::new();
+    let mut peers: HashMap<i32, Arc<MarkerQueue>> = HashMap::new();
+    loop {
+        let sendings = std::mem::take(&mut *queue.waiting.lock());
+        for sending in sendings.into_iter().filter(|sending| sending.cell.is_active()) {
+            for (destination, sending) in by_destination(&broker, sending) {
+                match destination {
+                    Destination::Nowhere => {
+                        let results = sending.partitions.iter().cloned().map(|p| (p, ErrorCode::None));
+                        let results = results.collect();
+                        sending.settle(results);
+                    }
+                    Destination::Nobody => drop(tasks.spawn(send_again(Arc::clone(&queue), vec![sending]))),
+                    Destination::Here => {
+                        tasks.spawn(write_here(Arc::clone(&broker), Arc::clone(&queue), sending));
+                    }
+                    Destination::Broker(id) => {
+                        let peer = peers.entry(id).or_insert_with(|| {
+                            let outgoing = Arc::new(MarkerQueue::default());
+                            let (broker, queue) = (Arc::clone(&broker), Arc::clone(&queue));
+                            tasks.spawn(serve_peer(broker, id, Arc::clone(&outgoing), queue));
+                            outgoing
+                        });
+                        peer.put([sending]);
+                    }
+                }
+            }
+        }
+        tokio::select! {
+            () = queue.news.notified() => {}
+            Some(ended) = tasks.join_next() => {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "Sending markers has panicked");
+                }
+            }
+        }
+    }
+}
+
+fn by_destination(broker: &Broker, sending: Sending) -> BTreeMap<Destination, Sending> {
+    let image = broker.image();
+    let mut destinations: BTreeMap<Destination, Sending> = BTreeMap::new();
+    for (topic, partition) in &sending.partitions {
+        let destination = match image.partition(topic, *partition) {
+            None => Destination::Nowhere,
+            Some(registration) if registration.leader == broker.node_id => Destination::Here,
+            Some(registration) if image.is_alive(registration.leader) => {
+                Destination::Broker(registration.leader)
+            }
+            Some(_) => Destination::Nobody,
+        };
+        let part = destinations
+            .entry(destination)
+            .or_insert_with(|| Sending { partitions: Vec::new(), ..sending.clone() });
+        part.partitions.push((topic.clone(), *partition));
+    }
+    destinations
+}
+
+async fn send_again(queue: Arc<MarkerQueue>, sendings: Vec<Sending>) {
+    tokio::time::sleep(RETRY).await;
+    queue.put(sendings);
+}
+
+async fn write_here(broker: Arc<Broker>, queue: Arc<MarkerQueue>, sending: Sending) {
+    let deadline = Instant::now() + broker.config().network.request_timeout;
+    let marker = sending.marker();
+    let writes = sending.partitions.iter().map(|(topic, partition)| {
+        let written = write_marker(&broker, marker, topic, *partition, deadline);
+        async move { ((topic.clone(), *partition), written.await.err().unwrap_or(ErrorCode::None)) }
+    });
+    let results = join_all(writes).await;
+    if let Some(again) = sending.settle(results) {
+        send_again(queue, vec![again]).await;
+    }
+}
+
+/// All of them, each beginning before any has to be waited for.
+pub async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut running: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
+    std::future::poll_fn(move |cx| {
+        for (future, output) in running.iter_mut().filter(|(_, output)| output.is_none()) {
+            if let Poll::Ready(ready) = future.as_mut().poll(cx) {
+                *output = Some(ready);
+            }
+        }
+        if running.iter().any(|(_, output)| output.is_none()) {
+            return Poll::Pending;
+        }
+        Poll::Ready(running.drain(..).filter_map(|(_, output)| output).collect())
+    })
+    .await
+}
+
+/// Sends to one broker, one request at a time.
+async fn serve_peer(broker: Arc<Broker>, id: i32, outgoing: Arc<MarkerQueue>, queue: Arc<MarkerQueue>) {
+    let mut connection = None;
+    loop {
+        let mut sendings = {
+            let mut waiting = outgoing.waiting.lock();
+            let count = waiting.len().min(MARKERS_AT_ONCE);
+            waiting.drain(..count).collect::<Vec<_>>()
+        };
+        sendings.retain(|sending| sending.cell.is_active());
+        if sendings.is_empty() {
+            outgoing.news.notified().await;
+            continue;
+        }
+        match send(&broker, id, &mut connection, &sendings).await {
+            Ok(response) => {
+                let again: Vec<_> =
+                    sendings.into_iter().filter_map(|sending| take_answer(sending, &response)).collect();
+                if !again.is_empty() {
+                    send_again(Arc::clone(&queue), again).await;
+                }
+            }
+            Err(error) => {
+                let markers = sendings.len();
+                tracing::info!(broker = id, markers, %error, "Markers could not be sent and are sent again");
+                connection = None;
+                // Another broker may lead by then.
+                send_again(Arc::clone(&queue), sendings).await;
+            }
+        }
+    }
+}
+
+async fn send(
+    broker: &Broker,
+    id: i32,
+    connection: &mut Option<Connection>,
+    sendings: &[Sending],
+) -> Result<WriteTxnMarkersResponse, PeerError> {
+    let timeout = broker.config().network.request_timeout;
+    let open = match connection.take().filter(|connection| !connection.is_closed()) {
+        Some(open) => open,
+        None => peers::connect(broker, id, "txn-markers", timeout).await?,
+    };
+    let markers = sendings.iter().map(|sending| {
+        let order = &sending.order;
+        WritableTxnMarker {
+            producer_id: order.producer_id,
+            producer_epoch: order.producer_epoch,
+            transaction_result: order.outcome == Outcome::Commit,
+            topics: by_topic(&sending.partitions),
+            coordinator_epoch: order.coordinator_epoch,
+            transaction_version: i8::try_from(order.transaction_version).unwrap_or(i8::MAX),
+        }
+    });
+    let request = WriteTxnMarkersRequest { markers: markers.collect() };
+    let response = open.send(&request).await?;
+    *connection = Some(open);
+    Ok(response)
+}
+
+fn by_topic(partitions: &TopicPartitions) -> Vec<WritableTxnMarkerTopic> {
+    let mut topics: Vec<WritableTxnMarkerTopic> = Vec::new();
+    for (topic, partition) in partitions {
+        match topics.iter_mut().find(|other| *other.name == **topic) {
+            Some(other) => other.partition_indexes.push(*partition),
+            None => topics.push(WritableTxnMarkerTopic {
+                name: topic.to_string(),
+                partition_indexes: vec![*partition],
+            }),
+        }
+    }
+    topics
+}
+
+/// What a broker says of one marker's partitions. What it does not mention is sent again.
+fn take_answer(sending: Sending, response: &WriteTxnMarkersResponse) -> Option<Sending> {
+    let id = sending.order.producer_id;
+    let told = response.markers.iter().filter(|marker| marker.producer_id == id);
+    let told: HashMap<(&str, i32), i16> = told
+        .flat_map(|marker| &marker.topics)
+        .flat_map(|topic| topic.partitions.iter().map(|p| ((&*topic.name, p.partition_index), p.error_code)))
+        .collect();
+    let results = sending.partitions.iter().map(|(topic, partition)| {
+        let code = told.get(&(&**topic, *partition)).copied();
+        let error = code.map_or(ErrorCode::UnknownServerError, |code| {
+            ErrorCode::from_i16(code).unwrap_or(ErrorCode::UnknownServerError)
+        });
+        ((topic.clone(), *partition), error)
+    });
+    let results = results.collect();
+    sending.settle(results)
+}

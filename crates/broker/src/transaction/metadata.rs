@@ -1,0 +1,200 @@
+//! One transactional id: what is known of it, and each state that it may go to next (Kafka's `TransactionMetadata`).
+//!
+//! Owns: how producer id, epoch, partitions and times change from one state to the next. Refuses: deciding whether a
+//! request may have the change; that is the shard's.
+
+use super::state::{Outcome, TransactionState};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use thalweg_wire::ErrorCode;
+
+/// "No producer."
+pub const NO_PRODUCER_ID: i64 = -1;
+/// "No epoch."
+pub const NO_PRODUCER_EPOCH: i16 = -1;
+/// From this level of transaction.version on, each transaction has an epoch of its own (KIP-890).
+pub const EPOCH_PER_TRANSACTION: i16 = 2;
+
+/// Partitions by topic and number.
+pub type Partitions = BTreeSet<(Arc<str>, i32)>;
+
+/// What is known of a transactional id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransactionMetadata {
+    /// The producer that may write.
+    pub producer_id: i64,
+    /// The one before the last change.
+    pub previous_producer_id: i64,
+    /// The one that follows when the transaction has ended, because the epochs of this one are used up.
+    pub next_producer_id: i64,
+    /// The epoch in which it may write.
+    pub producer_epoch: i16,
+    /// The epoch before, by which a repeated request is known. It is not in the log.
+    pub last_producer_epoch: i16,
+    /// How long a transaction may take.
+    pub timeout_ms: i32,
+    /// Where it stands.
+    pub state: TransactionState,
+    /// Where the transaction has written, and no marker is yet.
+    pub partitions: Partitions,
+    /// When the transaction began; -1 when there was none.
+    pub start_ms: i64,
+    /// When this was written.
+    pub last_update_ms: i64,
+    /// The level of transaction.version by which the client acts.
+    pub client_version: i16,
+}
+
+impl TransactionMetadata {
+    /// An id that nobody has used.
+    pub fn new(producer_id: i64, timeout_ms: i32, now_ms: i64) -> TransactionMetadata {
+        TransactionMetadata {
+            producer_id,
+            previous_producer_id: NO_PRODUCER_ID,
+            next_producer_id: NO_PRODUCER_ID,
+            producer_epoch: NO_PRODUCER_EPOCH,
+            last_producer_epoch: NO_PRODUCER_EPOCH,
+            timeout_ms,
+            state: TransactionState::Empty,
+            partitions: Partitions::new(),
+            start_ms: -1,
+            last_update_ms: now_ms,
+            client_version: 0,
+        }
+    }
+
+    /// Whether the producer has no epoch left for another transaction.
+    pub fn is_epoch_exhausted(&self) -> bool {
+        is_exhausted(self.producer_epoch)
+    }
+
+    /// Whether another system decides when its transactions end, however long that takes (KIP-939).
+    pub fn is_two_phase_commit(&self) -> bool {
+        self.timeout_ms == i32::MAX
+    }
+
+    /// When the transaction has taken too long.
+    pub fn deadline_ms(&self) -> i64 {
+        self.start_ms.saturating_add(i64::from(self.timeout_ms))
+    }
+
+    /// The producer with which the client goes on once the transaction has ended.
+    pub fn producer_after_end(&self) -> (i64, i16) {
+        if self.client_version >= EPOCH_PER_TRANSACTION && self.next_producer_id != NO_PRODUCER_ID {
+            (self.next_producer_id, 0)
+        } else {
+            (self.producer_id, self.producer_epoch)
+        }
+    }
+
+    fn to(&self, state: TransactionState) -> TransactionMetadata {
+        TransactionMetadata { state, previous_producer_id: self.producer_id, ..self.clone() }
+    }
+
+    /// A producer begins, in the next epoch. One that names the epoch that it had goes on; one that repeats itself
+    /// gets the same answer (KIP-360); one that names another is fenced.
+    pub fn initialised(
+        &self,
+        timeout_ms: i32,
+        expected_epoch: Option<i16>,
+        now_ms: i64,
+    ) -> Result<TransactionMetadata, ErrorCode> {
+        let current = self.producer_epoch;
+        let bumped = current.saturating_add(1);
+        let (producer_epoch, last_producer_epoch) = match expected_epoch {
+            None => (bumped, NO_PRODUCER_EPOCH),
+            Some(expected) if current == NO_PRODUCER_EPOCH || expected == current => (bumped, current),
+            Some(expected) if expected == self.last_producer_epoch => (current, self.last_producer_epoch),
+            Some(_) => return Err(ErrorCode::ProducerFenced),
+        };
+        Ok(TransactionMetadata {
+            producer_epoch,
+            last_producer_epoch,
+            timeout_ms,
+            partitions: Partitions::new(),
+            start_ms: -1,
+            last_update_ms: now_ms,
+            ..self.to(TransactionState::Empty)
+        })
+    }
+
+    /// A producer begins under a new id, since the epochs of the one before are used up.
+    pub fn rotated(
+        &self,
+        producer_id: i64,
+        timeout_ms: i32,
+        remembers_epoch: bool,
+        now_ms: i64,
+    ) -> TransactionMetadata {
+        TransactionMetadata {
+            producer_id,
+            producer_epoch: 0,
+            last_producer_epoch: if remembers_epoch { self.producer_epoch } else { NO_PRODUCER_EPOCH },
+            timeout_ms,
+            partitions: Partitions::new(),
+            start_ms: -1,
+            last_update_ms: now_ms,
+            ..self.to(TransactionState::Empty)
+        }
+    }
+
+    /// The transaction writes to more partitions; the first of them begin it.
+    pub fn with_partitions(
+        &self,
+        added: &Partitions,
+        client_version: i16,
+        now_ms: i64,
+    ) -> TransactionMetadata {
+        TransactionMetadata {
+            partitions: self.partitions.union(added).cloned().collect(),
+            start_ms: if self.state.is_idle() { now_ms } else { self.start_ms },
+            last_update_ms: now_ms,
+            client_version,
+            ..self.to(TransactionState::Ongoing)
+        }
+    }
+
+    /// It is decided how the transaction ends. `is_empty` says that none had begun: an abort raises the epoch all the
+    /// same.
+    pub fn decided(
+        &self,
+        outcome: Outcome,
+        client_version: i16,
+        next_producer_id: i64,
+        is_empty: bool,
+        now_ms: i64,
+    ) -> TransactionMetadata {
+        let has_own_epoch = client_version >= EPOCH_PER_TRANSACTION;
+        TransactionMetadata {
+            producer_epoch: self.producer_epoch.saturating_add(i16::from(has_own_epoch)),
+            last_producer_epoch: if has_own_epoch { self.producer_epoch } else { self.last_producer_epoch },
+            start_ms: if is_empty { now_ms } else { self.start_ms },
+            next_producer_id,
+            last_update_ms: now_ms,
+            client_version,
+            ..self.to(outcome.prepared())
+        }
+    }
+
+    /// All markers are written.
+    pub fn completed(&self, now_ms: i64) -> TransactionMetadata {
+        let (producer_id, producer_epoch) = self.producer_after_end();
+        let state = match self.state {
+            TransactionState::PrepareCommit => TransactionState::CompleteCommit,
+            _ => TransactionState::CompleteAbort,
+        };
+        TransactionMetadata {
+            producer_id,
+            producer_epoch,
+            next_producer_id: NO_PRODUCER_ID,
+            partitions: Partitions::new(),
+            last_update_ms: now_ms,
+            ..self.to(state)
+        }
+    }
+}
+
+/// Whether an epoch is the last that a producer may be given: the one behind it is kept for fencing.
+pub fn is_exhausted(epoch: i16) -> bool {
+    epoch >= i16::MAX - 1
+}

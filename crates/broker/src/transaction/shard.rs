@@ -1,0 +1,311 @@
+//! All transactional ids of one partition of `__transaction_state`: a state machine without clock, I/O or waiting.
+//!
+//! It is driven in turns, as the shard of groups is: after each call the driver takes the writes that it left
+//! ([`Shard::next_write`]), appends each in order and says what became of it, then takes the answers, the markers that
+//! are to be sent ([`Shard::take_orders`]) and the ids that wait for a producer id ([`Shard::take_needing_ids`]).
+//!
+//! An id changes when its record is acknowledged, and has one change under way at the most. So what an answer tells, and
+//! what the next request meets, is never taken back by a broker that fails.
+
+mod admin;
+mod end;
+mod expiry;
+mod init;
+mod partitions;
+mod replay;
+
+pub use admin::TransactionFilter;
+pub use end::EndRequest;
+pub use init::InitRequest;
+
+use super::answer::Answer;
+use super::config::TransactionConfig;
+use super::metadata::{EPOCH_PER_TRANSACTION, TransactionMetadata};
+use super::record::{encode_key, encode_value};
+use super::state::{Outcome, TransactionState};
+use crate::group::{Moment, Ticket};
+use bytes::Bytes;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use thalweg_wire::ErrorCode;
+
+/// How long a completion that could not be written rests.
+const RETRY_MS: i64 = 100;
+
+/// What a turn happens with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// When.
+    pub now: Moment,
+    /// The cluster's level of transaction.version.
+    pub transaction_version: i16,
+}
+
+/// Records to be appended as one batch: keys with values, or without one to forget an id.
+#[derive(Debug)]
+pub struct Write {
+    /// The records, at least one.
+    pub records: Vec<(Bytes, Option<Bytes>)>,
+    change: Change,
+    answer: Option<(Ticket, Answer)>,
+}
+
+/// What happens when a write is acknowledged.
+#[derive(Debug)]
+enum Change {
+    /// An id goes to its next state.
+    To {
+        id: Arc<str>,
+        target: Box<TransactionMetadata>,
+        /// Whether the epoch was raised in memory already, to fence the producer.
+        fences: bool,
+    },
+    /// Ids expire.
+    Forget(Vec<Arc<str>>),
+}
+
+#[derive(Debug)]
+struct Entry {
+    current: TransactionMetadata,
+    /// The state of the change that is under way.
+    pending: Option<TransactionState>,
+    /// Whether the epoch was raised to fence a producer and could not be written: it is not raised again.
+    has_failed_fence: bool,
+}
+
+impl Entry {
+    fn new(current: TransactionMetadata) -> Entry {
+        Entry { current, pending: None, has_failed_fence: false }
+    }
+}
+
+/// Markers that end a transaction, for the leaders of its partitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MarkerOrder {
+    /// The transactional id.
+    pub id: Arc<str>,
+    /// The producer whose transaction ends.
+    pub producer_id: i64,
+    /// The epoch that the marker has.
+    pub producer_epoch: i16,
+    /// The epoch of the coordinator, by which partitions refuse one that was replaced.
+    pub coordinator_epoch: i32,
+    /// How it ends.
+    pub outcome: Outcome,
+    /// The level of transaction.version by which the transaction was made.
+    pub transaction_version: i16,
+    /// Where.
+    pub partitions: Vec<(Arc<str>, i32)>,
+}
+
+/// See the head of this module.
+#[derive(Debug)]
+pub struct Shard {
+    config: Arc<TransactionConfig>,
+    /// The leader epoch of the partition.
+    coordinator_epoch: i32,
+    entries: HashMap<Arc<str>, Entry>,
+    /// Transactions by the moment at which they have taken too long.
+    ongoing: BTreeSet<(i64, Arc<str>)>,
+    writes: VecDeque<Write>,
+    /// Writes that are not acknowledged, by their last offsets.
+    pending: VecDeque<(i64, Write)>,
+    /// Completions that could not be written, and when they are written again.
+    retries: VecDeque<(i64, Arc<str>)>,
+    released: Vec<(Ticket, Answer)>,
+    orders: Vec<MarkerOrder>,
+    needing_ids: Vec<Arc<str>>,
+    next_timeout_check_ms: i64,
+    next_expiry_check_ms: i64,
+}
+
+impl Shard {
+    /// A shard without ids, of the leader of this epoch.
+    pub fn new(config: Arc<TransactionConfig>, coordinator_epoch: i32, now: Moment) -> Shard {
+        let next_timeout_check_ms = now.monotonic_ms.saturating_add(config.abort_timed_out_interval_ms);
+        let next_expiry_check_ms = now.monotonic_ms.saturating_add(config.remove_expired_interval_ms);
+        Shard {
+            config,
+            coordinator_epoch,
+            entries: HashMap::new(),
+            ongoing: BTreeSet::new(),
+            writes: VecDeque::new(),
+            pending: VecDeque::new(),
+            retries: VecDeque::new(),
+            released: Vec::new(),
+            orders: Vec::new(),
+            needing_ids: Vec::new(),
+            next_timeout_check_ms,
+            next_expiry_check_ms,
+        }
+    }
+
+    /// How many ids there are.
+    pub fn id_count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// What is known of an id.
+    pub fn metadata(&self, id: &str) -> Option<&TransactionMetadata> {
+        self.entries.get(id).map(|entry| &entry.current)
+    }
+
+    /// The next batch to be appended.
+    pub fn next_write(&mut self) -> Option<Write> {
+        self.writes.pop_front()
+    }
+
+    /// The answers that may go out.
+    pub fn take_released(&mut self) -> Vec<(Ticket, Answer)> {
+        std::mem::take(&mut self.released)
+    }
+
+    /// The markers that are to be sent. What becomes of them is told by [`Shard::markers_written`].
+    pub fn take_orders(&mut self) -> Vec<MarkerOrder> {
+        std::mem::take(&mut self.orders)
+    }
+
+    /// The ids whose transactions took too long and whose producers have no epoch left: each wants
+    /// [`Shard::abort_timed_out`] with a new producer id.
+    pub fn take_needing_ids(&mut self) -> Vec<Arc<str>> {
+        std::mem::take(&mut self.needing_ids)
+    }
+
+    /// A write is in the log, and ends at this offset.
+    pub fn written(&mut self, write: Write, last_offset: i64) {
+        self.pending.push_back((last_offset, write));
+    }
+
+    /// A write did not get into the log: nothing of it has happened.
+    pub fn refused(&mut self, write: Write, error: ErrorCode, turn: Turn) {
+        self.failed(write, error, turn);
+    }
+
+    /// The log is acknowledged up to this offset.
+    pub fn acknowledged(&mut self, last_offset: i64, turn: Turn) {
+        while self.pending.front().is_some_and(|(at, _)| *at <= last_offset) {
+            let (_, write) = self.pending.pop_front().expect("it was just looked at");
+            self.happens(write, turn);
+        }
+    }
+
+    /// A write that ended at this offset will not be acknowledged, or not in time.
+    pub fn unacknowledged(&mut self, last_offset: i64, error: ErrorCode, turn: Turn) {
+        let Some(index) = self.pending.iter().position(|(at, _)| *at == last_offset) else { return };
+        let (_, write) = self.pending.remove(index).expect("it was just found");
+        self.failed(write, error, turn);
+    }
+
+    /// The shard goes elsewhere: whoever waits is sent there. Returns the answers.
+    pub fn unload(mut self) -> Vec<(Ticket, Answer)> {
+        let waiting = self.pending.into_iter().map(|(_, write)| write).chain(self.writes);
+        let answers = waiting.filter_map(|write| write.answer);
+        self.released
+            .extend(answers.map(|(ticket, answer)| (ticket, answer.failed(ErrorCode::NotCoordinator))));
+        self.released
+    }
+
+    fn answer(&mut self, ticket: Ticket, answer: Answer) {
+        self.released.push((ticket, answer));
+    }
+
+    /// Writes the next state of an id, which is busy until that is acknowledged.
+    fn change(
+        &mut self,
+        id: &Arc<str>,
+        target: TransactionMetadata,
+        fences: bool,
+        answer: Option<(Ticket, Answer)>,
+        turn: Turn,
+    ) {
+        let encoded =
+            encode_key(id).and_then(|key| Ok((key, Some(encode_value(&target, turn.transaction_version)?))));
+        let Ok(record) = encoded else {
+            // An id or a topic is longer than the format can say.
+            self.released.extend(answer.map(|(t, answer)| (t, answer.failed(ErrorCode::InvalidRequest))));
+            return;
+        };
+        let entry = self.entries.get_mut(id).expect("what changes is there");
+        debug_assert!(entry.pending.is_none_or(|pending| pending == target.state), "one change at a time");
+        entry.pending = Some(target.state);
+        let change = Change::To { id: id.clone(), target: Box::new(target), fences };
+        self.writes.push_back(Write { records: vec![record], change, answer });
+    }
+
+    /// An acknowledged write takes effect.
+    fn happens(&mut self, write: Write, turn: Turn) {
+        self.released.extend(write.answer);
+        match write.change {
+            Change::To { id, target, .. } => {
+                let Some(entry) = self.entries.get_mut(&id) else { return };
+                entry.pending = None;
+                if target.state.is_prepared() {
+                    entry.has_failed_fence = false;
+                }
+                self.replace(&id, *target);
+                self.complete_if_prepared(&id, turn);
+            }
+            Change::Forget(ids) => {
+                for id in ids {
+                    self.entries.remove(&id);
+                }
+            }
+        }
+    }
+
+    fn failed(&mut self, write: Write, error: ErrorCode, turn: Turn) {
+        let error = write_error(error);
+        self.released.extend(write.answer.map(|(ticket, answer)| (ticket, answer.failed(error))));
+        match write.change {
+            Change::To { id, target, fences } => {
+                let Some(entry) = self.entries.get_mut(&id) else { return };
+                if matches!(target.state, TransactionState::CompleteCommit | TransactionState::CompleteAbort)
+                {
+                    // All partitions have the marker; only the log does not know it yet.
+                    self.retries.push_back((turn.now.monotonic_ms.saturating_add(RETRY_MS), id));
+                    return;
+                }
+                tracing::info!(transactional_id = &*id, %error, "A change of a transaction could not be written");
+                entry.pending = None;
+                // With an epoch for each transaction the epoch is raised anew each time, since it was not kept.
+                entry.has_failed_fence |= fences && target.client_version < EPOCH_PER_TRANSACTION;
+            }
+            Change::Forget(ids) => {
+                tracing::info!(ids = ids.len(), %error, "Expired transactional ids could not be removed");
+                for id in ids {
+                    if let Some(entry) = self.entries.get_mut(&id) {
+                        entry.pending = None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts an id into its next state.
+    fn replace(&mut self, id: &Arc<str>, target: TransactionMetadata) {
+        let entry = self.entries.get_mut(id).expect("what changes is there");
+        let before = std::mem::replace(&mut entry.current, target);
+        let after = &entry.current;
+        if before.state == TransactionState::Ongoing {
+            self.ongoing.remove(&(before.deadline_ms(), id.clone()));
+        }
+        if after.state == TransactionState::Ongoing && !after.is_two_phase_commit() {
+            self.ongoing.insert((after.deadline_ms(), id.clone()));
+        }
+    }
+}
+
+/// What a client is told when the log did not take a write, or did not acknowledge it.
+fn write_error(error: ErrorCode) -> ErrorCode {
+    match error {
+        ErrorCode::UnknownTopicOrPartition
+        | ErrorCode::NotEnoughReplicas
+        | ErrorCode::NotEnoughReplicasAfterAppend
+        | ErrorCode::RequestTimedOut => ErrorCode::CoordinatorNotAvailable,
+        ErrorCode::NotLeaderOrFollower | ErrorCode::KafkaStorageError | ErrorCode::FencedLeaderEpoch => {
+            ErrorCode::NotCoordinator
+        }
+        ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge => ErrorCode::UnknownServerError,
+        other => other,
+    }
+}

@@ -1,0 +1,7 @@
+//! Transactions seen from outside, driven through the shard with a log in memory.
+
+mod ends;
+mod harness;
+mod lives;
+mod random;
+mod records;
