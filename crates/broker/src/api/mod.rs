@@ -146,6 +146,7 @@ pub const SERVED: &[Api] = &[
     api(ApiKey::DescribeUserScramCredentials, 0, 0, |b, c, d| {
         now::<DescribeUserScramCredentialsRequest>(b, c, d, describe_user_scram_credentials::handle)
     }),
+    api(ApiKey::AlterUserScramCredentials, 0, 0, forward::handle),
     api(ApiKey::DescribeQuorum, 0, 2, forward::handle),
     api(ApiKey::UpdateFeatures, 0, 2, forward::handle),
     api(ApiKey::DescribeCluster, 0, 2, |b, c, d| {
@@ -161,6 +162,8 @@ pub const SERVED: &[Api] = &[
     api(ApiKey::DescribeTopicPartitions, 0, 0, |b, c, d| {
         now::<DescribeTopicPartitionsRequest>(b, c, d, describe_topic_partitions::handle)
     }),
+    api(ApiKey::AddRaftVoter, 0, 1, forward::handle),
+    api(ApiKey::RemoveRaftVoter, 0, 0, forward::handle),
 ];
 
 /// The table's entry for an API.

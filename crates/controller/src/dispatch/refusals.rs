@@ -12,16 +12,17 @@ use thalweg_wire::request::delete_topics_response::DeletableTopicResult;
 use thalweg_wire::request::elect_leaders_response::{PartitionResult, ReplicaElectionResult};
 use thalweg_wire::request::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use thalweg_wire::request::{
-    AllocateProducerIdsRequest, AllocateProducerIdsResponse, AlterClientQuotasRequest,
-    AlterClientQuotasResponse, AlterConfigsRequest, AlterConfigsResponse, AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse, AlterPartitionRequest, AlterPartitionResponse, ApiVersionsRequest,
-    ApiVersionsResponse, AssignReplicasToDirsRequest, AssignReplicasToDirsResponse, BrokerHeartbeatRequest,
-    BrokerHeartbeatResponse, BrokerRegistrationRequest, BrokerRegistrationResponse, CreatePartitionsRequest,
-    CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest,
-    DeleteTopicsResponse, DescribeClusterRequest, DescribeClusterResponse, ElectLeadersRequest,
-    ElectLeadersResponse, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
-    ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, UnregisterBrokerRequest,
-    UnregisterBrokerResponse, UpdateFeaturesRequest, UpdateFeaturesResponse,
+    AddRaftVoterRequest, AddRaftVoterResponse, AllocateProducerIdsRequest, AllocateProducerIdsResponse,
+    AlterClientQuotasRequest, AlterClientQuotasResponse, AlterConfigsRequest, AlterConfigsResponse,
+    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, AlterPartitionRequest,
+    AlterPartitionResponse, ApiVersionsRequest, ApiVersionsResponse, AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse, BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest,
+    BrokerRegistrationResponse, CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest,
+    CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse, DescribeClusterRequest,
+    DescribeClusterResponse, ElectLeadersRequest, ElectLeadersResponse, IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse, ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse,
+    RemoveRaftVoterRequest, RemoveRaftVoterResponse, UnregisterBrokerRequest, UnregisterBrokerResponse,
+    UpdateFeaturesRequest, UpdateFeaturesResponse,
 };
 use thalweg_wire::{Decoder, Message, Request};
 
@@ -68,6 +69,8 @@ code_only! {
 }
 
 code_and_message! {
+    AddRaftVoterRequest => AddRaftVoterResponse,
+    RemoveRaftVoterRequest => RemoveRaftVoterResponse,
     AlterPartitionReassignmentsRequest => AlterPartitionReassignmentsResponse,
     ListPartitionReassignmentsRequest => ListPartitionReassignmentsResponse,
     DescribeClusterRequest => DescribeClusterResponse,
