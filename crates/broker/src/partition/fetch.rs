@@ -5,6 +5,7 @@ use std::sync::Arc;
 use thalweg_log::{AbortedTransaction, LogSlice, ReadError};
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::ErrorCode;
+use tokio::time::Instant;
 
 /// Who reads: it decides how far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +97,19 @@ impl Partition {
         })
     }
 
+    /// What a follower may be sent now: nothing, where it is copied under a throttle that is exceeded.
+    fn throttled(&self, state: &State, from: &FetchFrom) -> FetchFrom {
+        let held_back = match from.reader {
+            Reader::Follower { id, .. } => {
+                !state.registration.isr.contains(&id)
+                    && state.settings.leader_throttled.contains(self.index, self.node_id)
+                    && self.surroundings.leader_throttle.is_exceeded(Instant::now())
+            }
+            Reader::Client | Reader::Internal => false,
+        };
+        if held_back { FetchFrom { max_bytes: 0, at_least_one: false, ..*from } } else { *from }
+    }
+
     fn fetch_locked(
         &self,
         state: &mut State,
@@ -110,7 +124,7 @@ impl Partition {
         if let Reader::Follower { id, broker_epoch } = from.reader {
             state.check_follower(id, broker_epoch)?;
         }
-        let mut read = state.read(from);
+        let mut read = state.read(&self.throttled(state, from));
         if let (Ok(read), Reader::Follower { id, broker_epoch }) = (&mut read, from.reader)
             && from.has_come
             && read.diverging.is_none()

@@ -19,6 +19,7 @@ mod intake;
 mod lead;
 mod offsets;
 mod table;
+mod throttled;
 mod waiter;
 
 pub use append::Appended;

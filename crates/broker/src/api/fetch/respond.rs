@@ -79,7 +79,8 @@ fn count(broker: &Broker, call: &Call, plan: &Plan, outcomes: &[Outcome]) {
         match (outcome.bytes(), &entry.partition) {
             (0, _) if outcome.error == ErrorCode::None => {}
             (0, _) | (_, Err(_)) => broker.requests.failed(label, outcome.error.code()),
-            (bytes, Ok(partition)) => partition.sent(bytes, is_follower),
+            (bytes, Ok(partition)) if is_follower => partition.sent_to_follower(bytes),
+            (bytes, Ok(partition)) => partition.sent(bytes, false),
         }
     }
 }
