@@ -1,7 +1,6 @@
 //! Reading from a partition that is led here.
 
-use super::{Partition, State, Waiter};
-use std::sync::Arc;
+use super::{Partition, Standing, State};
 use thalweg_log::{AbortedTransaction, LogSlice, ReadError};
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::ErrorCode;
@@ -74,6 +73,8 @@ pub struct FetchRead {
     pub aborted: Vec<AbortedTransaction>,
     /// Whether more could be read than the limits allowed.
     pub behind: bool,
+    /// How the partition stood.
+    pub standing: Standing,
     /// The replica that the consumer should rather read from.
     pub preferred_read_replica: Option<i32>,
 }
@@ -82,10 +83,10 @@ pub struct FetchRead {
 pub type FetchError = ErrorCode;
 
 impl Partition {
-    /// Finds what to read. With a `waiter`, what is appended from now on is counted for it.
-    pub fn fetch(&self, from: &FetchFrom, waiter: Option<&Arc<Waiter>>) -> Result<FetchRead, FetchError> {
+    /// Finds what to read.
+    pub fn fetch(&self, from: &FetchFrom) -> Result<FetchRead, FetchError> {
         let mut state = self.state.lock();
-        let read = self.fetch_locked(&mut state, from, waiter);
+        let read = self.fetch_locked(&mut state, from);
         if from.has_come {
             state.traffic.fetch_requests += 1;
             state.traffic.failed_fetch_requests += u64::from(read.is_err());
@@ -110,12 +111,7 @@ impl Partition {
         if held_back { FetchFrom { max_bytes: 0, at_least_one: false, ..*from } } else { *from }
     }
 
-    fn fetch_locked(
-        &self,
-        state: &mut State,
-        from: &FetchFrom,
-        waiter: Option<&Arc<Waiter>>,
-    ) -> Result<FetchRead, FetchError> {
+    fn fetch_locked(&self, state: &mut State, from: &FetchFrom) -> Result<FetchRead, FetchError> {
         if from.from_any_replica && from.reader == Reader::Client {
             state.check_replica(from.current_leader_epoch)?;
         } else {
@@ -133,11 +129,8 @@ impl Partition {
             read.high_watermark = state.log.high_watermark();
             read.last_stable_offset = state.log.last_stable_offset();
         }
-        if let (Ok(_), Some(waiter)) = (&read, waiter) {
-            match from.reader {
-                Reader::Client => state.consumers.add(waiter),
-                Reader::Follower { .. } | Reader::Internal => state.followers.add(waiter),
-            }
+        if let Ok(read) = &mut read {
+            read.standing = self.standing();
         }
         read
     }
@@ -154,6 +147,7 @@ impl State {
             diverging: None,
             aborted: Vec::new(),
             behind: false,
+            standing: Standing::default(),
             preferred_read_replica: None,
         }
     }

@@ -7,7 +7,7 @@ use crate::api::Call;
 use crate::broker::Broker;
 use crate::metrics::RequestMetrics;
 use crate::net::{Frame, Reply};
-use crate::partition::{FetchError, FetchRead, Isolation, Partition, Reader};
+use crate::partition::{FetchError, FetchRead, Isolation, Partition, Reader, Standing};
 use std::sync::Arc;
 use thalweg_log::LogSlice;
 use thalweg_wire::frame::encode_response;
@@ -43,6 +43,11 @@ impl Outcome {
     /// How many bytes of records there are.
     pub fn bytes(&self) -> usize {
         self.read.as_ref().and_then(|read| read.slice.as_ref()).map_or(0, |slice| slice.len)
+    }
+
+    /// How the partition stood when it was read; `None` where it was not.
+    pub fn standing(&self) -> Option<Standing> {
+        self.read.as_ref().map(|read| read.standing)
     }
 
     /// Whether the client must learn of it without waiting for more.

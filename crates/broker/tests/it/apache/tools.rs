@@ -171,6 +171,9 @@ async fn refused(classpath: &str, class: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
+const RACK_AWARE: (&str, &str) =
+    ("replica.selector.class", "org.apache.kafka.common.replica.RackAwareReplicaSelector");
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kafkas_tools_work_with_the_embedded_controller() {
     let Some(jars) = jars() else { return };
@@ -179,7 +182,8 @@ async fn kafkas_tools_work_with_the_embedded_controller() {
         ("process.roles", "broker,controller"),
         ("node.id", "1"),
         ("listeners", "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"),
-        ("replica.fetch.max.bytes", "100000"),
+        ("broker.rack", "a"),
+        RACK_AWARE,
     ];
     let first = Running::start(dirs[0].path(), &combined).await;
     let listener = first.server().addresses.iter().find(|(name, _)| name == "CONTROLLER");
@@ -187,7 +191,7 @@ async fn kafkas_tools_work_with_the_embedded_controller() {
     let to = ["--bootstrap-server", first.address()];
     let other = Topic::create(&first, "other", 1, &[]).await;
     let topic = Topic::create(&first, "moved", 1, &[]).await;
-    let second = join(dirs[1].path(), "2", &controller, &[]).await;
+    let second = join(dirs[1].path(), "2", &controller, &[("broker.rack", "b"), RACK_AWARE]).await;
     for topic in std::iter::once(&other).chain([&topic; 30]) {
         let put = first.ask(&produce(13, topic, 0, -1, batch(&[&[7; 50_000]]))).await;
         assert_eq!(put.responses[0].partition_responses[0].error_code, 0);
@@ -198,6 +202,7 @@ async fn kafkas_tools_work_with_the_embedded_controller() {
         embedded_quorum(&jars, &to, &controller),
         embedded_features(&jars, &to),
         cluster_and_directories(&jars, &to, &first.server().broker.cluster_id),
+        consumers_near_by(&jars, &to, [&first, &second]),
     );
     second.stop().await;
     first.stop().await;
@@ -264,4 +269,27 @@ async fn throttled_reassignment(jars: &str, to: &[&str; 2], dir: &std::path::Pat
         }
     }
     panic!("the reassignment is not completed");
+}
+
+/// Kafka's consumer reads from the follower in its rack (KIP-392), and from the leader without a rack.
+async fn consumers_near_by(jars: &str, to: &[&str; 2], brokers: [&Running; 2]) {
+    let create = ["--create", "--topic", "near", "--replica-assignment", "1:2"];
+    tool(jars, "org.apache.kafka.tools.TopicCommand", &[to, &create[..]].concat(), "").await;
+    let produce = ["--topic", "near", "--producer-property", "acks=all"];
+    tool(jars, "org.apache.kafka.tools.ConsoleProducer", &[to, &produce[..]].concat(), "one\ntwo\n").await;
+    let sent = |broker: &Running| {
+        let partition = broker.server().broker.partitions.get("near", 0).expect("both have a replica");
+        partition.traffic().bytes_out
+    };
+    assert_eq!(brokers.map(sent), [0, 0]);
+    let consume = ["--topic", "near", "--from-beginning", "--max-messages", "2", "--timeout-ms", "60000"];
+    let consumer = "org.apache.kafka.tools.consumer.ConsoleConsumer";
+    let near = ["--consumer-property", "client.rack=b"];
+    let read = tool(jars, consumer, &[to, &consume[..], &near[..]].concat(), "").await;
+    assert_has(&read, &["one", "two"]);
+    let by_rack = brokers.map(sent);
+    assert!(by_rack[0] == 0 && by_rack[1] > 0, "{by_rack:?} from the leader and the follower");
+    let read = tool(jars, consumer, &[to, &consume[..]].concat(), "").await;
+    assert_has(&read, &["one", "two"]);
+    assert!(brokers.map(sent)[0] > 0, "a consumer without a rack reads from the leader");
 }
