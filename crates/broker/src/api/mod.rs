@@ -35,6 +35,7 @@ use crate::broker::Broker;
 use crate::metrics::RequestMetrics;
 use crate::net::{Frame, Handler, Peer, Reply};
 use bytes::Bytes;
+use std::any::Any;
 use std::future::Future;
 use std::sync::Arc;
 use thalweg_wire::frame::{decode_request_header, encode_response, peek_request};
@@ -65,6 +66,13 @@ impl Call {
     /// Counts the request as answered.
     pub fn answered(&self, broker: &Broker) {
         broker.requests.answered(RequestMetrics::label(self.key), self.version, self.came);
+    }
+
+    /// Counts the request as answered, and the errors in the answer.
+    fn answered_with(&self, broker: &Broker, response: &dyn Any) {
+        let label = RequestMetrics::label(self.key);
+        broker.requests.answered(label, self.version, self.came);
+        broker.requests.failed_in(label, response);
     }
 
     /// The response as a frame.
@@ -177,18 +185,21 @@ fn now<R: Request>(
     call: Call,
     mut d: Decoder,
     answer: fn(&Broker, &Call, R) -> R::Response,
-) -> Result<Reply, DecodeError> {
+) -> Result<Reply, DecodeError>
+where
+    R::Response: 'static,
+{
     let request = R::decode(&mut d, call.version)?;
-    let reply = call.reply::<R>(&answer(broker, &call, request));
-    call.answered(broker);
-    Ok(reply)
+    let response = answer(broker, &call, request);
+    call.answered_with(broker, &response);
+    Ok(call.reply::<R>(&response))
 }
 
 /// Serves an API whose answer may have to wait.
 fn later<R, F, A>(broker: &Arc<Broker>, call: Call, mut d: Decoder, answer: F) -> Result<Reply, DecodeError>
 where
     R: Request + Send + 'static,
-    R::Response: Send,
+    R::Response: Send + 'static,
     A: Future<Output = R::Response> + Send,
     F: FnOnce(Arc<Broker>, Arc<Call>, R) -> A + Send + 'static,
 {
@@ -196,9 +207,8 @@ where
     let (broker, call) = (Arc::clone(broker), Arc::new(call));
     Ok(Reply::Later(Box::pin(async move {
         let response = answer(Arc::clone(&broker), Arc::clone(&call), request).await;
-        let reply = call.reply::<R>(&response);
-        call.answered(&broker);
-        reply
+        call.answered_with(&broker, &response);
+        call.reply::<R>(&response)
     })))
 }
 

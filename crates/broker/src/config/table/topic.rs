@@ -5,7 +5,7 @@
 use super::super::check::{ANY, GZIP_LEVEL, THROTTLED_REPLICAS, at_least, between, list_of, one_of, ratio};
 use super::super::key::Support::{Accepted, Served, Unserved};
 use super::family;
-use super::reason::{QUOTAS, TIERED};
+use super::reason::TIERED;
 
 family! { TOPIC_KEYS "Topic configuration";
     "cleanup.policy": List = "delete", list_of(&["compact", "delete"]), Medium, ClusterWide, Served,

@@ -275,7 +275,7 @@ async fn throttled_reassignment(jars: &str, to: &[&str; 2], dir: &std::path::Pat
 async fn consumers_near_by(jars: &str, to: &[&str; 2], brokers: [&Running; 2]) {
     let create = ["--create", "--topic", "near", "--replica-assignment", "1:2"];
     tool(jars, "org.apache.kafka.tools.TopicCommand", &[to, &create[..]].concat(), "").await;
-    let produce = ["--topic", "near", "--producer-property", "acks=all"];
+    let produce = ["--topic", "near"];
     tool(jars, "org.apache.kafka.tools.ConsoleProducer", &[to, &produce[..]].concat(), "one\ntwo\n").await;
     let sent = |broker: &Running| {
         let partition = broker.server().broker.partitions.get("near", 0).expect("both have a replica");

@@ -64,8 +64,8 @@ async fn the_controller_learns_in_which_of_its_directories_a_broker_put_a_replic
 const OF_TOPICS: i8 = 2;
 const OF_BROKERS: i8 = 4;
 
-/// Sets a configuration, or deletes it.
-async fn configure(cluster: &Cluster, kind: i8, resource: &str, name: &str, value: Option<&str>) {
+/// Sets a configuration by this broker, or deletes it. Those of a broker go to that broker.
+async fn configure(broker: &Running, kind: i8, resource: &str, name: &str, value: Option<&str>) {
     let config = AlterableConfig {
         name: name.to_owned(),
         config_operation: i8::from(value.is_none()),
@@ -77,7 +77,7 @@ async fn configure(cluster: &Cluster, kind: i8, resource: &str, name: &str, valu
         configs: vec![config],
     };
     let request = IncrementalAlterConfigsRequest { resources: vec![resource], validate_only: false };
-    let answer = cluster.somebody().ask(&request).await;
+    let answer = broker.ask(&request).await;
     assert_eq!(answer.responses[0].error_code, 0, "{answer:?}");
 }
 
@@ -90,8 +90,8 @@ async fn move_throttled(side: &str, limited: usize) {
     }
     let (rate, list) =
         (format!("{side}.replication.throttled.rate"), format!("{side}.replication.throttled.replicas"));
-    configure(&cluster, OF_TOPICS, &topic.name, &list, Some("*")).await;
-    configure(&cluster, OF_BROKERS, &limited.to_string(), &rate, Some("1000000")).await;
+    configure(cluster.somebody(), OF_TOPICS, &topic.name, &list, Some("*")).await;
+    configure(cluster.broker(limited), OF_BROKERS, &limited.to_string(), &rate, Some("1000000")).await;
     let surroundings = &cluster.broker(limited).server().broker.surroundings;
     let throttle =
         if side == "leader" { &surroundings.leader_throttle } else { &surroundings.follower_throttle };
@@ -112,7 +112,7 @@ async fn move_throttled(side: &str, limited: usize) {
     assert!(puts > 20, "{puts} records in {took:?}");
 
     // Without the limit the way back is fast.
-    configure(&cluster, OF_BROKERS, &limited.to_string(), &rate, None).await;
+    configure(cluster.broker(limited), OF_BROKERS, &limited.to_string(), &rate, None).await;
     wait_for("no limit", || throttle.limit().is_none()).await;
     let copied = throttle.copied();
     reassign(&cluster, &topic, &[2]).await;
