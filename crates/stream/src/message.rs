@@ -90,6 +90,11 @@ impl Batch {
         self.slots.last().map(|slot| slot.sequence)
     }
 
+    /// When the first message was made, in milliseconds since 1970.
+    pub fn first_time_ms(&self) -> Option<i64> {
+        self.slots.first().map(|slot| slot.time_ms)
+    }
+
     /// Takes everything out, and gives the buffers back to whoever made them.
     pub fn take_buffers(&mut self) -> std::vec::Drain<'_, Bytes> {
         self.clear_slots();

@@ -3,8 +3,10 @@
 
 mod chain;
 mod channel;
+mod latency;
 mod report;
 mod stop;
+mod tap;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,13 +16,15 @@ use tokio::time::Instant;
 
 use crate::bad::{BadMessages, OnError};
 use crate::module::{Console, Findings, Make, Site};
-use crate::plan::{Input, Output, Plan, StagePlan};
+use crate::plan::{Input, Output, Plan, StagePlan, StreamPlan};
 use crate::stage::{Source, StageError};
 use chain::{Chain, Link};
 use channel::{ChannelSource, Outlet, TopicSink, channel};
 
+pub use latency::Latency;
 pub use report::{Ended, Figures, StageFigures, StreamFigures};
 pub use stop::{Stop, Stopper, stop};
+pub use tap::Taps;
 
 use report::{StageMeter, StreamMeter};
 
@@ -30,6 +34,8 @@ pub struct RunOptions {
     pub on_error: OnError,
     /// Where stages show lines.
     pub console: Arc<dyn Console>,
+    /// Where streams that run beside each other are tapped.
+    pub taps: Taps,
 }
 
 /// A stage of a stream cannot go on.
@@ -105,10 +111,12 @@ pub fn start(plan: &Plan, options: &RunOptions) -> Result<Running, StreamFailed>
     let mut chains = Vec::new();
     let mut meters = Vec::new();
     for (index, stream) in plan.streams.iter().enumerate() {
-        let meter = Arc::new(StreamMeter::new(stream));
-        let mut builder = Builder { options, stream: &stream.name, meter: &meter };
-        chains.push(builder.chain(index, plan, &mut joints, &stop)?);
-        meters.push(meter);
+        for instance in 0..stream.instances {
+            let meter = Arc::new(StreamMeter::new(stream, instance));
+            let mut builder = Builder { options, stream: &stream.name, meter: &meter };
+            chains.push(builder.chain(index, plan, &mut joints, &stop)?);
+            meters.push(meter);
+        }
     }
     let mut tasks = JoinSet::new();
     for chain in chains {
@@ -132,7 +140,7 @@ impl Joints {
         let mut joints = Joints { sources: BTreeMap::new(), topics: BTreeMap::new(), taps: BTreeMap::new() };
         for (index, stream) in plan.streams.iter().enumerate() {
             let outlet = match &stream.input {
-                Input::Stage(_) => continue,
+                Input::Stage(_) | Input::Beside { .. } => continue,
                 Input::Topic(name) => joints.topics.entry(name.clone()).or_default(),
                 Input::Tap { stream, stage } => joints.taps.entry((*stream, *stage)).or_default(),
             };
@@ -164,6 +172,28 @@ impl Builder<'_> {
         }
     }
 
+    fn source(
+        &self,
+        index: usize,
+        stream: &StreamPlan,
+        joints: &mut Joints,
+    ) -> Result<Box<dyn Source>, StreamFailed> {
+        Ok(match &stream.input {
+            Input::Stage(stage) => match stage.module.make {
+                Make::Source(make) => {
+                    let site = self.site(stage, &self.meter.stages[0].findings);
+                    make(&stage.settings, &site).map_err(|error| self.failed(&stage.label, error))?
+                }
+                _ => unreachable!("a plan begins with a source"),
+            },
+            Input::Beside { stream, stage } => Box::new(self.options.taps.point(stream, *stage).listen()),
+            Input::Topic(_) | Input::Tap { .. } => {
+                let source = joints.sources.remove(&index);
+                Box::new(source.expect("every stream that is fed has its channel, and is there once"))
+            }
+        })
+    }
+
     fn chain(
         &mut self,
         index: usize,
@@ -174,16 +204,7 @@ impl Builder<'_> {
         let stream = &plan.streams[index];
         let bad = BadMessages::new(&self.options.on_error, stream.name.clone(), self.meter.bad.clone())
             .map_err(|error| self.failed(&stream.name, error))?;
-        let source: Box<dyn Source> = match &stream.input {
-            Input::Stage(stage) => match stage.module.make {
-                Make::Source(make) => {
-                    let site = self.site(stage, &self.meter.stages[0].findings);
-                    make(&stage.settings, &site).map_err(|error| self.failed(&stage.label, error))?
-                }
-                _ => unreachable!("a plan begins with a source"),
-            },
-            _ => Box::new(joints.sources.remove(&index).expect("every stream that is fed has its channel")),
-        };
+        let source = self.source(index, stream, joints)?;
         let mut links = Vec::new();
         for (stage, meter) in stream.processors.iter().zip(&self.meter.stages[1..]) {
             let Make::Processor(make) = stage.module.make else {
@@ -206,8 +227,15 @@ impl Builder<'_> {
                 Box::new(TopicSink::new(joints.topics.get(name).cloned().unwrap_or_default()))
             }
         };
-        let taps = (0..=links.len()).map(|stage| joints.taps.remove(&(index, stage)).unwrap_or_default());
+        let taps =
+            (0..=links.len()).map(|stage| joints.taps.get(&(index, stage)).cloned().unwrap_or_default());
+        let origin = &stream.origin;
+        let points = (0..=links.len()).map(|place| {
+            let stage = origin.stage(place);
+            stage.map_or_else(Default::default, |stage| self.options.taps.point(&origin.stream, stage))
+        });
         Ok(Chain {
+            points: points.collect(),
             taps: taps.collect(),
             source,
             links,

@@ -12,6 +12,7 @@ use super::StreamFailed;
 use super::channel::Outlet;
 use super::report::{Ended, StageMeter, StreamMeter};
 use super::stop::Stop;
+use super::tap::TapPoint;
 use crate::bad::BadMessages;
 use crate::clock;
 use crate::message::Batch;
@@ -35,6 +36,8 @@ pub struct Chain {
     pub sink: Box<dyn Sink>,
     /// After the source, and after each processor.
     pub taps: Vec<Outlet>,
+    /// The same places, for streams that run beside this one.
+    pub points: Vec<TapPoint>,
     pub meter: Arc<StreamMeter>,
     pub bad: BadMessages,
     pub stop: Stop,
@@ -180,10 +183,13 @@ impl Chain {
     fn fill(&mut self, flow: &mut Flow, now: Instant) -> Result<Filled> {
         let meter = &self.meter.stages[0];
         self.bad.enter(&meter.label);
-        let filled = self.source.fill(&mut flow.batch, &mut turn(&mut self.bad, now));
+        let mut turn = turn(&mut self.bad, now);
+        let filled = self.source.fill(&mut flow.batch, &mut turn);
         let filled = filled.map_err(|error| (meter.label.clone(), error))?;
         if filled == Filled::Ready {
-            meter.worked(0, flow.batch.len(), flow.batch.value_bytes(), now.elapsed());
+            let busy = now.elapsed();
+            meter.worked(0, flow.batch.len(), flow.batch.value_bytes(), busy);
+            reached(meter, &flow.batch, turn.time_ms, busy);
             flow.seen = flow.batch.last_sequence().or(flow.seen);
         }
         Ok(filled)
@@ -192,31 +198,35 @@ impl Chain {
     /// Takes the batch from a stage on to the sink: 0 is what the source filled.
     async fn push(&mut self, from: usize, flow: &mut Flow) -> Result<()> {
         let batch = &mut flow.batch;
-        if !self.taps[from].is_empty() && !batch.is_empty() {
-            self.taps[from].send(batch).await;
-        }
-        for (link, tap) in self.links[from..].iter_mut().zip(&self.taps[from + 1..]) {
+        let mut meter = &self.meter.stages[from];
+        for place in from.. {
             if batch.is_empty() {
                 return Ok(());
             }
+            if !self.taps[place].is_empty() {
+                meter.waited_for(self.taps[place].send(batch)).await;
+            }
+            if !self.points[place].is_empty() {
+                meter.waited_for(self.points[place].send(batch)).await;
+            }
+            let Some(link) = self.links.get_mut(place) else { break };
+            meter = &link.meter;
             let now = Instant::now();
-            let came = batch.len();
-            self.bad.enter(&link.meter.label);
-            let processed = link.processor.process(batch, &mut turn(&mut self.bad, now));
-            processed.map_err(|error| (link.meter.label.clone(), error))?;
+            let (came, first_ms) = (batch.len(), batch.first_time_ms());
+            self.bad.enter(&meter.label);
+            let mut turn = turn(&mut self.bad, now);
+            let processed = link.processor.process(batch, &mut turn);
+            processed.map_err(|error| (meter.label.clone(), error))?;
+            let time_ms = turn.time_ms;
             let busy = now.elapsed();
+            let mut spent = busy;
             if let Some(settled) = link.processor.settle(batch) {
-                let settled = settled.await;
-                settled.map_err(|error| (link.meter.label.clone(), error))?;
-                link.meter.waited(now.elapsed() - busy);
+                let settled = meter.waited_for(settled).await;
+                settled.map_err(|error| (meter.label.clone(), error))?;
+                spent = now.elapsed();
             }
-            link.meter.worked(came, batch.len(), batch.value_bytes(), busy);
-            if !tap.is_empty() && !batch.is_empty() {
-                tap.send(batch).await;
-            }
-        }
-        if batch.is_empty() {
-            return Ok(());
+            meter.worked(came, batch.len(), batch.value_bytes(), busy);
+            meter.reached(came, age_ms(first_ms, time_ms, spent));
         }
         self.write(flow).await
     }
@@ -225,15 +235,19 @@ impl Chain {
         let meter = self.meter.stages.last().expect("a stream has two ends");
         let now = Instant::now();
         self.bad.enter(&meter.label);
-        let written = self.sink.write(&flow.batch, &mut turn(&mut self.bad, now));
+        let mut turn = turn(&mut self.bad, now);
+        let written = self.sink.write(&flow.batch, &mut turn);
         written.map_err(|error| (meter.label.clone(), error))?;
+        let time_ms = turn.time_ms;
         let busy = now.elapsed();
+        let mut spent = busy;
         if let Some(settled) = self.sink.settle() {
-            let settled = settled.await;
+            let settled = meter.waited_for(settled).await;
             settled.map_err(|error| (meter.label.clone(), error))?;
-            meter.waited(now.elapsed() - busy);
+            spent = now.elapsed();
         }
         meter.worked(flow.batch.len(), flow.batch.len(), flow.batch.value_bytes(), busy);
+        reached(meter, &flow.batch, time_ms, spent);
         Ok(())
     }
 
@@ -315,6 +329,17 @@ struct Flow {
     /// The last that the source was told of.
     acknowledged: Option<u64>,
     next_acknowledgement: Instant,
+}
+
+/// Counts how old the messages of a batch are when a stage is done with them.
+fn reached(meter: &StageMeter, batch: &Batch, time_ms: i64, spent: Duration) {
+    meter.reached(batch.len(), age_ms(batch.first_time_ms(), time_ms, spent));
+}
+
+/// The age of the first message of a batch: at this time, and then so much later.
+fn age_ms(first_ms: Option<i64>, time_ms: i64, spent: Duration) -> i64 {
+    let since = first_ms.map_or(0, |first_ms| time_ms.saturating_sub(first_ms));
+    since.saturating_add(i64::try_from(spent.as_millis()).unwrap_or(i64::MAX))
 }
 
 fn turn(bad: &mut BadMessages, now: Instant) -> Turn<'_> {

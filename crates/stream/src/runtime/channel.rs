@@ -8,7 +8,7 @@ use crate::message::Batch;
 use crate::stage::{Filled, Sink, Source, StageError, Turn, Wait};
 
 /// Batches on their way to one reader. With what a batch holds, this is the memory that a slow reader costs.
-const BATCHES_MAX: usize = 16;
+pub const BATCHES_MAX: usize = 16;
 
 /// The end that is written to.
 pub type Sender = mpsc::Sender<Batch>;

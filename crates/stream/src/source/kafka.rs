@@ -55,6 +55,12 @@ pub const MODULE: Module = Module {
             summary: "The consumer group; without, the source is in none.",
         },
         OptionSpec {
+            name: "sessionTimeout",
+            takes: Takes::Duration,
+            default: Absent::Value("45s"),
+            summary: "With --group: how long after the last sign of life of a member that was killed others take its partitions.",
+        },
+        OptionSpec {
             name: "from",
             takes: Takes::Begin,
             default: Absent::Value("earliest"),
@@ -94,9 +100,11 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
         let right = "with --group, leave out --partitions and --untilEnd, and begin at earliest or latest";
         return Err(kafka::failed(site.label.to_string(), right));
     }
+    let session_timeout_ms = settings.duration("sessionTimeout").as_millis().to_string();
     let config = kafka::config(
         settings,
         &[
+            ("session.timeout.ms", &session_timeout_ms),
             ("group.id", group.unwrap_or(NO_GROUP)),
             ("enable.auto.commit", "false"),
             ("enable.auto.offset.store", "false"),

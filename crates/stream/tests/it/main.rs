@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use thalweg_stream::OnError;
 use thalweg_stream::module::Console;
 use thalweg_stream::plan::Plan;
-use thalweg_stream::runtime::{Ended, Figures, RunOptions, start};
+use thalweg_stream::runtime::{Ended, Figures, RunOptions, Taps, start};
 
 /// Keeps the lines of stages.
 #[derive(Default)]
@@ -26,7 +26,7 @@ fn run(text: &str) -> (Figures, Vec<String>) {
         .enable_all()
         .build()
         .expect("a runtime");
-    let options = RunOptions { on_error: OnError::Fail, console: lines.clone() };
+    let options = RunOptions { on_error: OnError::Fail, console: lines.clone(), taps: Taps::default() };
     let figures = runtime.block_on(async {
         let mut running = start(&plan, &options).unwrap_or_else(|error| panic!("{error}"));
         running.ended().await.unwrap_or_else(|error| panic!("{error}"));

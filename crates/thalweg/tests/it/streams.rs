@@ -176,6 +176,19 @@ fn a_wrong_text_is_told_with_its_place_and_the_exit_code_of_a_wrong_request() {
 }
 
 #[test]
+fn a_wrong_property_is_told_with_what_would_be_right() {
+    for (property, part) in [
+        ("module.nul.count=2", "module.null.count would be right"),
+        ("module.null.count=-1", "a number from 0 to 256 would be right"),
+        ("count=2", "module.LABEL.count=N"),
+    ] {
+        let (code, _, error) = run(&mut stream(&["run", "--properties", property, "time | null"]), b"");
+        assert_eq!(code, Some(2), "{error}");
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
 fn check_shows_streams_and_runs_nothing() {
     let text = "a = stdin | x: filter --expression=true | topic:t; topic:t > null; tap:stream:a.x > counter";
     let (code, out, error) = run(&mut stream(&["check", text]), b"");

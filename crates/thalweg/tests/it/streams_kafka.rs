@@ -2,7 +2,7 @@
 //! killed goes on where its sink had got to.
 
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Command;
 
@@ -172,6 +172,43 @@ fn topics_between_stages_carry_every_message_while_instances_come_and_go() {
         instance.interrupt();
         assert_eq!(instance.exit_code(), Some(0));
     }
+}
+
+/// Three instances of the middle stage share its partitions; what has the same key keeps its order.
+#[test]
+fn a_stage_with_a_count_has_instances_that_share_its_messages_by_key() {
+    let broker = Broker::start();
+    let file = broker.dir.path().join("seen.txt");
+    let text_of_stream = format!(
+        "stdin | keyed: transform --expression=text --key='string(int(text) % 7)' | work: filter --expression='int(text) >= 0' \
+         | file --path={}; tap:stream:s.work > counter --name=tapped",
+        file.display()
+    );
+    let mut command =
+        binary::thalweg("stream run --name s --json --properties module.work.count=3,module.*.count=0");
+    command.args(["--bootstrap-server", &broker.broker.address, &text_of_stream]);
+    let mut running = Running::start(&mut command);
+    let lines: String = (0..3000).map(|number| format!("{number}\n")).collect();
+    running.0.stdin.take().expect("it is a pipe").write_all(lines.as_bytes()).expect("it reads");
+    until("every message", || text(&file).lines().count() >= 3000);
+    running.interrupt();
+    let mut report = String::new();
+    running.0.stdout.take().expect("it is a pipe").read_to_string(&mut report).expect("text");
+    assert_eq!(running.exit_code(), Some(0), "{report}");
+    let seen = numbers(&text(&file));
+    for key in 0..7 {
+        let of_key: Vec<u32> = seen.iter().copied().filter(|number| number % 7 == key).collect();
+        assert_eq!(of_key, (0..3000).filter(|number| number % 7 == key).collect::<Vec<_>>());
+    }
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    let parts = report["streams"].as_array().expect("a list");
+    let names: Vec<&str> = parts.iter().filter_map(|part| part["name"].as_str()).collect();
+    assert_eq!(names, ["s.stdin", "s.work", "s.work", "s.work", "s.file", "s-2"]);
+    let worked: Vec<u64> =
+        parts[1..4].iter().filter_map(|part| part["stages"][1]["messages_in"].as_u64()).collect();
+    assert_eq!(worked.iter().sum::<u64>(), 3000);
+    assert!(worked.iter().filter(|count| **count > 0).count() > 1, "one instance did all: {worked:?}");
+    assert_eq!(parts[5]["stages"][1]["found"]["count"], 3000, "a tap hears all instances");
 }
 
 #[test]

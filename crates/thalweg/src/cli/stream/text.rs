@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use thalweg_stream::deployment::Deployment;
 use thalweg_stream::plan::Plan;
-use thalweg_stream::transport::Transport;
+use thalweg_stream::transport::{Lies, Transport};
 
 /// What is between stages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -31,7 +32,11 @@ pub struct Text {
     /// What is between stages.
     #[arg(long, value_enum, value_name = "TRANSPORT", default_value_t = Between::Direct)]
     transport: Between,
-    /// With --transport=kafka: the brokers to connect to first.
+    /// How many instances stages have, such as module.filter.count=3,module.*.count=0: a stage with several has topics on both
+    /// sides, and its instances share their partitions; 0 and 1 bind a stage directly. onError=POLICY is what --on-error says.
+    #[arg(long, value_name = "KEY=VALUE,...", default_value = "")]
+    properties: String,
+    /// With topics between stages: the brokers to connect to first.
     #[arg(
         long,
         short = 'b',
@@ -40,10 +45,11 @@ pub struct Text {
         default_value = "localhost:9092"
     )]
     bootstrap_server: String,
-    /// With --transport=kafka: a file of librdkafka's properties, such as those for TLS and SASL.
+    /// With topics between stages: a file of librdkafka's properties, such as those for TLS and SASL.
     #[arg(long, value_name = "FILE")]
     transport_properties: Option<String>,
-    /// With --transport=kafka: the partitions of topics that are created [default: the broker's num.partitions].
+    /// With topics between stages: the partitions of those that are created [default: one for each instance that reads, else
+    /// the broker's num.partitions].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..))]
     transport_partitions: Option<i32>,
 }
@@ -66,12 +72,24 @@ impl Text {
         Ok(plan?)
     }
 
+    /// What --properties say.
+    pub fn deployment(&self, plan: &Plan) -> anyhow::Result<Deployment> {
+        let deployment = Deployment::parse(&self.properties)?;
+        deployment.check(plan)?;
+        Ok(deployment)
+    }
+
     /// The cluster between stages, if there is to be one.
-    pub fn transport(&self) -> Option<Transport> {
-        (self.transport == Between::Kafka).then(|| Transport {
+    pub fn transport(&self, deployment: &Deployment) -> Option<Transport> {
+        let is_wanted = self.transport == Between::Kafka || !deployment.counts.are_single();
+        is_wanted.then(|| Transport {
             bootstrap: self.bootstrap_server.clone(),
             properties: self.transport_properties.clone(),
             partitions: self.transport_partitions,
+            lies: match self.transport {
+                Between::Direct => Lies::AroundInstances,
+                Between::Kafka => Lies::Everywhere,
+            },
         })
     }
 }
