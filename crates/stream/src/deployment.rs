@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::Guarantee;
 use crate::bad::OnError;
 use crate::language::closest;
 use crate::plan::{Input, Plan};
@@ -14,6 +15,8 @@ use crate::plan::{Input, Plan};
 const COUNT_MAX: usize = 256;
 /// What bad messages are handled by.
 const ON_ERROR: &str = "onError";
+/// How often a message may arrive.
+const GUARANTEE: &str = "guarantee";
 
 /// How a stream is deployed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +25,8 @@ pub struct Deployment {
     pub counts: Counts,
     /// What is done with messages that cannot be worked on.
     pub on_error: OnError,
+    /// How often a message may arrive.
+    pub guarantee: Guarantee,
 }
 
 /// How many instances stages have.
@@ -75,13 +80,21 @@ impl Deployment {
         for (key, value) in properties {
             let wrong = |right: String| WrongProperty { key: key.clone(), value: Some(value.clone()), right };
             if key == ON_ERROR {
-                deployment.on_error =
-                    value.parse().map_err(|_| wrong("fail, skip or dead-letter:FILE".to_owned()))?;
+                deployment.on_error = value.parse().map_err(|_| {
+                    wrong("fail, skip, dead-letter:FILE or dead-letter:topic:NAME".to_owned())
+                })?;
+                continue;
+            }
+            if key == GUARANTEE {
+                deployment.guarantee =
+                    value.parse().map_err(|_| wrong("at-least-once or at-most-once".to_owned()))?;
                 continue;
             }
             let label = key.strip_prefix("module.").and_then(|rest| rest.strip_suffix(".count"));
             let Some(label) = label else {
-                return Err(wrong(format!("module.LABEL.count=N, module.*.count=N or {ON_ERROR}=POLICY")));
+                return Err(wrong(format!(
+                    "module.LABEL.count=N, module.*.count=N, {ON_ERROR}=POLICY or {GUARANTEE}=GUARANTEE"
+                )));
             };
             let count = value.parse().ok().filter(|count| *count <= COUNT_MAX);
             let count = count.ok_or_else(|| wrong(format!("a number from 0 to {COUNT_MAX}")))?;
@@ -145,7 +158,8 @@ mod tests {
             ("module.filter.count=many", "module.filter.count=many is wrong: a number from 0 to 256"),
             ("module.filter.count=257", "a number from 0 to 256"),
             ("module.filter.criteria=x", "module.LABEL.count=N"),
-            ("onError=ignore", "onError=ignore is wrong: fail, skip or dead-letter:FILE"),
+            ("guarantee=twice", "guarantee=twice is wrong: at-least-once or at-most-once"),
+            ("onError=ignore", "onError=ignore is wrong: fail, skip, dead-letter:FILE"),
         ] {
             let wrong = Deployment::parse(text).expect_err(text).to_string();
             assert!(wrong.contains(part), "{wrong}");

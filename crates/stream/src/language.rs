@@ -18,7 +18,7 @@ mod suggest;
 use std::ops::Range;
 
 pub use complaint::{Complaint, Complaints};
-pub use parser::{is_name, parse};
+pub use parser::{NAME_BYTES_MAX, is_name, parse};
 pub use suggest::closest;
 
 /// Where a part stands in the text, in bytes.

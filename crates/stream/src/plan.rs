@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::kafka::BOOTSTRAP;
 use crate::language::{
-    self, Complaint, Complaints, Definition, Element, OptionText, StageText, StreamText, TapText, TopicText,
-    closest,
+    self, Complaint, Complaints, Definition, Element, NAME_BYTES_MAX, OptionText, Spanned, StageText,
+    StreamText, TapText, TopicText, closest,
 };
 use crate::module::{self, Absent, Kind, Module, Settings};
 
@@ -185,6 +185,7 @@ impl Plan {
                     reading.check_topics(&definition, &plan);
                 }
                 reading.check_cycles(&definition, &plan);
+                reading.check_standard_input(&definition, &plan);
                 reading.complaints.is_empty().then_some(plan)
             })
             .ok_or_else(|| complain(reading.complaints))
@@ -252,7 +253,23 @@ impl Reading<'_> {
                     "Each needs a name of its own.",
                 );
             }
+            self.check_length(stream.name.as_ref());
+            for element in &stream.elements {
+                match element {
+                    Element::Stage(stage) => self.check_length(stage.label.as_ref()),
+                    Element::Topic(topic) => self.check_length(Some(&topic.name)),
+                    Element::Tap(_) => {}
+                }
+            }
             self.names.push(name);
+        }
+    }
+
+    /// Names become parts of names of topics and groups, which have a bound.
+    fn check_length(&mut self, name: Option<&Spanned>) {
+        if let Some(name) = name.filter(|name| name.text.len() > NAME_BYTES_MAX) {
+            let message = format!("This name has {} letters", name.text.len());
+            self.complain(name.span.clone(), message, format!("At most {NAME_BYTES_MAX} would be right."));
         }
     }
 
@@ -394,7 +411,14 @@ impl Reading<'_> {
             (None, _) => None,
         });
         match read {
-            Ok(settings) => (self.complaints.len() == before).then_some(settings),
+            Ok(settings) => {
+                if let Err(wrong) = (module.check)(&settings) {
+                    let span =
+                        given.get(wrong.option).map_or(&stage.module.span, |option| &option.value.span);
+                    self.complain(span.clone(), wrong.message, wrong.right);
+                }
+                (self.complaints.len() == before).then_some(settings)
+            }
             Err(wrong) => {
                 for (option, wrong) in wrong {
                     let value = &given[option.name].value;
@@ -491,7 +515,7 @@ impl Reading<'_> {
         self.complain(tap.stream.span.clone(), format!("There is no stream {name}"), right);
     }
 
-    fn no_such_label(&mut self, stream: &str, label: &language::Spanned, names: &[&str]) {
+    fn no_such_label(&mut self, stream: &str, label: &Spanned, names: &[&str]) {
         let right = match closest(&label.text, names.iter().copied()) {
             Some(meant) => format!("tap:stream:{stream}.{meant} would be right."),
             None => format!("What leaves these can be tapped: {}.", names.join(", ")),
@@ -538,6 +562,17 @@ impl Reading<'_> {
             let name = &topic.name.text;
             let right = format!("`topic:{name} > ...` in another stream would be right. {ONLY_HERE}");
             self.complain(topic.span.clone(), format!("No stream of this text reads topic:{name}"), right);
+        }
+    }
+
+    /// There is one standard input: two streams would each have some of it.
+    fn check_standard_input(&mut self, definition: &Definition, plan: &Plan) {
+        let reads =
+            |stream: &StreamPlan| matches!(&stream.input, Input::Stage(s) if s.module.name == "stdin");
+        let readers = plan.streams.iter().zip(&definition.streams).filter(|(stream, _)| reads(stream));
+        for (_, text) in readers.skip(1) {
+            let right = "`stdin | topic:NAME`, and `topic:NAME > ...` as often as wanted, would be right.";
+            self.complain(text.span.clone(), "Standard input is read by one stream already", right);
         }
     }
 
@@ -616,6 +651,47 @@ mod tests {
         assert_eq!(inputs, ["Topic(\"t\")", "Tap { stream: 0, stage: 0 }", "Tap { stream: 0, stage: 1 }"]);
         let names: Vec<&str> = plan.streams.iter().map(|stream| &*stream.name).collect();
         assert_eq!(names, ["a", "stream-2", "stream-3", "stream-4"]);
+    }
+
+    #[test]
+    fn options_that_do_not_go_together_are_told() {
+        for (text, message, right) in [
+            ("time --format=%Q | log", "--format cannot be \"%Q\"", "directives of strftime"),
+            ("kafka --topics=a,,b | null", "--topics cannot be", "Names of topics"),
+            ("time | kafka --topic='a b'", "--topic cannot be", "letters, digits"),
+            ("kafka --topics=t --group=g --partitions=1 | null", "share all partitions", "leave out --group"),
+            ("kafka --topics=t --group=g --untilEnd=true | null", "does not know which", "leave out --group"),
+            ("kafka --topics=t --group=g --from=offset:3 | null", "where it left off", "earliest or latest"),
+            (
+                "kafka --topics=t --partitions=1 --from=offset:0=3 | null",
+                "Partition 0 is not among",
+                "Name it",
+            ),
+            ("time | kafka --topic=t --linger=1h --deliveryTimeout=2h", "no longer than 15", "15m"),
+            ("time | kafka --topic=t --linger=5m --deliveryTimeout=1m", "time left", "More than --linger"),
+            ("time | kafka --topic=t --buffer=1", "no buffer for a producer", "1MiB"),
+            ("file --path=x --from=end | null", "Only a file that is followed", "--mode=follow"),
+            ("http --path=/{x} | null", "plain text", "/orders"),
+            ("load-generator --messageSize=65MiB | null", "64 MiB at the most", "or less"),
+            (
+                "load-generator --mode=reference --generateTimestamp=true | null",
+                "the same bytes",
+                "--mode=copy",
+            ),
+            ("load-generator --messageSize=8 --generateTimestamp=true | null", "take 12 bytes", "larger"),
+            ("stdin | splitter --member=a | null", "object of JSON", "--by=json"),
+            ("stdin | splitter --by=json --delimiter=, | null", "told apart by JSON", "leave out"),
+            ("stdin | aggregate --figures=sum | null", "are of a number", "Add --of"),
+            ("stdin | aggregate --window=1h --slide=1ms | null", "10000 windows", "longer"),
+            ("stdin | aggregate --window=1s --slide=1m | null", "would be in none", "--window or less"),
+            ("time | http --url=http://h/ --caFile=x", "no certificates without https", "https://"),
+            ("time | http --url=ftp://h/", "--url cannot be", "https://HOST/PATH"),
+            ("stdin | null; stdin | null", "Standard input is read by one stream", "topic:NAME"),
+        ] {
+            let shown = complaint(text);
+            assert!(shown.contains(message) && shown.contains(right), "{text}:\n{shown}");
+            assert!(shown.contains('^'), "{text}:\n{shown}");
+        }
     }
 
     #[test]

@@ -18,8 +18,9 @@ use crate::bad::{BadMessages, OnError};
 use crate::module::{Console, Findings, Make, Site};
 use crate::plan::{Input, Output, Plan, StagePlan, StreamPlan};
 use crate::stage::{Source, StageError};
+use crate::{Cluster, Guarantee};
 use chain::{Chain, Link};
-use channel::{ChannelSource, Outlet, TopicSink, channel};
+use channel::{ChannelSource, Outlet, Readers, TopicSink, channel};
 
 pub use latency::Latency;
 pub use report::{Ended, Figures, StageFigures, StreamFigures};
@@ -32,6 +33,10 @@ use report::{StageMeter, StreamMeter};
 pub struct RunOptions {
     /// What is done with messages that cannot be worked on.
     pub on_error: OnError,
+    /// Where the topic of dead letters is, if there is one.
+    pub cluster: Cluster,
+    /// How often a message may arrive.
+    pub guarantee: Guarantee,
     /// Where stages show lines.
     pub console: Arc<dyn Console>,
     /// Where streams that run beside each other are tapped.
@@ -97,10 +102,14 @@ impl Running {
             };
             if let Err(error) = ended {
                 self.stopper.stop();
-                failed = failed.or(Some(error));
+                // That a reader is gone follows from its own failure, which says more.
+                let says_more = !matches!(error.source, StageError::ReaderGone(_));
+                if failed.as_ref().is_none_or(|(_, said_more)| !said_more && says_more) {
+                    failed = Some((error, says_more));
+                }
             }
         }
-        failed.map_or(Ok(()), Err)
+        failed.map_or(Ok(()), |(error, _)| Err(error))
     }
 }
 
@@ -130,22 +139,22 @@ struct Joints {
     /// By the stream that reads.
     sources: BTreeMap<usize, ChannelSource>,
     /// By topic.
-    topics: BTreeMap<Arc<str>, Outlet>,
+    topics: BTreeMap<Arc<str>, Readers>,
     /// By stream and stage.
-    taps: BTreeMap<(usize, usize), Outlet>,
+    taps: BTreeMap<(usize, usize), Readers>,
 }
 
 impl Joints {
     fn of(plan: &Plan) -> Joints {
         let mut joints = Joints { sources: BTreeMap::new(), topics: BTreeMap::new(), taps: BTreeMap::new() };
         for (index, stream) in plan.streams.iter().enumerate() {
-            let outlet = match &stream.input {
+            let readers = match &stream.input {
                 Input::Stage(_) | Input::Beside { .. } => continue,
                 Input::Topic(name) => joints.topics.entry(name.clone()).or_default(),
                 Input::Tap { stream, stage } => joints.taps.entry((*stream, *stage)).or_default(),
             };
             let (sender, source) = channel();
-            outlet.add(sender);
+            readers.add(sender);
             joints.sources.insert(index, source);
         }
         joints
@@ -167,6 +176,7 @@ impl Builder<'_> {
         Site {
             stream: self.stream.clone(),
             label: stage.label.clone(),
+            guarantee: self.options.guarantee,
             console: self.options.console.clone(),
             findings: findings.clone(),
         }
@@ -202,7 +212,8 @@ impl Builder<'_> {
         stop: &Stop,
     ) -> Result<Chain, StreamFailed> {
         let stream = &plan.streams[index];
-        let bad = BadMessages::new(&self.options.on_error, stream.name.clone(), self.meter.bad.clone())
+        let RunOptions { on_error, cluster, .. } = self.options;
+        let bad = BadMessages::new(on_error, cluster, stream.name.clone(), self.meter.bad.clone())
             .map_err(|error| self.failed(&stream.name, error))?;
         let source = self.source(index, stream, joints)?;
         let mut links = Vec::new();
@@ -227,8 +238,8 @@ impl Builder<'_> {
                 Box::new(TopicSink::new(joints.topics.get(name).cloned().unwrap_or_default()))
             }
         };
-        let taps =
-            (0..=links.len()).map(|stage| joints.taps.get(&(index, stage)).cloned().unwrap_or_default());
+        let taps = (0..=links.len())
+            .map(|stage| Outlet::to(joints.taps.get(&(index, stage)).cloned().unwrap_or_default()));
         let origin = &stream.origin;
         let points = (0..=links.len()).map(|place| {
             let stage = origin.stage(place);
@@ -242,6 +253,7 @@ impl Builder<'_> {
             sink,
             meter: self.meter.clone(),
             bad,
+            guarantee: self.options.guarantee,
             stop: stop.clone(),
         })
     }

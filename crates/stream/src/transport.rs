@@ -18,8 +18,8 @@ use rdkafka::config::FromClientConfig;
 use rdkafka::error::RDKafkaErrorCode;
 
 use crate::deployment::{Counts, counts_along};
-use crate::kafka;
-use crate::module::{Kind, Module, Settings, find};
+use crate::kafka::{self, Cluster};
+use crate::module::{Kind, Module, find};
 use crate::plan::{Input, Origin, Output, Plan, StagePlan, StreamPlan};
 use crate::stage::StageError;
 
@@ -102,12 +102,8 @@ impl Transport {
 
     fn stage(&self, kind: Kind, topic: &str, options: &[(&str, &str)]) -> StagePlan {
         let module: &'static Module = find(kind, "kafka").expect("kafka is a source and a sink");
-        let settings = Settings::read(module, |name| match name {
-            "bootstrap" => Some(&self.bootstrap),
-            "properties" => self.properties.as_deref(),
-            _ => options.iter().find(|(option, _)| *option == name).map(|(_, value)| *value),
-        });
-        let settings = settings.unwrap_or_else(|_| panic!("kafka takes these options"));
+        let cluster = Cluster { bootstrap: self.bootstrap.clone(), properties: self.properties.clone() };
+        let settings = cluster.settings(kind, options);
         StagePlan { label: format!("topic:{topic}").into(), module, settings }
     }
 

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::{Host, State, StreamStatus};
+use crate::Cluster;
 use crate::deployment::Deployment;
 use crate::runtime::{self, Meters, RunOptions, Running};
 use crate::transport::{Lies, Transport};
@@ -159,6 +160,8 @@ impl Work {
         transport.create_topics(&topics).await.map_err(|error| told(&error))?;
         let options = RunOptions {
             on_error: deployment.on_error,
+            cluster: Cluster { bootstrap: shared.settings.bootstrap.clone(), properties: None },
+            guarantee: deployment.guarantee,
             console: shared.settings.console.clone(),
             taps: shared.taps.clone(),
         };

@@ -10,7 +10,7 @@ const TEXT_BYTES_MAX: usize = 1 << 20;
 const DESTINATIONS: [&str; 3] = ["topic", "tap", "queue"];
 
 /// The longest name of a stream that is not only in one text.
-const NAME_BYTES_MAX: usize = 100;
+pub const NAME_BYTES_MAX: usize = 100;
 
 /// Whether this can be the name of a stream: taps name it, and topics begin with it.
 pub fn is_name(text: &str) -> bool {

@@ -13,6 +13,7 @@ use super::channel::Outlet;
 use super::report::{Ended, StageMeter, StreamMeter};
 use super::stop::Stop;
 use super::tap::TapPoint;
+use crate::Guarantee;
 use crate::bad::BadMessages;
 use crate::clock;
 use crate::message::Batch;
@@ -40,6 +41,7 @@ pub struct Chain {
     pub points: Vec<TapPoint>,
     pub meter: Arc<StreamMeter>,
     pub bad: BadMessages,
+    pub guarantee: Guarantee,
     pub stop: Stop,
 }
 
@@ -80,7 +82,7 @@ impl Chain {
         let over = self.flow(flow).await;
         if over.is_err() {
             // What has come so far is not lost for what came after it.
-            let _ = self.sink.flush().await;
+            let _ = self.flush().await;
             let mut turn = turn(&mut self.bad, Instant::now());
             let _ = self.sink.finish(&mut turn);
             return over;
@@ -109,6 +111,7 @@ impl Chain {
             let filled = if is_full { Filled::Pending } else { self.fill(flow, now)? };
             match filled {
                 Filled::Ready => {
+                    self.claim(flow).await?;
                     self.push(0, flow).await?;
                     self.acknowledge_if_due(flow, now).await?;
                 }
@@ -122,6 +125,7 @@ impl Chain {
                     since = Instant::now();
                 }
             }
+            self.bad.settle().await.map_err(|error| (self.bad.stage(), error))?;
             if now.duration_since(since) > TURN {
                 tokio::task::yield_now().await;
                 since = Instant::now();
@@ -193,6 +197,17 @@ impl Chain {
             flow.seen = flow.batch.last_sequence().or(flow.seen);
         }
         Ok(filled)
+    }
+
+    /// Where messages arrive at most once, takes out what may come again.
+    async fn claim(&mut self, flow: &mut Flow) -> Result<()> {
+        if self.guarantee != Guarantee::AtMostOnce {
+            return Ok(());
+        }
+        match self.source.claim(&mut flow.batch) {
+            Some(claimed) => claimed.await.map_err(|error| (self.meter.stages[0].label.clone(), error)),
+            None => Ok(()),
+        }
     }
 
     /// Takes the batch from a stage on to the sink: 0 is what the source filled.
@@ -286,9 +301,14 @@ impl Chain {
             self.push_from_link(index, flow).await?;
         }
         let label = self.meter.stages.last().expect("a stream has two ends").label.clone();
-        self.sink.flush().await.map_err(|error| (label.clone(), error))?;
+        let failed = |error| (label.clone(), error);
+        self.flush().await?;
+        self.sink.finish(&mut turn(&mut self.bad, Instant::now())).map_err(failed)?;
+        // Who taps is told that no more comes before anybody is waited for.
+        self.taps.iter_mut().for_each(Outlet::close);
+        self.sink.arrive().await.map_err(failed)?;
         self.tell_source(flow, u64::MAX).await?;
-        self.sink.finish(&mut turn(&mut self.bad, Instant::now())).map_err(|error| (label, error))
+        self.source.finish().await.map_err(|error| (self.meter.stages[0].label.clone(), error))
     }
 
     async fn acknowledge_if_due(&mut self, flow: &mut Flow, now: Instant) -> Result<()> {
@@ -299,10 +319,23 @@ impl Chain {
             return Ok(());
         }
         flow.next_acknowledgement = now + ACKNOWLEDGE_EVERY;
+        self.flush().await?;
+        let held = self.held_since();
+        self.tell_source(flow, held.unwrap_or(u64::MAX)).await
+    }
+
+    /// Waits until the sink has all that it was given, and dead letters are where they belong.
+    async fn flush(&mut self) -> Result<()> {
         let label = self.meter.stages.last().expect("a stream has two ends").label.clone();
         self.sink.flush().await.map_err(|error| (label, error))?;
-        let held = self.links.iter().filter_map(|link| link.processor.held_since()).min();
-        self.tell_source(flow, held.unwrap_or(u64::MAX)).await
+        self.bad.flush().await.map_err(|error| (self.bad.stage(), error))
+    }
+
+    /// The first message that has not arrived: a processor holds it back, or the streams behind a named destination have it.
+    /// Who taps only listens, and is not asked.
+    fn held_since(&mut self) -> Option<u64> {
+        let links = self.links.iter().filter_map(|link| link.processor.held_since()).min();
+        links.into_iter().chain(self.sink.held_since()).min()
     }
 
     /// Tells the source what has arrived: all that was seen before what is still held.

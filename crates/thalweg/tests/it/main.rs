@@ -12,5 +12,6 @@ mod replicated;
 mod serve_cluster;
 mod stream_hosting;
 mod streams;
+mod streams_guarantees;
 mod streams_kafka;
 mod tools;
