@@ -84,12 +84,13 @@ async fn configure(broker: &Running, kind: i8, resource: &str, name: &str, value
 /// A partition of 2.5 MB moves from broker 2 to broker 3, while this side of one of them is limited to 1 MB a second.
 async fn move_throttled(side: &str, limited: usize) {
     let cluster = Cluster::start(&[("replica.fetch.max.bytes", "100000")]).await;
-    let topic = cluster.create("topic", &[&[2], &[1, 2]], &[]).await;
+    let (rate, list) =
+        (format!("{side}.replication.throttled.rate"), format!("{side}.replication.throttled.replicas"));
+    let topic = cluster.create("moved", &[&[2]], &[]).await;
+    let in_sync = cluster.create("in-sync", &[&[1, 2]], &[(&list, "*")]).await;
     for _ in 0..50 {
         cluster.put(&topic, 0, -1, &[7; 50_000]).await;
     }
-    let (rate, list) =
-        (format!("{side}.replication.throttled.rate"), format!("{side}.replication.throttled.replicas"));
     configure(cluster.somebody(), OF_TOPICS, &topic.name, &list, Some("*")).await;
     configure(cluster.broker(limited), OF_BROKERS, &limited.to_string(), &rate, Some("1000000")).await;
     let surroundings = &cluster.broker(limited).server().broker.surroundings;
@@ -99,10 +100,10 @@ async fn move_throttled(side: &str, limited: usize) {
 
     let began = Instant::now();
     reassign(&cluster, &topic, &[3]).await;
-    // The other partition is in the list too. Its replicas are in sync, so nothing holds them back.
+    // The other topic's replicas are throttled too. They are in sync, so nothing holds them back.
     let mut puts = 0;
     while cluster.registration(&topic, 0).replicas != [3] {
-        cluster.put(&topic, 1, -1, b"x").await;
+        cluster.put(&in_sync, 0, -1, b"x").await;
         puts += 1;
         assert!(began.elapsed() < PATIENCE, "the replica does not come");
     }
