@@ -10,7 +10,7 @@ use crate::net::ConnectionLimits;
 use crate::partition::Partitions;
 use crate::producer_ids::ProducerIds;
 use crate::reconfigure;
-use crate::replication::{DirectoryAssignments, IsrChanges, Surroundings};
+use crate::replication::{DirectoryAssignments, IsrChanges, Surroundings, Throttle};
 use crate::transaction::{TransactionCoordinator, Verifier};
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -103,11 +103,15 @@ impl Broker {
     /// Puts a broker together. It serves nothing by itself.
     pub fn new(parts: BrokerParts) -> Arc<Broker> {
         let BrokerParts { cluster_id, config, clock, log_dirs, partitions, controller, image, .. } = parts;
+        let replication = &config.replication;
+        let throttle = |rate: u64| Throttle::new(rate, replication.quota_samples, replication.quota_sample);
         let surroundings = Arc::new(Surroundings {
             node_id: config.node_id,
             lag_time_max: config.replication.lag_time_max,
             image: Arc::clone(&image),
             isr_changes: IsrChanges::default(),
+            leader_throttle: throttle(replication.leader_throttled_rate),
+            follower_throttle: throttle(replication.follower_throttled_rate),
         });
         let verifier = Verifier::default();
         verifier.enable(config.transactions.verifies_partitions);

@@ -82,7 +82,7 @@ impl CoordinatorLog for InternalLog {
                 reader_start: Offset::NONE,
                 has_come: false,
             };
-            let read = partition.fetch(&from, None).map_err(|error| match error {
+            let read = partition.fetch(&from).map_err(|error| match error {
                 ErrorCode::NotLeaderOrFollower => ReplayError::NotLeader,
                 other => read_failed(other.to_string()),
             })?;

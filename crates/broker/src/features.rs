@@ -24,8 +24,8 @@ pub struct Feature {
     pub max: i16,
 }
 
-/// Every feature that is served whoever the controller is.
-pub fn supported() -> [Feature; 3] {
+/// Every feature that is served.
+pub fn supported() -> [Feature; 4] {
     [
         Feature {
             name: METADATA_VERSION,
@@ -34,6 +34,8 @@ pub fn supported() -> [Feature; 3] {
         },
         Feature { name: KRAFT_VERSION, min: 0, max: 1 },
         Feature { name: TRANSACTION_VERSION, min: 0, max: 2 },
+        // The controller's work (KIP-966): a broker's part is to tell truthfully whether its last stop was clean.
+        Feature { name: ELIGIBLE_LEADER_REPLICAS_VERSION, min: 0, max: 1 },
     ]
 }
 
@@ -47,10 +49,6 @@ pub fn ranges() -> BTreeMap<String, VersionRange> {
 pub fn of_new_clusters() -> BTreeMap<String, i16> {
     BTreeMap::from([(TRANSACTION_VERSION.to_owned(), 2)])
 }
-
-/// What a broker whose controller is elsewhere serves besides. Eligible leader replicas (KIP-966) are the controller's
-/// work: a broker's part is to tell truthfully whether its last stop was clean.
-const WITH_OTHER_CONTROLLERS: Feature = Feature { name: ELIGIBLE_LEADER_REPLICAS_VERSION, min: 0, max: 1 };
 
 /// A feature that is not served, up to the level that Kafka 4.3 knows, and what its users meet on this broker.
 struct Unserved {
@@ -105,14 +103,6 @@ impl Claims {
     }
 }
 
-/// What a broker serves whose controller is elsewhere.
-pub fn ranges_of_member() -> BTreeMap<String, VersionRange> {
-    let Feature { name, min, max } = WITH_OTHER_CONTROLLERS;
-    let mut ranges = ranges();
-    ranges.insert(name.to_owned(), VersionRange { min, max });
-    ranges
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_cluster_of_kafkas_defaults_admits_the_broker_and_it_names_what_it_refuses() {
-        let claims = Claims::of(&ranges_of_member(), KAFKA_4_3);
+        let claims = Claims::of(&ranges(), KAFKA_4_3);
         for (name, level) in KAFKA_4_3 {
             assert!(claims.ranges[name].contains(level), "{name}");
         }
@@ -141,8 +131,8 @@ mod tests {
 
     #[test]
     fn what_is_off_and_not_served_is_not_claimed() {
-        let claims = Claims::of(&ranges_of_member(), [(METADATA_VERSION, 21), (GROUP_VERSION, 0)]);
-        assert_eq!(claims.ranges, ranges_of_member());
+        let claims = Claims::of(&ranges(), [(METADATA_VERSION, 21), (GROUP_VERSION, 0)]);
+        assert_eq!(claims.ranges, ranges());
         assert_eq!(claims.unserved, []);
     }
 

@@ -336,7 +336,7 @@ fn membership_options(
         cluster_id: log_dirs.cluster_id().to_owned(),
         rack: config.rack.clone(),
         endpoints: advertised.iter().map(endpoint).collect(),
-        features: if config.roles.controller { features::ranges() } else { features::ranges_of_member() },
+        features: features::ranges(),
         directories: log_dirs.online_ids().into_iter().map(wire_uuid).collect(),
         previous_broker_epoch: log_dirs.previous_broker_epoch(),
         heartbeat_interval: config.controller.heartbeat_interval,

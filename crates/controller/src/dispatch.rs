@@ -6,12 +6,13 @@ use thalweg_wire::frame::{self, LENGTH_LEN};
 use thalweg_wire::request::api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
 use thalweg_wire::request::describe_cluster_response::DescribeClusterBroker;
 use thalweg_wire::request::{
-    AllocateProducerIdsRequest, AlterClientQuotasRequest, AlterConfigsRequest,
-    AlterPartitionReassignmentsRequest, AlterPartitionRequest, ApiVersionsRequest, ApiVersionsResponse,
-    AssignReplicasToDirsRequest, BrokerHeartbeatRequest, BrokerRegistrationRequest, CreatePartitionsRequest,
-    CreateTopicsRequest, DeleteTopicsRequest, DescribeClusterRequest, DescribeClusterResponse,
-    DescribeQuorumRequest, ElectLeadersRequest, EnvelopeRequest, FetchRequest, FetchSnapshotRequest,
-    IncrementalAlterConfigsRequest, ListPartitionReassignmentsRequest, UnregisterBrokerRequest,
+    AddRaftVoterRequest, AllocateProducerIdsRequest, AlterClientQuotasRequest, AlterConfigsRequest,
+    AlterPartitionReassignmentsRequest, AlterPartitionRequest, AlterUserScramCredentialsRequest,
+    ApiVersionsRequest, ApiVersionsResponse, AssignReplicasToDirsRequest, BrokerHeartbeatRequest,
+    BrokerRegistrationRequest, CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest,
+    DescribeClusterRequest, DescribeClusterResponse, DescribeQuorumRequest, ElectLeadersRequest,
+    EnvelopeRequest, FetchRequest, FetchSnapshotRequest, IncrementalAlterConfigsRequest,
+    ListPartitionReassignmentsRequest, RemoveRaftVoterRequest, UnregisterBrokerRequest,
     UpdateFeaturesRequest,
 };
 use thalweg_wire::{ApiKey, Decoder, EncodeError, ErrorCode, Message, Request};
@@ -24,7 +25,7 @@ mod refusals;
 use refusals::Refuse;
 
 /// The APIs, in the order of their keys, which is that of ApiVersions.
-const SERVED: [ApiKey; 22] = [
+const SERVED: [ApiKey; 25] = [
     ApiKey::Fetch,
     ApiKey::ApiVersions,
     ApiKey::CreateTopics,
@@ -36,6 +37,7 @@ const SERVED: [ApiKey; 22] = [
     ApiKey::AlterPartitionReassignments,
     ApiKey::ListPartitionReassignments,
     ApiKey::AlterClientQuotas,
+    ApiKey::AlterUserScramCredentials,
     ApiKey::DescribeQuorum,
     ApiKey::AlterPartition,
     ApiKey::UpdateFeatures,
@@ -47,6 +49,8 @@ const SERVED: [ApiKey; 22] = [
     ApiKey::UnregisterBroker,
     ApiKey::AllocateProducerIds,
     ApiKey::AssignReplicasToDirs,
+    ApiKey::AddRaftVoter,
+    ApiKey::RemoveRaftVoter,
 ];
 
 /// Whether the controller serves an API.
@@ -229,9 +233,27 @@ fn decide(api: ApiKey, d: &mut Decoder, call: Call) -> Result<Ask, HandleError> 
         ApiKey::AssignReplicasToDirs => {
             plain(d, call, |s, r: &AssignReplicasToDirsRequest, _| s.assign_replicas_to_dirs(r))
         }
+        ApiKey::AlterUserScramCredentials => {
+            plain(d, call, |_, _: &AlterUserScramCredentialsRequest, _| Err(no_credentials()))
+        }
+        ApiKey::AddRaftVoter => plain(d, call, |_, _: &AddRaftVoterRequest, _| Err(only_voter())),
+        ApiKey::RemoveRaftVoter => plain(d, call, |_, _: &RemoveRaftVoterRequest, _| Err(only_voter())),
         ApiKey::DescribeCluster => plain(d, call, |s, r: &DescribeClusterRequest, _| describe_cluster(s, r)),
         other => Err(HandleError::UnknownApi { api_key: other as i16 }),
     }
+}
+
+/// Its quorum neither grows nor shrinks.
+fn only_voter() -> ApiError {
+    let message = "The embedded controller is the only voter of its quorum, which cannot have another. A quorum of several \
+                   voters needs Apache Kafka's controllers.";
+    ApiError::new(ErrorCode::UnsupportedVersion, message)
+}
+
+/// Nobody could use them.
+fn no_credentials() -> ApiError {
+    let message = "The embedded controller keeps no SCRAM credentials: its brokers do not serve SASL yet.";
+    ApiError::new(ErrorCode::UnsupportedVersion, message)
 }
 
 /// The usual way: decode, decide, encode the answer or the refusal.
@@ -357,9 +379,12 @@ pub(crate) fn check_envelope(envelope: &EnvelopeRequest) -> Result<(), ErrorCode
             | ApiKey::AlterPartitionReassignments
             | ApiKey::ListPartitionReassignments
             | ApiKey::AlterClientQuotas
+            | ApiKey::AlterUserScramCredentials
             | ApiKey::UpdateFeatures
             | ApiKey::UnregisterBroker
-            | ApiKey::DescribeQuorum,
+            | ApiKey::DescribeQuorum
+            | ApiKey::AddRaftVoter
+            | ApiKey::RemoveRaftVoter,
         ) => Ok(()),
         _ => Err(ErrorCode::InvalidRequest),
     }

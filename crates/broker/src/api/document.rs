@@ -130,9 +130,6 @@ fn missing(key: ApiKey) -> &'static str {
         ApiKey::DescribeAcls | ApiKey::CreateAcls | ApiKey::DeleteAcls => "access control is not served yet",
         ApiKey::GetTelemetrySubscriptions | ApiKey::PushTelemetry => "client telemetry is not served yet",
         ApiKey::AlterReplicaLogDirs => "moves between data directories are not served yet",
-        ApiKey::AddRaftVoter | ApiKey::RemoveRaftVoter => {
-            "the quorum of the embedded controller has one voter"
-        }
         _ => "not served yet",
     }
 }

@@ -20,7 +20,7 @@ use thalweg_wire::{ApiKey, DecodeError, Decoder, Encoder, ErrorCode, Message, Re
 
 /// The APIs whose requests go on to the controller, as a whole or in parts: they are served at versions that it serves
 /// too.
-const FORWARDED: [ApiKey; 12] = [
+const FORWARDED: [ApiKey; 15] = [
     ApiKey::CreateTopics,
     ApiKey::DeleteTopics,
     ApiKey::AlterConfigs,
@@ -33,6 +33,9 @@ const FORWARDED: [ApiKey; 12] = [
     ApiKey::DescribeQuorum,
     ApiKey::UpdateFeatures,
     ApiKey::UnregisterBroker,
+    ApiKey::AlterUserScramCredentials,
+    ApiKey::AddRaftVoter,
+    ApiKey::RemoveRaftVoter,
 ];
 
 /// The versions of an API that this broker and its controller serve; none where they share none.

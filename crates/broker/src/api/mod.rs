@@ -37,6 +37,7 @@ use crate::broker::Broker;
 use crate::metrics::RequestMetrics;
 use crate::net::{Frame, Handler, Peer, Reply};
 use bytes::Bytes;
+use std::any::Any;
 use std::future::Future;
 use std::sync::Arc;
 use thalweg_wire::frame::{decode_request_header, encode_response, peek_request};
@@ -67,6 +68,13 @@ impl Call {
     /// Counts the request as answered.
     pub fn answered(&self, broker: &Broker) {
         broker.requests.answered(RequestMetrics::label(self.key), self.version, self.came);
+    }
+
+    /// Counts the request as answered, and the errors in the answer.
+    fn answered_with(&self, broker: &Broker, response: &dyn Any) {
+        let label = RequestMetrics::label(self.key);
+        broker.requests.answered(label, self.version, self.came);
+        broker.requests.failed_in(label, response);
     }
 
     /// The response as a frame.
@@ -153,6 +161,7 @@ pub const SERVED: &[Api] = &[
     api(ApiKey::DescribeUserScramCredentials, 0, 0, |b, c, d| {
         now::<DescribeUserScramCredentialsRequest>(b, c, d, describe_user_scram_credentials::handle)
     }),
+    api(ApiKey::AlterUserScramCredentials, 0, 0, forward::handle),
     api(ApiKey::DescribeQuorum, 0, 2, forward::handle),
     api(ApiKey::UpdateFeatures, 0, 2, forward::handle),
     api(ApiKey::DescribeCluster, 0, 2, |b, c, d| {
@@ -174,6 +183,8 @@ pub const SERVED: &[Api] = &[
     api(ApiKey::DescribeTopicPartitions, 0, 0, |b, c, d| {
         now::<DescribeTopicPartitionsRequest>(b, c, d, describe_topic_partitions::handle)
     }),
+    api(ApiKey::AddRaftVoter, 0, 1, forward::handle),
+    api(ApiKey::RemoveRaftVoter, 0, 0, forward::handle),
 ];
 
 /// The table's entry for an API.
@@ -195,18 +206,21 @@ fn now<R: Request>(
     call: Call,
     mut d: Decoder,
     answer: fn(&Broker, &Call, R) -> R::Response,
-) -> Result<Reply, DecodeError> {
+) -> Result<Reply, DecodeError>
+where
+    R::Response: 'static,
+{
     let request = R::decode(&mut d, call.version)?;
-    let reply = call.reply::<R>(&answer(broker, &call, request));
-    call.answered(broker);
-    Ok(reply)
+    let response = answer(broker, &call, request);
+    call.answered_with(broker, &response);
+    Ok(call.reply::<R>(&response))
 }
 
 /// Serves an API whose answer may have to wait.
 fn later<R, F, A>(broker: &Arc<Broker>, call: Call, mut d: Decoder, answer: F) -> Result<Reply, DecodeError>
 where
     R: Request + Send + 'static,
-    R::Response: Send,
+    R::Response: Send + 'static,
     A: Future<Output = R::Response> + Send,
     F: FnOnce(Arc<Broker>, Arc<Call>, R) -> A + Send + 'static,
 {
@@ -214,9 +228,8 @@ where
     let (broker, call) = (Arc::clone(broker), Arc::new(call));
     Ok(Reply::Later(Box::pin(async move {
         let response = answer(Arc::clone(&broker), Arc::clone(&call), request).await;
-        let reply = call.reply::<R>(&response);
-        call.answered(&broker);
-        reply
+        call.answered_with(&broker, &response);
+        call.reply::<R>(&response)
     })))
 }
 

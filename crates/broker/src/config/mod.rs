@@ -45,5 +45,5 @@ pub use settings::{
 };
 pub use thalweg_log::CleanupPolicy;
 pub use thalweg_record::TimestampType;
-pub use topic::{EffectiveTopicConfig, TopicCompression, TopicDefaults, without_effect};
+pub use topic::{EffectiveTopicConfig, ThrottledReplicas, TopicCompression, TopicDefaults, without_effect};
 pub use value::Value;

@@ -457,6 +457,14 @@ pub struct ReplicationSettings {
     pub fetch_backoff: Duration,
     /// `num.replica.fetchers`.
     pub fetchers: usize,
+    /// `replication.quota.window.num`.
+    pub quota_samples: usize,
+    /// `replication.quota.window.size.seconds`.
+    pub quota_sample: Duration,
+    /// `leader.replication.throttled.rate`, in bytes per second.
+    pub leader_throttled_rate: u64,
+    /// `follower.replication.throttled.rate`, in bytes per second.
+    pub follower_throttled_rate: u64,
     /// Whether `replica.selector.class` sends consumers to replicas in their racks.
     pub reads_by_rack: bool,
 }
@@ -472,6 +480,10 @@ impl ReplicationSettings {
             fetch_response_max_bytes: values.int("replica.fetch.response.max.bytes"),
             fetch_backoff: values.millis("replica.fetch.backoff.ms"),
             fetchers: values.size("num.replica.fetchers"),
+            quota_samples: values.size("replication.quota.window.num"),
+            quota_sample: values.seconds("replication.quota.window.size.seconds"),
+            leader_throttled_rate: values.size("leader.replication.throttled.rate") as u64,
+            follower_throttled_rate: values.size("follower.replication.throttled.rate") as u64,
             reads_by_rack: values.text("replica.selector.class") == Some(RACK_AWARE_SELECTOR),
         }
     }

@@ -151,6 +151,39 @@ pub enum TopicCompression {
     Zstd(i32),
 }
 
+/// The replicas of a topic whose copying is throttled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ThrottledReplicas {
+    /// Every one.
+    All,
+    /// These: partition and broker, sorted.
+    Some(Vec<(i32, i32)>),
+}
+
+impl ThrottledReplicas {
+    /// The key's check has read the entries.
+    fn of(entries: &[String]) -> Self {
+        if entries.concat() == "*" {
+            return Self::All;
+        }
+        let pair = |entry: &String| {
+            let (partition, broker) = entry.split_once(':')?;
+            Some((partition.parse().ok()?, broker.parse().ok()?))
+        };
+        let mut replicas: Vec<_> = entries.iter().filter_map(pair).collect();
+        replicas.sort_unstable();
+        Self::Some(replicas)
+    }
+
+    /// Whether a broker's replica of a partition is among them.
+    pub fn contains(&self, partition: i32, broker: i32) -> bool {
+        match self {
+            Self::All => true,
+            Self::Some(replicas) => replicas.binary_search(&(partition, broker)).is_ok(),
+        }
+    }
+}
+
 /// Every setting of a topic, resolved. Times are milliseconds as i64, because they are compared with timestamps of
 /// records; `i64::MAX` stands for never.
 #[derive(Debug, Clone, PartialEq)]
@@ -201,6 +234,10 @@ pub struct EffectiveTopicConfig {
     pub file_delete_delay_ms: i64,
     /// `preallocate`.
     pub preallocate: bool,
+    /// `leader.replication.throttled.replicas`.
+    pub leader_throttled: ThrottledReplicas,
+    /// `follower.replication.throttled.replicas`.
+    pub follower_throttled: ThrottledReplicas,
     /// `remote.storage.enable`, which is refused.
     remote_storage_enable: bool,
 }
@@ -243,6 +280,8 @@ impl EffectiveTopicConfig {
             max_compaction_lag_ms: values.integer("max.compaction.lag.ms"),
             file_delete_delay_ms: values.integer("file.delete.delay.ms"),
             preallocate: values.boolean("preallocate"),
+            leader_throttled: ThrottledReplicas::of(values.list("leader.replication.throttled.replicas")),
+            follower_throttled: ThrottledReplicas::of(values.list("follower.replication.throttled.replicas")),
             remote_storage_enable: values.boolean("remote.storage.enable"),
         }
     }

@@ -10,6 +10,7 @@
 
 mod cluster;
 pub mod document;
+mod errors;
 mod exposition;
 mod figures;
 mod groups;

@@ -33,6 +33,22 @@ macro_rules! of_partition {
     };
 }
 
+macro_rules! of_throttle {
+    ($field:ident, $name:literal, $what:literal) => {
+        Family {
+            name: concat!("thalweg_", $name, "_throttled_bytes_total"),
+            kind: Kind::Counter,
+            help: concat!("Bytes ", $what, " whose copying is throttled, while there is a limit."),
+            labels: &[],
+            read: |figures, out| {
+                if let Some(broker) = figures.broker() {
+                    out.add(&[], broker.surroundings.$field.copied());
+                }
+            },
+        }
+    };
+}
+
 /// The families.
 pub(super) const FAMILIES: &[Family] = &[
     of_broker!("partitioncount", Gauge, "Partitions with a replica on this broker.", |b| b.partitions.len()
@@ -99,6 +115,8 @@ pub(super) const FAMILIES: &[Family] = &[
         "Offsets between the last stable offset and the high watermark: what an open transaction holds back.",
         |p| (p.high_watermark.0 - p.last_stable_offset.0).into()
     ),
+    of_throttle!(leader_throttle, "leaderreplication", "sent to other replicas"),
+    of_throttle!(follower_throttle, "followerreplication", "fetched by replicas here"),
     Family {
         name: "thalweg_replica_lag",
         kind: Kind::Gauge,

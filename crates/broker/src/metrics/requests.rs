@@ -4,9 +4,10 @@
 //! somebody asks.
 
 use super::exposition::{Kind, Samples};
-use super::{Family, Figures};
+use super::{Family, Figures, errors};
 use crate::api::SERVED;
 use parking_lot::Mutex;
+use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,9 +39,9 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "kafka_network_requestmetrics_errors_total",
         kind: Kind::Counter,
-        help: "Errors in answers to Produce and Fetch, each partition counted for itself.",
+        help: "Errors in answers to producers and consumers; each partition, topic or group counts for itself.",
         labels: &["request", "error"],
-        read: errors,
+        read: refusals,
     },
     Family {
         name: "kafka_network_requestmetrics_totaltimems",
@@ -126,6 +127,11 @@ impl RequestMetrics {
             .get_or_init(|| (0..CODES).map(|_| AtomicU64::new(0)).collect::<Vec<_>>().into_boxed_slice());
         let index = usize::try_from(i32::from(code) + 1).unwrap_or(0).min(CODES - 1);
         errors[index].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts the errors in an answer.
+    pub fn failed_in(&self, label: Label, response: &dyn Any) {
+        errors::each(response, |code| self.failed(label, code));
     }
 
     /// What was counted until the window began, and from now on for those who ask later.
@@ -227,7 +233,7 @@ fn requests(figures: &Figures, out: &mut Samples<'_>) {
     }
 }
 
-fn errors(figures: &Figures, out: &mut Samples<'_>) {
+fn refusals(figures: &Figures, out: &mut Samples<'_>) {
     let Some(broker) = figures.broker() else { return };
     for (index, api) in broker.requests.apis.iter().enumerate() {
         for (code, count) in api.errors.get().into_iter().flatten().enumerate() {

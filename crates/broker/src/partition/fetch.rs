@@ -1,10 +1,10 @@
 //! Reading from a partition that is led here.
 
-use super::{Partition, State, Waiter};
-use std::sync::Arc;
+use super::{Partition, Standing, State};
 use thalweg_log::{AbortedTransaction, LogSlice, ReadError};
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::ErrorCode;
+use tokio::time::Instant;
 
 /// Who reads: it decides how far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +73,8 @@ pub struct FetchRead {
     pub aborted: Vec<AbortedTransaction>,
     /// Whether more could be read than the limits allowed.
     pub behind: bool,
+    /// How the partition stood.
+    pub standing: Standing,
     /// The replica that the consumer should rather read from.
     pub preferred_read_replica: Option<i32>,
 }
@@ -81,10 +83,10 @@ pub struct FetchRead {
 pub type FetchError = ErrorCode;
 
 impl Partition {
-    /// Finds what to read. With a `waiter`, what is appended from now on is counted for it.
-    pub fn fetch(&self, from: &FetchFrom, waiter: Option<&Arc<Waiter>>) -> Result<FetchRead, FetchError> {
+    /// Finds what to read.
+    pub fn fetch(&self, from: &FetchFrom) -> Result<FetchRead, FetchError> {
         let mut state = self.state.lock();
-        let read = self.fetch_locked(&mut state, from, waiter);
+        let read = self.fetch_locked(&mut state, from);
         if from.has_come {
             state.traffic.fetch_requests += 1;
             state.traffic.failed_fetch_requests += u64::from(read.is_err());
@@ -96,12 +98,20 @@ impl Partition {
         })
     }
 
-    fn fetch_locked(
-        &self,
-        state: &mut State,
-        from: &FetchFrom,
-        waiter: Option<&Arc<Waiter>>,
-    ) -> Result<FetchRead, FetchError> {
+    /// What a follower may be sent now: nothing, where it is copied under a throttle that is exceeded.
+    fn throttled(&self, state: &State, from: &FetchFrom) -> FetchFrom {
+        let held_back = match from.reader {
+            Reader::Follower { id, .. } => {
+                !state.registration.isr.contains(&id)
+                    && state.settings.leader_throttled.contains(self.index, self.node_id)
+                    && self.surroundings.leader_throttle.is_exceeded(Instant::now())
+            }
+            Reader::Client | Reader::Internal => false,
+        };
+        if held_back { FetchFrom { max_bytes: 0, at_least_one: false, ..*from } } else { *from }
+    }
+
+    fn fetch_locked(&self, state: &mut State, from: &FetchFrom) -> Result<FetchRead, FetchError> {
         if from.from_any_replica && from.reader == Reader::Client {
             state.check_replica(from.current_leader_epoch)?;
         } else {
@@ -110,7 +120,7 @@ impl Partition {
         if let Reader::Follower { id, broker_epoch } = from.reader {
             state.check_follower(id, broker_epoch)?;
         }
-        let mut read = state.read(from);
+        let mut read = state.read(&self.throttled(state, from));
         if let (Ok(read), Reader::Follower { id, broker_epoch }) = (&mut read, from.reader)
             && from.has_come
             && read.diverging.is_none()
@@ -119,11 +129,8 @@ impl Partition {
             read.high_watermark = state.log.high_watermark();
             read.last_stable_offset = state.log.last_stable_offset();
         }
-        if let (Ok(_), Some(waiter)) = (&read, waiter) {
-            match from.reader {
-                Reader::Client => state.consumers.add(waiter),
-                Reader::Follower { .. } | Reader::Internal => state.followers.add(waiter),
-            }
+        if let Ok(read) = &mut read {
+            read.standing = self.standing();
         }
         read
     }
@@ -140,6 +147,7 @@ impl State {
             diverging: None,
             aborted: Vec::new(),
             behind: false,
+            standing: Standing::default(),
             preferred_read_replica: None,
         }
     }

@@ -75,6 +75,7 @@ impl Partition {
             };
             flush_due = info.flush_due;
             state.traffic.replication_bytes_in += info.appended_bytes;
+            state.came_from_leader(self, info.appended_bytes);
         }
         state.leader_high_watermark = high_watermark;
         state.take_over(self, high_watermark, log_start_offset);

@@ -19,7 +19,9 @@ mod intake;
 mod lead;
 mod offsets;
 mod table;
+mod throttled;
 mod waiter;
+mod watch;
 
 pub use append::{Appended, marker_batch};
 pub use durable::Durable;
@@ -32,6 +34,7 @@ pub use offsets::{
 pub use table::{Partitions, Topic};
 pub use thalweg_log::EndMarker;
 pub use waiter::{Waiter, Waiting};
+pub use watch::Standing;
 
 use crate::config::EffectiveTopicConfig;
 use crate::metrics::{Outgoing, Traffic};
@@ -40,6 +43,7 @@ use acks::AckWaiters;
 use flush::Flushing;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use thalweg_log::{PartitionLog, PublishedOffsets};
 use thalweg_metadata::{NO_LEADER, PartitionEpoch, PartitionRegistration};
 use thalweg_record::{LeaderEpoch, Offset};
@@ -59,6 +63,10 @@ pub struct Partition {
     state: Mutex<State>,
     flushing: Flushing,
     outgoing: Outgoing,
+    /// The offsets of the log, for looks without the lock.
+    published: Arc<PublishedOffsets>,
+    /// How often all who wait were told to look again: the role has changed, or something else than the offsets.
+    turns: AtomicU64,
 }
 
 /// What changes about a partition.
@@ -134,6 +142,7 @@ impl Partition {
             traffic: Traffic::default(),
             gone: false,
         };
+        let published = Arc::clone(state.log.published());
         let partition = Self {
             topic,
             topic_id,
@@ -143,6 +152,8 @@ impl Partition {
             state: Mutex::new(state),
             flushing: Flushing::default(),
             outgoing: Outgoing::default(),
+            published,
+            turns: AtomicU64::new(0),
         };
         partition.apply(registration);
         partition
@@ -156,7 +167,7 @@ impl Partition {
 
     /// The offsets, for those who look without the lock.
     pub fn published_offsets(&self) -> Arc<PublishedOffsets> {
-        Arc::clone(self.state.lock().log.published())
+        Arc::clone(&self.published)
     }
 
     /// Bytes of the log.
@@ -220,7 +231,7 @@ impl Partition {
         }
         if new_epoch || led != state.leads(self.node_id) {
             state.leader_high_watermark = Offset::NONE;
-            state.wake_all();
+            self.turn(&mut state);
         }
     }
 
@@ -238,12 +249,18 @@ impl Partition {
         let mut state = self.state.lock();
         state.gone = true;
         state.leadership = None;
-        state.wake_all();
+        self.turn(&mut state);
     }
 
     /// Lets all who wait look again: the broker is stopping.
     pub fn wake(&self) {
-        self.state.lock().wake_all();
+        self.turn(&mut self.state.lock());
+    }
+
+    /// Has all who wait look again.
+    fn turn(&self, state: &mut State) {
+        self.turns.fetch_add(1, Ordering::Relaxed);
+        state.wake_all();
     }
 }
 

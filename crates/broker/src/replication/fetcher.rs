@@ -29,6 +29,8 @@ use tokio::time::Instant;
 const FETCH_VERSION_MIN: i16 = 13;
 /// How often to look whether the broker is registered.
 const BEFORE_REGISTRATION: Duration = Duration::from_millis(10);
+/// How long a partition rests whose copying is throttled, before it is looked at again.
+const HELD_BACK: Duration = Duration::from_millis(100);
 /// The times of ListOffsets that ask for the ends of a log.
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
@@ -116,9 +118,12 @@ impl Fetcher {
                 continue;
             }
             if self.session.is_empty() {
-                self.connection = None;
-                self.session.reset();
-                self.pause(self.next_rest_end()).await;
+                let next = self.next_rest_end();
+                if next.is_none() {
+                    self.connection = None;
+                    self.session.reset();
+                }
+                self.pause(next).await;
                 continue;
             }
             // A round may be dropped while it waits for the leader, and never while it works on a log.
@@ -173,8 +178,12 @@ impl Fetcher {
 
     /// Fetches a partition from here next, or not at all where it is not followed any more.
     fn go_on(&mut self, key: Key, position: Result<FetchPosition, FollowError>) {
-        let Some(followed) = self.followed.get(&key) else { return };
+        let Some(followed) = self.followed.get_mut(&key) else { return };
         match position {
+            Ok(_) if followed.partition.is_held_back() => {
+                followed.rests_until = Some(Instant::now() + HELD_BACK);
+                self.session.remove(&key);
+            }
             Ok(position) => {
                 let bytes = self.broker.config().replication.fetch_max_bytes;
                 self.session.set(key, partition_at(key.1, followed.epoch, position, bytes));

@@ -16,6 +16,7 @@ mod isr_changes;
 mod leadership;
 mod session;
 mod surroundings;
+mod throttle;
 
 pub use answer::truncation;
 pub use directories::DirectoryAssignments;
@@ -23,6 +24,7 @@ pub use fetchers::Fetchers;
 pub use isr_changes::{IsrChanges, IsrCounters};
 pub use leadership::{ChangeOutcome, IsrChange, Leadership};
 pub use surroundings::Surroundings;
+pub use throttle::Throttle;
 
 use crate::broker::Broker;
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 
 use super::isr_changes::IsrChanges;
 use super::leadership::IsrMember;
+use super::throttle::Throttle;
 use crate::broker::ImageCell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,10 @@ pub struct Surroundings {
     pub image: Arc<ImageCell>,
     /// Where changes of in-sync replicas go.
     pub isr_changes: IsrChanges,
+    /// How fast replicas that are copied from here may be sent.
+    pub leader_throttle: Throttle,
+    /// How fast replicas that are copied to here may be fetched.
+    pub follower_throttle: Throttle,
 }
 
 impl Surroundings {

@@ -1,27 +1,31 @@
 //! How each request is told that it is refused as a whole.
 
 use bytes::Bytes;
+use std::collections::BTreeSet;
 use thalweg_wire::data::DefaultPrincipalData;
 use thalweg_wire::request::alter_client_quotas_response::{
     EntityData as QuotaEntity, EntryData as QuotaResult,
 };
 use thalweg_wire::request::alter_configs_response::AlterConfigsResourceResponse as LegacyConfigsResult;
+use thalweg_wire::request::alter_user_scram_credentials_response::AlterUserScramCredentialsResult;
 use thalweg_wire::request::create_partitions_response::CreatePartitionsTopicResult;
 use thalweg_wire::request::create_topics_response::CreatableTopicResult;
 use thalweg_wire::request::delete_topics_response::DeletableTopicResult;
 use thalweg_wire::request::elect_leaders_response::{PartitionResult, ReplicaElectionResult};
 use thalweg_wire::request::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use thalweg_wire::request::{
-    AllocateProducerIdsRequest, AllocateProducerIdsResponse, AlterClientQuotasRequest,
-    AlterClientQuotasResponse, AlterConfigsRequest, AlterConfigsResponse, AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse, AlterPartitionRequest, AlterPartitionResponse, ApiVersionsRequest,
-    ApiVersionsResponse, AssignReplicasToDirsRequest, AssignReplicasToDirsResponse, BrokerHeartbeatRequest,
-    BrokerHeartbeatResponse, BrokerRegistrationRequest, BrokerRegistrationResponse, CreatePartitionsRequest,
-    CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest,
-    DeleteTopicsResponse, DescribeClusterRequest, DescribeClusterResponse, ElectLeadersRequest,
-    ElectLeadersResponse, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
-    ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, UnregisterBrokerRequest,
-    UnregisterBrokerResponse, UpdateFeaturesRequest, UpdateFeaturesResponse,
+    AddRaftVoterRequest, AddRaftVoterResponse, AllocateProducerIdsRequest, AllocateProducerIdsResponse,
+    AlterClientQuotasRequest, AlterClientQuotasResponse, AlterConfigsRequest, AlterConfigsResponse,
+    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, AlterPartitionRequest,
+    AlterPartitionResponse, AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse,
+    ApiVersionsRequest, ApiVersionsResponse, AssignReplicasToDirsRequest, AssignReplicasToDirsResponse,
+    BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest, BrokerRegistrationResponse,
+    CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse,
+    DeleteTopicsRequest, DeleteTopicsResponse, DescribeClusterRequest, DescribeClusterResponse,
+    ElectLeadersRequest, ElectLeadersResponse, IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse, ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse,
+    RemoveRaftVoterRequest, RemoveRaftVoterResponse, UnregisterBrokerRequest, UnregisterBrokerResponse,
+    UpdateFeaturesRequest, UpdateFeaturesResponse,
 };
 use thalweg_wire::{Decoder, Message, Request};
 
@@ -68,11 +72,27 @@ code_only! {
 }
 
 code_and_message! {
+    AddRaftVoterRequest => AddRaftVoterResponse,
+    RemoveRaftVoterRequest => RemoveRaftVoterResponse,
     AlterPartitionReassignmentsRequest => AlterPartitionReassignmentsResponse,
     ListPartitionReassignmentsRequest => ListPartitionReassignmentsResponse,
     DescribeClusterRequest => DescribeClusterResponse,
     UnregisterBrokerRequest => UnregisterBrokerResponse,
     UpdateFeaturesRequest => UpdateFeaturesResponse,
+}
+
+impl Refuse for AlterUserScramCredentialsRequest {
+    fn refuse(&self, error: &ApiError) -> AlterUserScramCredentialsResponse {
+        let deleted = self.deletions.iter().map(|deletion| &deletion.name);
+        let users: BTreeSet<&String> =
+            deleted.chain(self.upsertions.iter().map(|upsertion| &upsertion.name)).collect();
+        let results = users.into_iter().map(|user| AlterUserScramCredentialsResult {
+            user: user.clone(),
+            error_code: error.code.code(),
+            error_message: error.message.clone(),
+        });
+        AlterUserScramCredentialsResponse { results: results.collect(), ..Default::default() }
+    }
 }
 
 impl Refuse for AlterClientQuotasRequest {

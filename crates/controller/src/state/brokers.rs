@@ -215,6 +215,9 @@ impl State {
             let count = i64::try_from(records.len()).expect("a request makes a bounded number of records");
             self.heartbeats.begin_shutdown(id, self.next_offset + count - 1);
         }
+        if next == BrokerState::ShutdownNow {
+            self.heartbeats.let_go(id);
+        }
         let response = BrokerHeartbeatResponse {
             is_caught_up: request.current_metadata_offset >= registered_at,
             is_fenced: next.is_fenced(),

@@ -32,6 +32,8 @@ struct Tracked {
     shutdown_offset: Option<i64>,
     /// When it was heard last on the monotonic clock, and under which epoch.
     contact: Option<(BrokerEpoch, i64)>,
+    /// Whether it was told that it may go, and was not heard since.
+    may_go: bool,
 }
 
 /// What a heartbeat asks for.
@@ -55,7 +57,8 @@ impl Heartbeats {
 
     /// Notes a broker, or that it is fenced or not. A fenced broker leaves controlled shutdown.
     pub fn register(&mut self, broker: i32, fenced: bool) {
-        let new = Tracked { fenced, metadata_offset: -1, shutdown_offset: None, contact: None };
+        let new =
+            Tracked { fenced, metadata_offset: -1, shutdown_offset: None, contact: None, may_go: false };
         let tracked = self.brokers.entry(broker).or_insert(new);
         tracked.fenced = fenced;
         if fenced {
@@ -76,6 +79,15 @@ impl Heartbeats {
     pub fn touch(&mut self, broker: i32, epoch: BrokerEpoch, now: Now) {
         if let Some(tracked) = self.brokers.get_mut(&broker) {
             tracked.contact = Some((epoch, now.monotonic_ms));
+            tracked.may_go = false;
+        }
+    }
+
+    /// A broker is told that it may go. Once it is fenced too, its session keeps nobody from registering: the next process
+    /// of its node need not wait for the end of a session that nobody will renew. Kafka's controller lets it wait.
+    pub fn let_go(&mut self, broker: i32) {
+        if let Some(tracked) = self.brokers.get_mut(&broker) {
+            tracked.may_go = true;
         }
     }
 
@@ -86,10 +98,10 @@ impl Heartbeats {
     }
 
     pub fn has_valid_session(&self, broker: i32, epoch: BrokerEpoch, now: Now) -> bool {
-        match self.brokers.get(&broker).and_then(|tracked| tracked.contact) {
-            Some((known, at)) => known == epoch && now.monotonic_ms - at < self.timeout_ms,
-            None => false,
-        }
+        let Some(tracked) = self.brokers.get(&broker) else { return false };
+        let left = tracked.fenced && tracked.may_go;
+        let in_time = |(known, at)| known == epoch && now.monotonic_ms - at < self.timeout_ms;
+        !left && tracked.contact.is_some_and(in_time)
     }
 
     /// Remembers the offset at which a leaving broker may go, unless it is leaving already.

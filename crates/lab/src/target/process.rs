@@ -27,7 +27,7 @@ const POLL: Duration = Duration::from_millis(20);
 pub(super) struct Brokers {
     /// In the order of their start.
     processes: Vec<BrokerProcess>,
-    /// How many of the first processes must run for the others to hand over to: the majority of the controllers.
+    /// How many controllers must run for the others to hand over to; 0 while it is not known which they are.
     majority: usize,
     /// The cluster's own directory; none for a cluster that is not ours.
     home: Option<PathBuf>,
@@ -44,12 +44,14 @@ struct BrokerProcess {
     pid: u32,
     log: PathBuf,
     child: Mutex<Child>,
+    /// Whether it is a controller of the cluster.
+    controls: bool,
 }
 
 impl Brokers {
     /// No brokers: the cluster is not ours.
     pub(super) fn none() -> Brokers {
-        Brokers { processes: Vec::new(), majority: 1, home: None, dirs: Vec::new(), guard: None }
+        Brokers { processes: Vec::new(), majority: 0, home: None, dirs: Vec::new(), guard: None }
     }
 
     /// No brokers yet, and a new directory for them below `work_dir`.
@@ -86,6 +88,9 @@ impl Brokers {
     /// The first `count` processes are the controllers.
     pub(super) fn set_controllers(&mut self, count: usize) {
         self.majority = count / 2 + 1;
+        for process in self.processes.iter_mut().take(count) {
+            process.controls = true;
+        }
     }
 
     /// The cluster's own directory.
@@ -125,6 +130,7 @@ impl Brokers {
             pid,
             log: log.to_owned(),
             child: Mutex::new(child),
+            controls: false,
         });
         match &mut self.guard {
             Some(guard) => guard.group(pid).map_err(failed),
@@ -207,12 +213,12 @@ impl Brokers {
     pub(super) async fn stop(&mut self, timeout: Duration) -> Vec<String> {
         let mut odd = Vec::new();
         let deadline = Instant::now() + timeout;
-        for (index, broker) in self.processes.iter().enumerate().rev() {
+        for broker in self.processes.iter().rev() {
             if let Some(early) = broker.ended_early() {
                 odd.push(early);
                 continue;
             }
-            if index + 1 < self.majority {
+            if !self.has_majority() {
                 broker.kill();
                 continue;
             }
@@ -232,6 +238,12 @@ impl Brokers {
         }
         odd.extend(self.end());
         odd
+    }
+
+    /// Whether enough controllers run to decide anything, as far as it is known which they are.
+    fn has_majority(&self) -> bool {
+        let running = |process: &&BrokerProcess| process.controls && process.ended().is_none();
+        self.processes.iter().filter(running).count() >= self.majority
     }
 
     /// Kills what still runs, removes the directories, lets the guard go.
@@ -401,6 +413,24 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(brokers.stop(Duration::from_secs(20)).await, Vec::<String>::new());
         assert_eq!(std::fs::read_dir(work.path()).expect("it is there").count(), 0);
+    }
+
+    #[tokio::test]
+    async fn brokers_whose_controllers_have_lost_their_majority_are_not_waited_for() {
+        let work = tempfile::tempdir().expect("a directory");
+        // Three controllers, of which two end by themselves, and a broker that would wait for them.
+        let (lost, waits) = ("exit 0", "trap '' TERM; while :; do sleep 0.05; done");
+        let mut brokers = brokers(work.path(), &[lost, waits, lost, waits]);
+        brokers.set_controllers(3);
+        while brokers.ended().len() < 2 {
+            tokio::time::sleep(POLL).await;
+        }
+        brokers.forget_ended();
+        let pids: Vec<u32> = brokers.processes().iter().map(|(_, pid)| *pid).collect();
+        let began = Instant::now();
+        assert_eq!(brokers.stop(Duration::from_secs(60)).await, Vec::<String>::new());
+        assert!(began.elapsed() < Duration::from_secs(30), "nobody is there to hand over to");
+        assert!(pids.len() == 2 && !pids.into_iter().any(is_alive));
     }
 
     #[tokio::test]

@@ -11,7 +11,10 @@ use std::process::{Child, Stdio};
 /// A node with an HTTP server, killed when the test ends.
 struct Node {
     child: Child,
+    /// Where its first listener listens.
     address: String,
+    /// All listeners, as it tells them.
+    listens: String,
     http: String,
 }
 
@@ -34,7 +37,13 @@ impl Node {
         let http = after("Metrics are at http://").trim_end_matches("/metrics").to_owned();
         // What it says later is read, so that it never waits for this end.
         std::thread::spawn(move || lines.for_each(drop));
-        Node { child, address, http }
+        Node { child, address, listens, http }
+    }
+
+    /// Where a listener listens.
+    fn listener(&self, name: &str) -> String {
+        let (_, rest) = self.listens.split_once(&format!("{name}://")).expect("it has the listener");
+        rest.split([',', ' ', ';']).next().expect("an address").to_owned()
     }
 
     /// The status line, the head and the body of an answer.
@@ -150,4 +159,49 @@ fn a_taken_port_and_a_bad_value_are_told_before_anything_is_opened() {
         assert!(error.contains(&said), "{error}");
         assert!(!data.exists(), "nothing was opened");
     }
+}
+
+#[test]
+fn a_consumer_of_librdkafka_reads_from_the_follower_in_its_rack() {
+    const RACK_AWARE: &str =
+        "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector";
+    let dir = tempfile::tempdir().expect("a directory");
+    let listeners = "listeners=CONTROLLER://127.0.0.1:0,PLAINTEXT://127.0.0.1:0";
+    let leads = ["process.roles=broker,controller", "node.id=1", "broker.rack=rack-1", listeners, RACK_AWARE];
+    let first = Node::start(&dir.path().join("1"), &leads);
+    let (controller, broker) = (first.listener("CONTROLLER"), first.listener("PLAINTEXT"));
+    let quorum = format!("controller.quorum.bootstrap.servers={controller}");
+    let joins = ["process.roles=broker", "node.id=2", "broker.rack=rack-2", &quorum, RACK_AWARE];
+    let second =
+        Node::start(&dir.path().join("2"), &[&joins[..], &["listeners=PLAINTEXT://127.0.0.1:0"]].concat());
+    let create = format!("topic create near --replication-factor 2 --bootstrap-server {broker}");
+    let (code, _, error) = run(&mut thalweg(&create));
+    assert_eq!(code, Some(0), "{error}");
+    let near = "{topic=\"near\",partition=\"0\"}";
+    let follower = format!("kafka_cluster_partition_insyncreplicascount{near}");
+    let leader_is = |node: &Node| node.metrics().get(&follower).is_some_and(|count| count == "2");
+    crate::binary::until("a leader with both replicas in sync", || leader_is(&first) || leader_is(&second));
+    let (leader, follower, rack) =
+        if leader_is(&first) { (&first, &second, "rack-2") } else { (&second, &first, "rack-1") };
+    produce(&broker, "near", 20);
+
+    let properties = dir.path().join("consumer.properties");
+    std::fs::write(&properties, format!("client.rack={rack}\n")).expect("the directory can be written");
+    let source = format!(
+        "kafka --topics=near --untilEnd=true --bootstrap={broker} --properties={}",
+        properties.display()
+    );
+    let mut command = thalweg("stream run");
+    let (code, printed, error) = run(command.arg(format!("{source} | counter")));
+    assert_eq!(code, Some(0), "{error}");
+    assert!(printed.contains("20") || error.contains("20"), "{printed}{error}");
+    let sent = |node: &Node| {
+        let metrics = node.metrics();
+        metrics["kafka_server_brokertopicmetrics_bytesout_total{topic=\"near\"}"]
+            .parse::<u64>()
+            .expect("a number")
+    };
+    assert!(sent(follower) > 0, "the follower has sent nothing");
+    assert_eq!(sent(leader), 0, "the leader has sent records too");
+    assert_eq!(leader.metrics()["kafka_server_replicamanager_underreplicatedpartitions"], "0");
 }

@@ -35,33 +35,66 @@ pub fn handle(broker: &Arc<Broker>, call: Call, mut d: Decoder) -> Result<Reply,
         Ok(plan) => plan,
         Err(error) => return Ok(respond::failed(&call, error)),
     };
-    let outcomes = read(&plan, None, true);
+    let outcomes = read(&plan);
     if plan.max_wait.is_zero() || is_enough(&plan, &outcomes) {
         return Ok(respond::answer(broker, &call, plan, outcomes));
     }
     let broker = Arc::clone(broker);
     Ok(Reply::Later(Box::pin(async move {
-        let outcomes = wait(&plan).await;
+        let outcomes = wait(&plan, outcomes).await;
         respond::answer(&broker, &call, plan, outcomes)
     })))
 }
 
-/// Waits for enough to be appended, or for the time to be over.
-async fn wait(plan: &Plan) -> Vec<Outcome> {
+/// Waits for enough to be appended, or for the time to be over. A partition is read again only where something has
+/// changed: most fetches of followers wait on many partitions, and little happens to most of them.
+async fn wait(plan: &Plan, mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
     let deadline = Instant::now() + plan.max_wait.min(Duration::from_secs(3600));
     loop {
-        // Each partition is read and watched under one hold of its lock: nothing can be appended in between.
+        // Each partition is watched and compared under one hold of its lock: nothing can be appended in between.
         let waiter = Waiter::begin(plan.min_bytes);
-        let outcomes = read(plan, Some(&waiter), false);
-        if is_enough(plan, &outcomes) {
+        let news = |entry: &Entry, outcome: &Outcome| match (&entry.partition, outcome.standing()) {
+            (Ok(partition), Some(seen)) => !partition.watch(plan.reader, seen, &waiter),
+            _ => true,
+        };
+        if read_again(plan, &mut outcomes, news) && is_enough(plan, &outcomes) {
             return outcomes;
         }
         waiter.has(outcomes.iter().map(Outcome::bytes).sum());
-        if tokio::time::timeout_at(deadline, waiter.woken()).await.is_err() {
-            drop(waiter);
-            return read(plan, None, false);
+        let timely = tokio::time::timeout_at(deadline, waiter.woken()).await;
+        drop(waiter);
+        let changed = |entry: &Entry, outcome: &Outcome| match (&entry.partition, outcome.standing()) {
+            (Ok(partition), Some(seen)) => partition.standing() != seen,
+            _ => true,
+        };
+        let has_news = read_again(plan, &mut outcomes, changed);
+        if timely.is_err() || (has_news && is_enough(plan, &outcomes)) {
+            return outcomes;
         }
     }
+}
+
+/// Reads those partitions again that have news. Says whether any had.
+fn read_again(
+    plan: &Plan,
+    outcomes: &mut [Outcome],
+    mut has_news: impl FnMut(&Entry, &Outcome) -> bool,
+) -> bool {
+    let entries = plan.entries.iter().zip(outcomes.iter());
+    let news: Vec<usize> =
+        (0..).zip(entries).filter(|(_, (e, o))| has_news(e, o)).map(|(at, _)| at).collect();
+    for at in &news {
+        outcomes[*at] = Outcome::failed(ErrorCode::None);
+    }
+    let found: usize = outcomes.iter().map(Outcome::bytes).sum();
+    let (mut left, mut first) = (plan.max_bytes.saturating_sub(found), found == 0);
+    for at in &news {
+        let outcome = read_partition(plan, &plan.entries[*at], left, first, false);
+        first &= outcome.bytes() == 0;
+        left = left.saturating_sub(outcome.bytes());
+        outcomes[*at] = outcome;
+    }
+    !news.is_empty()
 }
 
 /// Whether the answer should leave: enough bytes, or anything that the client must learn without delay.
@@ -70,13 +103,13 @@ fn is_enough(plan: &Plan, outcomes: &[Outcome]) -> bool {
     plan.entries.is_empty() || bytes >= plan.min_bytes || outcomes.iter().any(Outcome::is_urgent)
 }
 
-/// Reads every partition of the plan, within the fetch's limit in bytes.
-fn read(plan: &Plan, waiter: Option<&Arc<Waiter>>, has_come: bool) -> Vec<Outcome> {
+/// Reads every partition of a fetch that has just come, within its limit in bytes.
+fn read(plan: &Plan) -> Vec<Outcome> {
     let mut left = plan.max_bytes;
     let mut first = true;
     let mut outcomes = Vec::with_capacity(plan.entries.len());
     for entry in &plan.entries {
-        let outcome = read_partition(plan, entry, left, first, waiter, has_come);
+        let outcome = read_partition(plan, entry, left, first, true);
         first &= outcome.bytes() == 0;
         left = left.saturating_sub(outcome.bytes());
         outcomes.push(outcome);
@@ -84,14 +117,7 @@ fn read(plan: &Plan, waiter: Option<&Arc<Waiter>>, has_come: bool) -> Vec<Outcom
     outcomes
 }
 
-fn read_partition(
-    plan: &Plan,
-    entry: &Entry,
-    left: usize,
-    first: bool,
-    waiter: Option<&Arc<Waiter>>,
-    has_come: bool,
-) -> Outcome {
+fn read_partition(plan: &Plan, entry: &Entry, left: usize, first: bool, has_come: bool) -> Outcome {
     let partition = match &entry.partition {
         Ok(partition) => partition,
         Err(error) => return Outcome::failed(*error),
@@ -114,7 +140,7 @@ fn read_partition(
     {
         return Outcome::read(preferred);
     }
-    match partition.fetch(&from, waiter) {
+    match partition.fetch(&from) {
         Ok(read) => Outcome::read(read),
         Err(error) => Outcome::refused(partition, error),
     }

@@ -7,7 +7,7 @@ use crate::api::Call;
 use crate::broker::Broker;
 use crate::metrics::RequestMetrics;
 use crate::net::{Frame, Reply};
-use crate::partition::{FetchError, FetchRead, Isolation, Partition, Reader};
+use crate::partition::{FetchError, FetchRead, Isolation, Partition, Reader, Standing};
 use std::sync::Arc;
 use thalweg_log::LogSlice;
 use thalweg_wire::frame::encode_response;
@@ -45,6 +45,11 @@ impl Outcome {
         self.read.as_ref().and_then(|read| read.slice.as_ref()).map_or(0, |slice| slice.len)
     }
 
+    /// How the partition stood when it was read; `None` where it was not.
+    pub fn standing(&self) -> Option<Standing> {
+        self.read.as_ref().map(|read| read.standing)
+    }
+
     /// Whether the client must learn of it without waiting for more.
     pub fn is_urgent(&self) -> bool {
         self.error != ErrorCode::None
@@ -79,7 +84,8 @@ fn count(broker: &Broker, call: &Call, plan: &Plan, outcomes: &[Outcome]) {
         match (outcome.bytes(), &entry.partition) {
             (0, _) if outcome.error == ErrorCode::None => {}
             (0, _) | (_, Err(_)) => broker.requests.failed(label, outcome.error.code()),
-            (bytes, Ok(partition)) => partition.sent(bytes, is_follower),
+            (bytes, Ok(partition)) if is_follower => partition.sent_to_follower(bytes),
+            (bytes, Ok(partition)) => partition.sent(bytes, false),
         }
     }
 }

@@ -152,7 +152,10 @@ impl FetchSessions {
         let Some(session) = state.sessions.get_mut(&fetch.id()) else { return mentioned };
         let mut moved = Vec::new();
         for (position, (key, now, has_records)) in told.iter().enumerate() {
-            let Some(&index) = session.index.get(key) else { continue };
+            // Most often nothing has moved since the fetch began, and the place tells without a look into the index.
+            let is_there = session.partitions.get(position).is_some_and(|cached| cached.key == *key);
+            let found = if is_there { Some(position) } else { session.index.get(key).copied() };
+            let Some(index) = found else { continue };
             let cached = &mut session.partitions[index];
             let changed = *has_records || cached.told != Some(*now) || now.error_code != 0;
             mentioned[position] = full || changed;

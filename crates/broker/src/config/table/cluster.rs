@@ -117,6 +117,14 @@ family! { REPLICATION_KEYS "Replication";
         "How often the high watermarks are written to disk.";
     "replica.selector.class": String = null, ANY, Medium, ReadOnly, Served,
         "Which replica a consumer reads from: `org.apache.kafka.common.replica.RackAwareReplicaSelector` sends it to one in its rack; otherwise it is the leader. Other classes are refused.";
+    "replication.quota.window.num": Int = "11", at_least(1), Low, ReadOnly, Served,
+        "How many samples a replication quota looks back on.";
+    "replication.quota.window.size.seconds": Int = "1", at_least(1), Low, ReadOnly, Served,
+        "How long one sample of a replication quota lasts.";
+    "leader.replication.throttled.rate": Long = "9223372036854775807", at_least(0), Medium, ClusterWide, Served,
+        "How fast a leader may send throttled replicas, in bytes per second.";
+    "follower.replication.throttled.rate": Long = "9223372036854775807", at_least(0), Medium, ClusterWide, Served,
+        "How fast a follower may fetch throttled replicas, in bytes per second.";
     "follower.fetch.last.tiered.offset.enable": Boolean = "false", ANY, Medium, ClusterWide, Unserved(TIERED),
         "Whether an empty follower skips what is already in tiered storage.";
 }

@@ -26,6 +26,7 @@ pub(super) const LINGER: &str = "the coordinator writes without waiting for more
 pub(super) const CONSUMER_GROUPS: &str = "the consumer group protocol of KIP-848 is not served yet";
 pub(super) const SHARE_GROUPS_LATER: &str = "share groups are not served yet";
 pub(super) const STREAMS_GROUPS: &str = "streams groups are not served yet";
+pub(super) const MOVES: &str = "partitions cannot be moved between data directories yet";
 pub(super) const QUOTAS: &str = "quotas are not enforced yet";
 pub(super) const TOKENS: &str = "delegation tokens are not served yet";
 pub(super) const PROVIDERS: &str = "configuration providers are Java classes, which cannot be loaded";

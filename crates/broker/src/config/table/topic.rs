@@ -5,7 +5,7 @@
 use super::super::check::{ANY, GZIP_LEVEL, THROTTLED_REPLICAS, at_least, between, list_of, one_of, ratio};
 use super::super::key::Support::{Accepted, Served, Unserved};
 use super::family;
-use super::reason::{QUOTAS, TIERED};
+use super::reason::TIERED;
 
 family! { TOPIC_KEYS "Topic configuration";
     "cleanup.policy": List = "delete", list_of(&["compact", "delete"]), Medium, ClusterWide, Served,
@@ -35,14 +35,14 @@ family! { TOPIC_KEYS "Topic configuration";
     "flush.ms": Long = "9223372036854775807", at_least(0), Medium, ClusterWide, Served,
         "How long a record may wait for a flush to disk.",
         falls_back = &[("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)];
-    "follower.replication.throttled.replicas": List = "", THROTTLED_REPLICAS, Medium, ClusterWide, Accepted(QUOTAS),
+    "follower.replication.throttled.replicas": List = "", THROTTLED_REPLICAS, Medium, ClusterWide, Served,
         "The replicas whose fetching as followers is throttled: `partition:broker` pairs, or `*`.";
     "index.interval.bytes": Int = "4096", at_least(0), Medium, ClusterWide, Served,
         "How many bytes of batches lie between two entries of the offset index.",
         falls_back = &[("log.index.interval.bytes", 1)];
     "internal.segment.bytes": Int = null, ANY, Medium, ClusterWide, Served,
         "A segment size without a lower bound, for tests.", internal;
-    "leader.replication.throttled.replicas": List = "", THROTTLED_REPLICAS, Medium, ClusterWide, Accepted(QUOTAS),
+    "leader.replication.throttled.replicas": List = "", THROTTLED_REPLICAS, Medium, ClusterWide, Served,
         "The replicas whose sending as leaders is throttled: `partition:broker` pairs, or `*`.";
     "local.retention.bytes": Long = "-2", at_least(-2), Medium, ClusterWide, Accepted(TIERED),
         "Size above which segments already stored elsewhere are deleted here; -2 follows `retention.bytes`.",

@@ -1,7 +1,10 @@
-//! Kafka's own tools against brokers of ours, under one Apache controller with every feature that Kafka formats by itself.
+//! Kafka's own tools against brokers of ours: under one Apache controller with every feature that Kafka formats by itself, and
+//! under the embedded one.
 
 use super::controllers::{Controllers, JVM_OPTIONS, Quorum};
 use super::{jars, join, until};
+use crate::records::{Topic, batch, produce};
+use crate::running::Running;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -156,4 +159,136 @@ async fn records_and_groups(jars: &str, to: &[&str; 2]) {
         .map(|row| row[3].parse::<i64>().unwrap_or(0))
         .sum();
     assert_eq!(read, 60, "{described}");
+}
+
+/// Runs one of Kafka's tools that is refused, and gives what it prints.
+async fn refused(classpath: &str, class: &str, arguments: &[&str]) -> String {
+    let mut command = Command::new("java");
+    command.env("CLASSPATH", classpath).args(JVM_OPTIONS).arg(class).args(arguments).stdin(Stdio::null());
+    let output = tokio::task::spawn_blocking(move || command.output().expect("java is installed"));
+    let output = output.await.expect("it is waited for");
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+const RACK_AWARE: (&str, &str) =
+    ("replica.selector.class", "org.apache.kafka.common.replica.RackAwareReplicaSelector");
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kafkas_tools_work_with_the_embedded_controller() {
+    let Some(jars) = jars() else { return };
+    let dirs = [(); 2].map(|()| tempfile::tempdir().expect("a temporary directory"));
+    let combined = [
+        ("process.roles", "broker,controller"),
+        ("node.id", "1"),
+        ("listeners", "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"),
+        ("broker.rack", "a"),
+        RACK_AWARE,
+    ];
+    let first = Running::start(dirs[0].path(), &combined).await;
+    let listener = first.server().addresses.iter().find(|(name, _)| name == "CONTROLLER");
+    let controller = listener.expect("a controller listener").1[0].to_string();
+    let to = ["--bootstrap-server", first.address()];
+    let other = Topic::create(&first, "other", 1, &[]).await;
+    let topic = Topic::create(&first, "moved", 1, &[]).await;
+    let second = join(dirs[1].path(), "2", &controller, &[("broker.rack", "b"), RACK_AWARE]).await;
+    for topic in std::iter::once(&other).chain([&topic; 30]) {
+        let put = first.ask(&produce(13, topic, 0, -1, batch(&[&[7; 50_000]]))).await;
+        assert_eq!(put.responses[0].partition_responses[0].error_code, 0);
+    }
+    let work = tempfile::tempdir().expect("a temporary directory");
+    tokio::join!(
+        throttled_reassignment(&jars, &to, work.path()),
+        embedded_quorum(&jars, &to, &controller),
+        embedded_features(&jars, &to),
+        cluster_and_directories(&jars, &to, &first.server().broker.cluster_id),
+        consumers_near_by(&jars, &to, [&first, &second]),
+    );
+    second.stop().await;
+    first.stop().await;
+}
+
+async fn embedded_quorum(jars: &str, to: &[&str; 2], controller: &str) {
+    const QUORUM: &str = "org.apache.kafka.tools.MetadataQuorumCommand";
+    let status = tool(jars, QUORUM, &[to, &["describe", "--status"][..]].concat(), "").await;
+    assert_has(&status, &["LeaderId:", "HighWatermark:", "CurrentVoters:", "CurrentObservers:"]);
+    for to in [&to[..], &["--bootstrap-controller", controller]] {
+        let remove = [
+            "remove-controller",
+            "--controller-id",
+            "1",
+            "--controller-directory-id",
+            "AAAAAAAAAAAAAAAAAAAAAQ",
+        ];
+        let said = refused(jars, QUORUM, &[to, &remove[..]].concat()).await;
+        assert_has(&said, &["The embedded controller is the only voter of its quorum"]);
+    }
+}
+
+async fn embedded_features(jars: &str, to: &[&str; 2]) {
+    const FEATURES: &str = "org.apache.kafka.tools.FeatureCommand";
+    let upgrade = ["upgrade", "--feature", "eligible.leader.replicas.version=1"];
+    let said = tool(jars, FEATURES, &[to, &upgrade[..]].concat(), "").await;
+    assert_has(&said, &["eligible.leader.replicas.version was upgraded to 1."]);
+    let said = tool(jars, FEATURES, &[to, &["describe"][..]].concat(), "").await;
+    let rows = rows(&said);
+    let elr = rows.iter().find(|row| row.get(1) == Some(&"eligible.leader.replicas.version"));
+    assert!(elr.is_some_and(|row| row.contains(&"1")), "{said}");
+}
+
+async fn cluster_and_directories(jars: &str, to: &[&str; 2], cluster_id: &str) {
+    let id = tool(jars, "org.apache.kafka.tools.ClusterTool", &[&["cluster-id"][..], to].concat(), "").await;
+    assert_has(&id, &[cluster_id]);
+    let described = ["--describe", "--topic-list", "other"];
+    let logs = tool(jars, "org.apache.kafka.tools.LogDirsCommand", &[to, &described[..]].concat(), "").await;
+    assert_has(&logs, &["\"partition\":\"other-0\"", "\"broker\":2"]);
+    let elect = ["--election-type", "preferred", "--topic", "other", "--partition", "0"];
+    let elected =
+        tool(jars, "org.apache.kafka.tools.LeaderElectionCommand", &[to, &elect[..]].concat(), "").await;
+    assert_has(&elected, &["other-0"]);
+}
+
+/// A move under `--throttle`, which sets the limits, and its `--verify`, which takes them away.
+async fn throttled_reassignment(jars: &str, to: &[&str; 2], dir: &std::path::Path) {
+    const REASSIGN: &str = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand";
+    let plan = dir.join("plan.json");
+    let text = r#"{"version":1,"partitions":[{"topic":"moved","partition":0,"replicas":[2]}]}"#;
+    std::fs::write(&plan, text).expect("the directory can be written");
+    let file = ["--reassignment-json-file", plan.to_str().expect("UTF-8")];
+    let execute = ["--execute", "--throttle", "5000000"];
+    let said = tool(jars, REASSIGN, &[to, &file[..], &execute[..]].concat(), "").await;
+    assert_has(&said, &["The inter-broker throttle limit was set to 5000000 B/s", "Successfully started"]);
+    let done = async || {
+        let said = tool(jars, REASSIGN, &[to, &file[..], &["--verify"][..]].concat(), "").await;
+        said.contains("Reassignment of partition moved-0 is completed.").then_some(said)
+    };
+    for _ in 0..20 {
+        if let Some(said) = done().await {
+            assert_has(&said, &["Clearing broker-level throttles", "Clearing topic-level throttles"]);
+            return;
+        }
+    }
+    panic!("the reassignment is not completed");
+}
+
+/// Kafka's consumer reads from the follower in its rack (KIP-392), and from the leader without a rack.
+async fn consumers_near_by(jars: &str, to: &[&str; 2], brokers: [&Running; 2]) {
+    let create = ["--create", "--topic", "near", "--replica-assignment", "1:2"];
+    tool(jars, "org.apache.kafka.tools.TopicCommand", &[to, &create[..]].concat(), "").await;
+    let produce = ["--topic", "near"];
+    tool(jars, "org.apache.kafka.tools.ConsoleProducer", &[to, &produce[..]].concat(), "one\ntwo\n").await;
+    let sent = |broker: &Running| {
+        let partition = broker.server().broker.partitions.get("near", 0).expect("both have a replica");
+        partition.traffic().bytes_out
+    };
+    assert_eq!(brokers.map(sent), [0, 0]);
+    let consume = ["--topic", "near", "--from-beginning", "--max-messages", "2", "--timeout-ms", "60000"];
+    let consumer = "org.apache.kafka.tools.consumer.ConsoleConsumer";
+    let near = ["--consumer-property", "client.rack=b"];
+    let read = tool(jars, consumer, &[to, &consume[..], &near[..]].concat(), "").await;
+    assert_has(&read, &["one", "two"]);
+    let by_rack = brokers.map(sent);
+    assert!(by_rack[0] == 0 && by_rack[1] > 0, "{by_rack:?} from the leader and the follower");
+    let read = tool(jars, consumer, &[to, &consume[..]].concat(), "").await;
+    assert_has(&read, &["one", "two"]);
+    assert!(brokers.map(sent)[0] > 0, "a consumer without a rack reads from the leader");
 }

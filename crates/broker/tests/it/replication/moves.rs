@@ -4,6 +4,7 @@ use super::*;
 use thalweg_wire::request::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
 };
+use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 
 async fn reassign(cluster: &Cluster, topic: &Topic, replicas: &[i32]) {
     let partition = ReassignablePartition { partition_index: 0, replicas: Some(replicas.to_vec()) };
@@ -58,4 +59,75 @@ async fn the_controller_learns_in_which_of_its_directories_a_broker_put_a_replic
         cluster.put(&topic, partition, -1, b"x").await;
     }
     cluster.stop_all().await;
+}
+
+const OF_TOPICS: i8 = 2;
+const OF_BROKERS: i8 = 4;
+
+/// Sets a configuration by this broker, or deletes it. Those of a broker go to that broker.
+async fn configure(broker: &Running, kind: i8, resource: &str, name: &str, value: Option<&str>) {
+    let config = AlterableConfig {
+        name: name.to_owned(),
+        config_operation: i8::from(value.is_none()),
+        value: value.map(str::to_owned),
+    };
+    let resource = AlterConfigsResource {
+        resource_type: kind,
+        resource_name: resource.to_owned(),
+        configs: vec![config],
+    };
+    let request = IncrementalAlterConfigsRequest { resources: vec![resource], validate_only: false };
+    let answer = broker.ask(&request).await;
+    assert_eq!(answer.responses[0].error_code, 0, "{answer:?}");
+}
+
+/// A partition of 2.5 MB moves from broker 2 to broker 3, while this side of one of them is limited to 1 MB a second.
+async fn move_throttled(side: &str, limited: usize) {
+    let cluster = Cluster::start(&[("replica.fetch.max.bytes", "100000")]).await;
+    let (rate, list) =
+        (format!("{side}.replication.throttled.rate"), format!("{side}.replication.throttled.replicas"));
+    let topic = cluster.create("moved", &[&[2]], &[]).await;
+    let in_sync = cluster.create("in-sync", &[&[1, 2]], &[(&list, "*")]).await;
+    for _ in 0..50 {
+        cluster.put(&topic, 0, -1, &[7; 50_000]).await;
+    }
+    configure(cluster.somebody(), OF_TOPICS, &topic.name, &list, Some("*")).await;
+    configure(cluster.broker(limited), OF_BROKERS, &limited.to_string(), &rate, Some("1000000")).await;
+    let surroundings = &cluster.broker(limited).server().broker.surroundings;
+    let throttle =
+        if side == "leader" { &surroundings.leader_throttle } else { &surroundings.follower_throttle };
+    wait_for("the limit", || throttle.limit() == Some(1_000_000)).await;
+
+    let began = Instant::now();
+    reassign(&cluster, &topic, &[3]).await;
+    // The other topic's replicas are throttled too. They are in sync, so nothing holds them back.
+    let mut puts = 0;
+    while cluster.registration(&topic, 0).replicas != [3] {
+        cluster.put(&in_sync, 0, -1, b"x").await;
+        puts += 1;
+        assert!(began.elapsed() < PATIENCE, "the replica does not come");
+    }
+    let took = began.elapsed();
+    assert!(took >= Duration::from_millis(1900), "2.5 MB in {took:?} is faster than 1 MB a second");
+    assert!(throttle.copied() >= 2_500_000, "{}", throttle.copied());
+    assert!(puts > 20, "{puts} records in {took:?}");
+
+    // Without the limit the way back is fast.
+    configure(cluster.broker(limited), OF_BROKERS, &limited.to_string(), &rate, None).await;
+    wait_for("no limit", || throttle.limit().is_none()).await;
+    let copied = throttle.copied();
+    reassign(&cluster, &topic, &[2]).await;
+    wait_for("the way back", || cluster.registration(&topic, 0).replicas == [2]).await;
+    assert_eq!(throttle.copied(), copied);
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_leader_sends_replicas_that_are_throttled_no_faster_than_its_limit() {
+    move_throttled("leader", 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_follower_fetches_replicas_that_are_throttled_no_faster_than_its_limit() {
+    move_throttled("follower", 3).await;
 }

@@ -7,6 +7,7 @@ use thalweg_wire::request::alter_client_quotas_request::{EntityData, EntryData, 
 use thalweg_wire::request::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
 };
+use thalweg_wire::request::alter_user_scram_credentials_request::ScramCredentialDeletion;
 use thalweg_wire::request::create_acls_request::AclCreation;
 use thalweg_wire::request::delete_acls_request::DeleteAclsFilter;
 use thalweg_wire::request::describe_client_quotas_request::ComponentData;
@@ -26,6 +27,7 @@ pub async fn ask(trial: &mut Trial) {
     quotas_and_credentials(trial).await;
     quorum_and_features(trial).await;
     brokers(trial).await;
+    refused(trial).await;
 }
 
 async fn acls(trial: &mut Trial) {
@@ -197,4 +199,27 @@ async fn brokers(trial: &mut Trial) {
         resource_types: if version == 0 { Vec::new() } else { vec![99] },
     };
     trial.each("no kind", make, |version, answer| (version == 0) == (answer.error_code == 0)).await;
+}
+
+/// What a quorum of one voter and without SASL refuses, in words.
+async fn refused(trial: &mut Trial) {
+    let unsupported = ErrorCode::UnsupportedVersion.code();
+    let is_refused = |code: i16, message: &Option<String>| {
+        code == unsupported && message.as_ref().is_some_and(|m| !m.is_empty())
+    };
+    let make = |_| AddRaftVoterRequest { voter_id: 2, ..Default::default() };
+    trial.each("a voter", make, |_, answer| is_refused(answer.error_code, &answer.error_message)).await;
+    let make = |_| RemoveRaftVoterRequest { voter_id: 1, ..Default::default() };
+    trial.each("the voter", make, |_, answer| is_refused(answer.error_code, &answer.error_message)).await;
+    let deletion = ScramCredentialDeletion { name: "user".to_owned(), mechanism: 1 };
+    let make =
+        |_| AlterUserScramCredentialsRequest { deletions: vec![deletion.clone()], ..Default::default() };
+    let good = |_, answer: &AlterUserScramCredentialsResponse| {
+        answer
+            .results
+            .iter()
+            .all(|result| result.user == "user" && is_refused(result.error_code, &result.error_message))
+            && answer.results.len() == 1
+    };
+    trial.each("a user", make, good).await;
 }

@@ -174,6 +174,20 @@ fn a_leaving_broker_waits_for_the_others_to_have_seen_that_it_leaves() {
 }
 
 #[test]
+fn the_next_process_of_a_broker_that_left_in_order_is_let_in_at_once() {
+    let mut bench = Bench::new();
+    [1, 2].into_iter().for_each(|id| bench.join(id));
+    bench.beat(1, |_| {});
+    assert_eq!(bench.register(1, &[1001]), Err(ErrorCode::DuplicateBrokerRegistration), "it has not left");
+    assert!(bench.beat(1, |request| request.want_shut_down = true).should_shut_down);
+    assert!(bench.register(1, &[1001]).is_ok());
+    // One that goes on all the same has its session as before.
+    assert!(bench.beat(2, |request| request.want_shut_down = true).should_shut_down);
+    bench.beat(2, |_| {});
+    assert_eq!(bench.register(2, &[1002]), Err(ErrorCode::DuplicateBrokerRegistration));
+}
+
+#[test]
 fn the_features_of_a_new_cluster_are_those_that_are_served() {
     let bench = Bench::new();
     let features: BTreeMap<String, i16> = bench.state.finalized_features();

@@ -1,0 +1,46 @@
+//! Which copying of a partition is throttled; see [`crate::replication::Throttle`].
+
+use super::{Partition, State};
+use thalweg_record::Offset;
+use tokio::time::Instant;
+
+impl Partition {
+    /// Bytes leave for a follower: they count where the copying from here is throttled.
+    pub fn sent_to_follower(&self, bytes: usize) {
+        self.sent(bytes, true);
+        let throttle = &self.surroundings.leader_throttle;
+        if throttle.limit().is_some()
+            && self.state.lock().settings.leader_throttled.contains(self.index, self.node_id)
+        {
+            throttle.record(bytes as u64, Instant::now());
+        }
+    }
+
+    /// Whether this replica has to wait before it fetches more: it lags, and is copied under a throttle that is exceeded.
+    pub fn is_held_back(&self) -> bool {
+        let throttle = &self.surroundings.follower_throttle;
+        throttle.limit().is_some() && {
+            let state = self.state.lock();
+            state.is_copied_throttled(self) && state.lags() && throttle.is_exceeded(Instant::now())
+        }
+    }
+}
+
+impl State {
+    /// Bytes came from the leader: they count where the copying to here is throttled.
+    pub(super) fn came_from_leader(&self, partition: &Partition, bytes: u64) {
+        let throttle = &partition.surroundings.follower_throttle;
+        if throttle.limit().is_some() && self.is_copied_throttled(partition) {
+            throttle.record(bytes, Instant::now());
+        }
+    }
+
+    fn is_copied_throttled(&self, partition: &Partition) -> bool {
+        self.settings.follower_throttled.contains(partition.index, partition.node_id)
+    }
+
+    /// Whether this replica is behind its leader's high watermark, or does not know it yet.
+    fn lags(&self) -> bool {
+        self.leader_high_watermark == Offset::NONE || self.log.log_end_offset() < self.leader_high_watermark
+    }
+}
