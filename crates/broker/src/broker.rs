@@ -13,6 +13,7 @@ use crate::replication::{DirectoryAssignments, IsrChanges, Surroundings};
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use thalweg_client::Connector;
 use thalweg_log::{Clock, LogDirs};
 use thalweg_metadata::Image;
 use thalweg_wire::ErrorCode;
@@ -25,6 +26,8 @@ pub struct Broker {
     pub cluster_id: String,
     /// The wall clock.
     pub clock: Clock,
+    /// How connections to other brokers are made.
+    pub connector: Connector,
     /// The data directories.
     pub log_dirs: Arc<LogDirs>,
     /// The partitions that are here.
@@ -77,6 +80,8 @@ pub struct BrokerParts {
     pub cluster_id: String,
     pub config: Arc<BrokerConfig>,
     pub clock: Clock,
+    /// How connections to other brokers are made.
+    pub connector: Connector,
     pub log_dirs: Arc<LogDirs>,
     pub partitions: Arc<Partitions>,
     pub controller: ControllerLink,
@@ -93,8 +98,17 @@ impl std::fmt::Debug for Broker {
 impl Broker {
     /// Puts a broker together. It serves nothing by itself.
     pub fn new(parts: BrokerParts) -> Arc<Broker> {
-        let BrokerParts { cluster_id, config, clock, log_dirs, partitions, controller, groups, image } =
-            parts;
+        let BrokerParts {
+            cluster_id,
+            config,
+            clock,
+            connector,
+            log_dirs,
+            partitions,
+            controller,
+            groups,
+            image,
+        } = parts;
         let surroundings = Arc::new(Surroundings {
             node_id: config.node_id,
             lag_time_max: config.replication.lag_time_max,
@@ -105,6 +119,7 @@ impl Broker {
             node_id: config.node_id,
             cluster_id,
             clock,
+            connector,
             log_dirs,
             partitions,
             controller,

@@ -7,13 +7,13 @@ use crate::broker::Broker;
 use crate::config::BrokerConfig;
 use crate::controller_node::ControllerNode;
 use crate::loading::Loading;
+use crate::machine::Machine;
 use crate::membership::{self, ControllerLink, JoinError, QuorumOptions};
 use crate::server::{StartError, bind_all, open_logs};
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_client::Connector;
-use thalweg_log::disk::Disk;
-use thalweg_log::{Clock, LogDirs};
+use thalweg_log::LogDirs;
 use tokio::time::Instant;
 
 /// How soon controllers are asked again that did not tell the id of their cluster.
@@ -29,25 +29,25 @@ pub(crate) struct Joined {
 
 /// Starts the embedded controller, or finds the quorum. Directories without an id of a cluster take the quorum's.
 pub(crate) async fn find_controller(
+    machine: &Machine,
     config: &Arc<BrokerConfig>,
-    clock: &Clock,
     loading: &Loading,
 ) -> Result<Joined, StartError> {
     if config.roles.controller {
-        let listening = bind_all(&config.listeners.controller, config)?;
-        let (log_dirs, found) = open_logs(config, clock, None, loading)?;
-        let node = ControllerNode::start(config, &log_dirs, clock, found.is_empty(), listening).await?;
+        let listening = bind_all(machine, &config.listeners.controller, config)?;
+        let (log_dirs, found) = open_logs(machine, config, None, loading)?;
+        let node = ControllerNode::start(machine, config, &log_dirs, found.is_empty(), listening).await?;
         let link = ControllerLink::in_process(Arc::clone(node.controller()));
         return Ok(Joined { controller: Some(node), link, log_dirs, found });
     }
-    let options = quorum_options(config);
+    let options = quorum_options(config, machine.network.connector());
     let servers = options.servers.join(",");
     let link = ControllerLink::to_quorum(options);
-    let cluster_id = match LogDirs::recorded_cluster_id(&Disk::real(), &config.log.dirs) {
+    let cluster_id = match LogDirs::recorded_cluster_id(&machine.disk, &config.log.dirs) {
         Some(_) => None,
         None => Some(cluster_id_of(&link, servers, config.controller.initial_registration_timeout).await?),
     };
-    let (log_dirs, found) = open_logs(config, clock, cluster_id, loading)?;
+    let (log_dirs, found) = open_logs(machine, config, cluster_id, loading)?;
     Ok(Joined { controller: None, link, log_dirs, found })
 }
 
@@ -85,13 +85,13 @@ pub(crate) async fn refusal(broker: &Broker, error: JoinError) -> StartError {
         && let Ok(theirs) = broker.controller.cluster_id().await
         && theirs != broker.cluster_id
     {
-        let servers = quorum_options(&broker.config()).servers.join(",");
+        let servers = quorum_options(&broker.config(), &broker.connector).servers.join(",");
         return StartError::OtherCluster { ours: broker.cluster_id.clone(), servers, theirs };
     }
     error.into()
 }
 
-fn quorum_options(config: &BrokerConfig) -> QuorumOptions {
+fn quorum_options(config: &BrokerConfig, connector: &Connector) -> QuorumOptions {
     let settings = &config.controller;
     let voters = settings.voters.iter().map(|voter| (voter.id, membership::address(&voter.host, voter.port)));
     let servers = settings.bootstrap_servers.iter().map(|(host, port)| membership::address(host, *port));
@@ -106,6 +106,6 @@ fn quorum_options(config: &BrokerConfig) -> QuorumOptions {
         session_timeout: settings.session_timeout,
         request_timeout: config.network.request_timeout,
         client_id: format!("thalweg-broker-{}", config.node_id),
-        connector: Connector::tcp(),
+        connector: connector.clone(),
     }
 }

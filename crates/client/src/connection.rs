@@ -342,6 +342,7 @@ async fn drive<S: ByteStream>(
         }
     };
     let reason = tokio::select! {
+        biased;
         reason = reading => reason,
         written = write_queued(&mut writer, &mut queued, &link) => match written {
             Ok(()) => CloseReason::ByClient,

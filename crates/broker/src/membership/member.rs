@@ -250,6 +250,7 @@ impl Member {
         let mut contact = Contact { heard: Instant::now(), unanswered: 0 };
         loop {
             tokio::select! {
+                biased;
                 _ = offline.changed() => {}
                 seen = watch.next(&self) => if seen == Seen::Replaced {
                     let error = ObserverError::Replaced { node_id: self.options.node_id };

@@ -27,6 +27,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
     let mut next_try = Instant::now();
     loop {
         let wanted = tokio::select! {
+            biased;
             () = shared.housekeeper.notified() => true,
             () = tokio::time::sleep(TICK) => false,
         };
