@@ -5,6 +5,7 @@ use crate::auto_topics::AutoTopics;
 use crate::config::BrokerConfig;
 use crate::group::GroupCoordinator;
 use crate::membership::ControllerLink;
+use crate::metrics::RequestMetrics;
 use crate::net::ConnectionLimits;
 use crate::partition::Partitions;
 use crate::producer_ids::ProducerIds;
@@ -36,6 +37,8 @@ pub struct Broker {
     pub controller: ControllerLink,
     /// How many connections there may be.
     pub connections: Arc<ConnectionLimits>,
+    /// Requests as they are answered.
+    pub requests: RequestMetrics,
     /// Incremental fetch sessions.
     pub fetch_sessions: FetchSessions,
     /// Producer ids to give out.
@@ -124,6 +127,7 @@ impl Broker {
             partitions,
             controller,
             connections: reconfigure::connection_limits(&config.network),
+            requests: RequestMetrics::default(),
             fetch_sessions: FetchSessions::new(config.network.fetch_session_slots),
             producer_ids: ProducerIds::default(),
             groups,

@@ -8,6 +8,7 @@ use crate::config::{BrokerConfig, Listener};
 use crate::config_rules::BrokerConfigRules;
 use crate::loading::Loading;
 use crate::machine::Machine;
+use crate::metrics::Metrics;
 use crate::net::{ConnectionLimits, ConnectionSettings, Frame, Handler, Listening, Peer, Reply};
 use crate::server::{self, DRAIN, StartError};
 use crate::{features, reconfigure};
@@ -153,6 +154,8 @@ pub struct ControllerServer {
     pub data_dirs: Vec<PathBuf>,
     /// `node.id`.
     pub node_id: i32,
+    /// What can be measured.
+    pub metrics: Metrics,
     node: ControllerNode,
     /// Held open, so that no other process uses them.
     _log_dirs: Arc<LogDirs>,
@@ -176,6 +179,7 @@ pub async fn start_controller_on(
         addresses: node.addresses().to_vec(),
         data_dirs: config.log.dirs.clone(),
         node_id: config.node_id,
+        metrics: Metrics::new(None, Some(Arc::clone(node.controller())), clock),
         node,
         _log_dirs: log_dirs,
     })

@@ -19,6 +19,7 @@ mod joining;
 mod loading;
 mod machine;
 pub mod membership;
+pub mod metrics;
 pub mod net;
 pub mod partition;
 mod producer_ids;

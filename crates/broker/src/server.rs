@@ -15,6 +15,7 @@ use crate::joining::{self, Joined};
 use crate::loading::Loading;
 use crate::machine::Machine;
 use crate::membership::{JoinError, LinkError, Membership, MembershipOptions};
+use crate::metrics::Metrics;
 use crate::net::{BindError, ConnectionSettings, Listening, SocketOptions};
 use crate::partition::Partitions;
 use crate::publisher::Publisher;
@@ -88,6 +89,8 @@ pub struct Server {
     pub addresses: Vec<(String, Vec<SocketAddr>)>,
     /// Where the data lies.
     pub data_dirs: Vec<PathBuf>,
+    /// What can be measured.
+    pub metrics: Metrics,
     /// The ids of the data directories that were online at the start.
     directories: Vec<thalweg_log::Uuid>,
     membership: Membership,
@@ -168,13 +171,13 @@ pub async fn start_on(
     housekeeping.spawn(async move { groups.run().await });
     housekeeping.spawn(open_the_unopened(publisher));
     housekeeping.spawn(note_epochs(Arc::clone(&broker), membership.epochs()));
-    let data_dirs = config.log.dirs.clone();
-    let directories = log_dirs.online_ids();
+    let of_controller = controller.as_ref().map(|node| Arc::clone(node.controller()));
     Ok(Server {
-        directories,
-        broker,
+        directories: log_dirs.online_ids(),
         addresses,
-        data_dirs,
+        data_dirs: config.log.dirs.clone(),
+        metrics: Metrics::new(Some(Arc::clone(&broker)), of_controller, broker.clock.clone()),
+        broker,
         membership,
         controller,
         fetchers,

@@ -12,6 +12,7 @@ use crate::dispatch;
 use crate::driver::{self, Command};
 use crate::options::{ConfigRules, ControllerOptions};
 use crate::quorum::StartError;
+use crate::standing::{ControllerFigures, Standing};
 
 /// Requests that may wait for the controller's task.
 const COMMANDS_MAX: usize = 1024;
@@ -41,6 +42,7 @@ pub struct Controller {
     commands: mpsc::Sender<Command>,
     node_id: i32,
     cluster_id: Arc<str>,
+    standing: Arc<Standing>,
 }
 
 impl Controller {
@@ -55,8 +57,9 @@ impl Controller {
         let opened = disk.spawn(move || driver::Driver::open(options, rules));
         let driver = opened.await.map_err(|_| StartError::Task)??;
         let (commands, queue) = mpsc::channel(COMMANDS_MAX);
+        let standing = Arc::clone(driver.standing());
         tokio::spawn(driver.run(queue));
-        Ok(Controller { commands, node_id, cluster_id })
+        Ok(Controller { commands, node_id, cluster_id, standing })
     }
 
     /// The id of the node.
@@ -67,6 +70,11 @@ impl Controller {
     /// The id of the cluster.
     pub fn cluster_id(&self) -> &str {
         &self.cluster_id
+    }
+
+    /// How it stands, without asking its task.
+    pub fn figures(&self) -> ControllerFigures {
+        self.standing.figures(COMMANDS_MAX - self.commands.capacity())
     }
 
     /// Answers a request: header and body in, header and body out, both without the length in front. What the

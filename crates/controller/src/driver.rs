@@ -26,6 +26,7 @@ use crate::quorum::{
     AppendFailure, FetchAsk, Leader, MetadataLog, Observers, Ready, describe_quorum, encode_batch,
     fetch_snapshot,
 };
+use crate::standing::Standing;
 use crate::state::{Now, State};
 
 mod opening;
@@ -94,10 +95,16 @@ pub(crate) struct Driver {
     unclean_election_at: Option<Instant>,
     started: Instant,
     clock: Clock,
+    standing: Arc<Standing>,
     dead: bool,
 }
 
 impl Driver {
+    /// What others see of it.
+    pub fn standing(&self) -> &Arc<Standing> {
+        &self.standing
+    }
+
     fn now(&self) -> Now {
         let monotonic_ms = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX);
         Now { wall_ms: self.clock.now_ms(), monotonic_ms }
@@ -118,6 +125,7 @@ impl Driver {
         let batch = encode_batch(self.log.end_offset(), self.epoch, now.wall_ms, &values);
         self.log.append(&batch, self.epoch)?;
         self.state.apply(records, self.epoch, now).expect("the controller makes records that fit its image");
+        self.standing.wrote(records, self.log.end_offset());
         Ok(())
     }
 
@@ -163,6 +171,7 @@ impl Driver {
         match ask {
             Ask::Decide(decide) => {
                 let now = self.now();
+                self.standing.requested();
                 let Decision { records, answer } = decide(&mut self.state, now);
                 let frame = match answer {
                     Ok(frame) => frame,
@@ -171,6 +180,7 @@ impl Driver {
                 match self.write(&records, now) {
                     Ok(()) => {}
                     Err(AppendFailure::Full(error)) => {
+                        self.standing.disk_was_full();
                         tracing::error!(%error, "Metadata log's disk is full and a request is refused");
                         return send(reply, Err(HandleError::DiskFull));
                     }
@@ -297,7 +307,7 @@ impl Driver {
     fn on_flushed(&mut self, done: Flushed) {
         match done {
             Ok(((target, outcome), image)) => match self.log.complete_flush(&target, outcome) {
-                Ok(()) => self.committed = image,
+                Ok(()) => self.commit(image),
                 Err(error) => return self.die(&error),
             },
             Err(error) => return self.die(&error),
@@ -313,6 +323,11 @@ impl Driver {
         } else if self.snapshot_at.is_none() && !self.snapshot_interval.is_zero() {
             self.snapshot_at = Instant::now().checked_add(self.snapshot_interval);
         }
+    }
+
+    fn commit(&mut self, image: Arc<Image>) {
+        self.standing.commit(&image);
+        self.committed = image;
     }
 
     fn schedule(&mut self) {
@@ -352,6 +367,7 @@ impl Driver {
             if !self.write_of_itself(&records, now) {
                 return;
             }
+            self.standing.session_ended();
         }
         if self.snapshot_at.is_some_and(|at| at <= instant) {
             self.begin_snapshot();

@@ -19,6 +19,7 @@ mod dispatch;
 mod driver;
 mod options;
 mod quorum;
+mod standing;
 mod state;
 
 pub use controller::{Controller, HandleError};
@@ -27,3 +28,4 @@ pub use options::{
     ConfigRefusal, ConfigRules, ControllerOptions, EffectiveConfig, default_supported_features,
 };
 pub use quorum::{QuorumStateError, SnapshotError, StartError};
+pub use standing::ControllerFigures;

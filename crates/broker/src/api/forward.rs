@@ -72,6 +72,7 @@ pub fn handle(broker: &Arc<Broker>, call: Call, _: Decoder) -> Result<Reply, Dec
         if matches!(reply, Reply::Now(_)) && !only_reads {
             shown(&broker).await;
         }
+        call.answered(&broker);
         reply
     })))
 }

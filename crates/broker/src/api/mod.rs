@@ -32,6 +32,7 @@ mod produce;
 pub use fetch::FetchSessions;
 
 use crate::broker::Broker;
+use crate::metrics::RequestMetrics;
 use crate::net::{Frame, Handler, Peer, Reply};
 use bytes::Bytes;
 use std::future::Future;
@@ -39,6 +40,7 @@ use std::sync::Arc;
 use thalweg_wire::frame::{decode_request_header, encode_response, peek_request};
 use thalweg_wire::request::*;
 use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, Request};
+use tokio::time::Instant;
 
 /// One request on its way: who asks, and at which version.
 #[derive(Clone, Debug)]
@@ -53,11 +55,18 @@ pub struct Call {
     pub client_id: Option<String>,
     /// Who is at the other end.
     pub peer: Arc<Peer>,
+    /// When it came.
+    pub came: Instant,
     /// The request as it came, from its header on: what is forwarded to the controller.
     pub frame: Bytes,
 }
 
 impl Call {
+    /// Counts the request as answered.
+    pub fn answered(&self, broker: &Broker) {
+        broker.requests.answered(RequestMetrics::label(self.key), self.version, self.came);
+    }
+
     /// The response as a frame.
     pub fn reply<R: Request>(&self, response: &R::Response) -> Reply {
         match encode_response(response, self.key, self.version, self.correlation_id) {
@@ -167,7 +176,9 @@ fn now<R: Request>(
     answer: fn(&Broker, &Call, R) -> R::Response,
 ) -> Result<Reply, DecodeError> {
     let request = R::decode(&mut d, call.version)?;
-    Ok(call.reply::<R>(&answer(broker, &call, request)))
+    let reply = call.reply::<R>(&answer(broker, &call, request));
+    call.answered(broker);
+    Ok(reply)
 }
 
 /// Serves an API whose answer may have to wait.
@@ -181,8 +192,10 @@ where
     let request = R::decode(&mut d, call.version)?;
     let (broker, call) = (Arc::clone(broker), Arc::new(call));
     Ok(Reply::Later(Box::pin(async move {
-        let response = answer(broker, Arc::clone(&call), request).await;
-        call.reply::<R>(&response)
+        let response = answer(Arc::clone(&broker), Arc::clone(&call), request).await;
+        let reply = call.reply::<R>(&response);
+        call.answered(&broker);
+        reply
     })))
 }
 
@@ -207,6 +220,7 @@ impl Handler for ApiHandler {
     }
 
     fn handle(&self, peer: &mut Arc<Peer>, frame: Bytes) -> Reply {
+        let came = Instant::now();
         let prefix = match peek_request(&frame) {
             Ok(prefix) => prefix,
             Err(error) => return Reply::Close(format!("a request without a header: {error}")),
@@ -235,6 +249,7 @@ impl Handler for ApiHandler {
             correlation_id: prefix.correlation_id,
             client_id: header.client_id,
             peer: Arc::clone(peer),
+            came,
             frame,
         };
         match (api.serve)(&self.broker, call, d) {

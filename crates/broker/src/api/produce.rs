@@ -10,6 +10,7 @@
 
 use super::Call;
 use crate::broker::Broker;
+use crate::metrics::RequestMetrics;
 use crate::net::Reply;
 use crate::partition::{AppendError, Appended, Durable, Partition};
 use std::sync::Arc;
@@ -35,12 +36,15 @@ pub fn handle(broker: &Arc<Broker>, call: Call, mut d: Decoder) -> Result<Reply,
         response.responses.push(entry);
     }
     if acks == 0 {
+        count(broker, &call, &response);
         return Ok(without_answer(&response));
     }
     if waits.is_empty() {
+        count(broker, &call, &response);
         return Ok(call.reply::<ProduceRequest>(&response));
     }
     let deadline = Instant::now() + timeout;
+    let broker = Arc::clone(broker);
     Ok(Reply::Ordered(Box::pin(async move {
         for (topic, partition, wait) in waits {
             if let Err(error) = wait.until(deadline).await {
@@ -49,8 +53,18 @@ pub fn handle(broker: &Arc<Broker>, call: Call, mut d: Decoder) -> Result<Reply,
                 entry.error_code = error.code();
             }
         }
+        count(&broker, &call, &response);
         call.reply::<ProduceRequest>(&response)
     })))
+}
+
+fn count(broker: &Broker, call: &Call, response: &ProduceResponse) {
+    call.answered(broker);
+    for partition in response.responses.iter().flat_map(|topic| &topic.partition_responses) {
+        if partition.error_code != 0 {
+            broker.requests.failed(RequestMetrics::label(call.key), partition.error_code);
+        }
+    }
 }
 
 /// With acks=0 nothing is answered; an error closes the connection so that the client looks for another leader.

@@ -9,8 +9,8 @@ use super::listener::{ListenerTexts, Listeners};
 use super::properties::ServerProperties;
 use super::rules::{self, Roles};
 use super::settings::{
-    ControllerSettings, GroupSettings, LogSettings, NetworkSettings, ReplicationSettings, TopicSettings,
-    TransactionSettings,
+    ControllerSettings, GroupSettings, HttpSettings, LogSettings, NetworkSettings, ReplicationSettings,
+    TopicSettings, TransactionSettings,
 };
 use super::table;
 use super::topic::{EffectiveTopicConfig, TopicDefaults};
@@ -59,6 +59,8 @@ pub struct BrokerConfig {
     pub listeners: Listeners,
     /// Connections and requests.
     pub network: NetworkSettings,
+    /// The HTTP server.
+    pub http: HttpSettings,
     /// How topics come and go.
     pub topics: TopicSettings,
     /// Data directories and logs.
@@ -156,6 +158,7 @@ impl BrokerConfig {
             rack: values.text("broker.rack").map(str::to_owned),
             listeners,
             network: NetworkSettings::new(&values, overrides),
+            http: HttpSettings::new(&values),
             topics: TopicSettings::new(&values),
             groups: GroupSettings::new(&values),
             transactions: TransactionSettings::new(&values),

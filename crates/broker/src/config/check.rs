@@ -42,6 +42,8 @@ pub enum Check {
     QuorumVoters,
     /// `host:port` entries.
     BootstrapServers,
+    /// `host:port`, where the host may be empty: all interfaces.
+    ListenAddress,
     /// `latest`, `earliest`, or `by_duration:` with a duration of ISO 8601.
     OffsetReset,
 }
@@ -53,6 +55,7 @@ pub(super) const NOT_EMPTY: Check = Check::NotEmpty;
 pub(super) const THROTTLED_REPLICAS: Check = Check::ThrottledReplicas;
 pub(super) const QUORUM_VOTERS: Check = Check::QuorumVoters;
 pub(super) const BOOTSTRAP_SERVERS: Check = Check::BootstrapServers;
+pub(super) const LISTEN_ADDRESS: Check = Check::ListenAddress;
 pub(super) const OFFSET_RESET: Check = Check::OffsetReset;
 pub(super) const LIST: Check = Check::List { filled: false, nullable: false, of: &[] };
 pub(super) const LIST_OR_NULL: Check = Check::List { filled: false, nullable: true, of: &[] };
@@ -129,6 +132,10 @@ impl Check {
             (Self::BootstrapServers, Value::List(entries)) => {
                 each(name, entries, "Expected {host}:{port}", host_and_port)
             }
+            (Self::ListenAddress, Value::Text(text)) if listen_address(text).is_none() => fails(
+                "Expected HOST:PORT, as in localhost:9090; an empty host is every interface, port 0 a free one"
+                    .to_owned(),
+            ),
             (Self::OffsetReset, Value::Text(text)) if !is_offset_reset(text) => fails(format!(
                 "Invalid value `{text}` for configuration {name}. The value must be either 'earliest', 'latest' or of the \
                  format 'by_duration:<PnDTnHnMn.nS>'."
@@ -202,6 +209,14 @@ pub(super) fn host_and_port(text: &str) -> Option<(String, u16)> {
     Some((host.to_owned(), port.parse().ok()?))
 }
 
+/// Splits `host:port` to listen on, where an empty host stands for all interfaces.
+pub(super) fn listen_address(text: &str) -> Option<(String, u16)> {
+    match text.strip_prefix(':') {
+        Some(port) => Some((String::new(), port.parse().ok()?)),
+        None => host_and_port(text),
+    }
+}
+
 /// The characters that Kafka allows in a host.
 pub(super) fn is_host_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '%' | '.' | '_' | ':')
@@ -230,6 +245,7 @@ impl fmt::Display for Check {
                 if of.is_empty() { Ok(()) } else { write!(f, " [{}]", of.join(", ")) }
             }
             Self::OffsetReset => f.write_str("[latest, earliest, by_duration:PnDTnHnMn.nS]"),
+            Self::ListenAddress => f.write_str("host:port"),
             Self::ThrottledReplicas => f.write_str("ThrottledReplicaListValidator"),
             Self::QuorumVoters => f.write_str("ControllerQuorumVotersValidator"),
             Self::BootstrapServers => f.write_str("ControllerQuorumBootstrapServersValidator"),
@@ -247,6 +263,19 @@ mod tests {
         assert_eq!(host_and_port("[::1]:9092"), Some(("::1".to_owned(), 9092)));
         for text in ["one", "one:", ":1", "one:70000", "a b:1", ""] {
             assert_eq!(host_and_port(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_address_to_listen_on_may_lack_its_host() {
+        assert_eq!(listen_address(":9090"), Some((String::new(), 9090)));
+        assert_eq!(listen_address("[::1]:0"), Some(("::1".to_owned(), 0)));
+        for text in ["9090", "localhost", "localhost:http", ":", ""] {
+            let error = LISTEN_ADDRESS.check("http.listener", &Value::Text(text.to_owned()));
+            assert!(
+                error.expect_err(text).to_string().contains("http.listener: Expected HOST:PORT"),
+                "{text}"
+            );
         }
     }
 

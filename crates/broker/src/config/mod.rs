@@ -37,8 +37,8 @@ pub use properties::{
 };
 pub use rules::Roles;
 pub use settings::{
-    CleanerSettings, ControllerSettings, GroupSettings, InternalTopic, LogSettings, MetadataLogSettings,
-    NetworkSettings, ReplicationSettings, TopicSettings, TransactionSettings, Voter,
+    CleanerSettings, ControllerSettings, GroupSettings, HttpSettings, InternalTopic, LogSettings,
+    MetadataLogSettings, NetworkSettings, ReplicationSettings, TopicSettings, TransactionSettings, Voter,
 };
 pub use thalweg_log::CleanupPolicy;
 pub use thalweg_record::TimestampType;

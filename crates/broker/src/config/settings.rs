@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::check::host_and_port;
+use super::check::{host_and_port, listen_address};
 use super::values::Values;
 
 /// Connections and requests.
@@ -59,6 +59,20 @@ impl NetworkSettings {
             describe_partitions_limit: values.size("max.request.partition.size.limit"),
             request_timeout: values.millis("request.timeout.ms"),
         }
+    }
+}
+
+/// The HTTP server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpSettings {
+    /// `http.listener`: host, empty for all interfaces, and port; None has no server.
+    pub listener: Option<(String, u16)>,
+}
+
+impl HttpSettings {
+    pub(super) fn new(values: &Values) -> Self {
+        let listener = values.text("http.listener");
+        Self { listener: listener.map(|text| listen_address(text).expect("the key's check parsed it")) }
     }
 }
 

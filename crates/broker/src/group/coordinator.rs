@@ -10,7 +10,7 @@ use super::answer::{Answer, Ticket};
 use super::config::GroupConfig;
 use super::log::CoordinatorLog;
 use super::placement::partition_for;
-use super::shard::{Moment, Shard};
+use super::shard::{GroupFigures, Moment, Shard};
 use super::topics::{DeletedTopic, Topics};
 use cell::Cell;
 use parking_lot::RwLock;
@@ -217,6 +217,11 @@ impl GroupCoordinator {
     pub fn shutdown(&self) {
         let cells = std::mem::take(&mut *self.cells.write());
         cells.into_values().for_each(|cell| cell.unload());
+    }
+
+    /// The groups that this broker coordinates, with what they have committed.
+    pub fn figures(&self) -> Vec<GroupFigures> {
+        self.all_cells().iter().filter_map(|cell| cell.read(Shard::figures).ok()).flatten().collect()
     }
 
     fn all_cells(&self) -> Vec<Arc<Cell>> {

@@ -42,5 +42,5 @@ pub use log::{Acknowledged, Appended, CoordinatorLog, ReplayError};
 pub use offsets::{OffsetAndMetadata, TransactionOutcome};
 pub use placement::partition_for;
 pub use record::{CoordinatorRecord, RecordDecodeError};
-pub use shard::{Moment, Shard, Write};
+pub use shard::{GroupFigures, Moment, Shard, Write};
 pub use topics::{DeletedTopic, Topics};

@@ -12,8 +12,11 @@
 mod admin;
 mod commit;
 mod expiry;
+mod figures;
 mod membership;
 mod replay;
+
+pub use figures::GroupFigures;
 
 use super::answer::{Answer, Ticket, join_error, sync_error, write_error};
 use super::classic::ClassicGroup;

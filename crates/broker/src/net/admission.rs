@@ -18,6 +18,9 @@ struct Open {
     per_ip_overrides: HashMap<IpAddr, usize>,
     total: usize,
     by_ip: HashMap<IpAddr, usize>,
+    /// How many came in, and how many were turned away.
+    admitted: u64,
+    refused: u64,
 }
 
 /// Why a connection was turned away.
@@ -39,7 +42,15 @@ pub(super) struct Admission {
 impl ConnectionLimits {
     /// Limits with nothing open.
     pub fn new(max: usize, max_per_ip: usize, per_ip_overrides: HashMap<IpAddr, usize>) -> Arc<Self> {
-        let open = Open { max, max_per_ip, per_ip_overrides, total: 0, by_ip: HashMap::new() };
+        let open = Open {
+            max,
+            max_per_ip,
+            per_ip_overrides,
+            total: 0,
+            by_ip: HashMap::new(),
+            admitted: 0,
+            refused: 0,
+        };
         Arc::new(Self { open: Mutex::new(open) })
     }
 
@@ -54,20 +65,43 @@ impl ConnectionLimits {
         self.open.lock().total
     }
 
+    /// How many connections were admitted since the start.
+    pub fn admitted(&self) -> u64 {
+        self.open.lock().admitted
+    }
+
+    /// How many connections were turned away since the start.
+    pub fn refused(&self) -> u64 {
+        self.open.lock().refused
+    }
+
     pub(super) fn admit(self: &Arc<Self>, ip: IpAddr) -> Result<Admission, Refused> {
         let ip = ip.to_canonical();
         let mut open = self.open.lock();
-        if open.total >= open.max {
-            return Err(Refused::Total { max: open.max });
+        match open.admit(ip) {
+            Ok(()) => open.admitted += 1,
+            Err(refused) => {
+                open.refused += 1;
+                return Err(refused);
+            }
         }
-        let max = open.per_ip_overrides.get(&ip).copied().unwrap_or(open.max_per_ip);
-        let count = open.by_ip.get(&ip).copied().unwrap_or(0);
+        Ok(Admission { limits: Arc::clone(self), ip })
+    }
+}
+
+impl Open {
+    fn admit(&mut self, ip: IpAddr) -> Result<(), Refused> {
+        if self.total >= self.max {
+            return Err(Refused::Total { max: self.max });
+        }
+        let max = self.per_ip_overrides.get(&ip).copied().unwrap_or(self.max_per_ip);
+        let count = self.by_ip.get(&ip).copied().unwrap_or(0);
         if count >= max {
             return Err(Refused::PerIp { ip, max });
         }
-        open.by_ip.insert(ip, count + 1);
-        open.total += 1;
-        Ok(Admission { limits: Arc::clone(self), ip })
+        self.by_ip.insert(ip, count + 1);
+        self.total += 1;
+        Ok(())
     }
 }
 
@@ -103,7 +137,7 @@ mod tests {
         assert_eq!(limits.admit(ip).err(), Some(Refused::Total { max: 2 }));
         limits.change(2, 2, HashMap::new());
         drop(held);
-        assert_eq!(limits.open(), 0);
+        assert_eq!((limits.open(), limits.admitted(), limits.refused()), (0, 3, 3));
         assert!(
             limits.admit(ip).is_ok_and(|_one| limits.admit(ip).is_ok()),
             "the limit of an address has risen"

@@ -162,6 +162,11 @@ impl Listening {
         self.addresses().first().map_or(0, SocketAddr::port)
     }
 
+    /// The open sockets, for who serves them in another way.
+    pub fn into_sockets(self) -> Vec<TcpListener> {
+        self.sockets
+    }
+
     /// Serves connections until `stopping` becomes true; then closes the sockets, lets connections finish the
     /// requests that they have begun, and returns when the last has ended.
     pub async fn serve<H: Handler + Sync>(

@@ -33,6 +33,16 @@ impl Partition {
         acks: i16,
         now_ms: i64,
     ) -> Result<Appended, AppendError> {
+        let appended = self.take_from_client(records, acks, now_ms);
+        if appended.is_err() {
+            let mut state = self.state.lock();
+            state.traffic.produce_requests += 1;
+            state.traffic.failed_produce_requests += 1;
+        }
+        appended
+    }
+
+    fn take_from_client(&self, records: Bytes, acks: i16, now_ms: i64) -> Result<Appended, AppendError> {
         let settings = {
             let state = self.state.lock();
             state.check_leader(self.node_id, None)?;
@@ -68,6 +78,9 @@ impl Partition {
         let info = state.log.append_as_leader(records, leader_epoch, options)?;
         // Followers see the log end, consumers the high watermark.
         state.unreplicated_bytes += info.appended_bytes;
+        state.traffic.produce_requests += 1;
+        state.traffic.bytes_in += info.appended_bytes;
+        state.traffic.messages_in += info.last_offset.0.abs_diff(info.first_offset.0) + 1;
         state.followers.count(usize::try_from(info.appended_bytes).unwrap_or(usize::MAX));
         if state.replicates_alone() {
             state.raise_high_watermark(&self.surroundings);

@@ -84,6 +84,24 @@ impl Partition {
     /// Finds what to read. With a `waiter`, what is appended from now on is counted for it.
     pub fn fetch(&self, from: &FetchFrom, waiter: Option<&Arc<Waiter>>) -> Result<FetchRead, FetchError> {
         let mut state = self.state.lock();
+        let read = self.fetch_locked(&mut state, from, waiter);
+        if from.has_come {
+            state.traffic.fetch_requests += 1;
+            state.traffic.failed_fetch_requests += u64::from(read.is_err());
+        }
+        read.inspect_err(|error| {
+            if *error == ErrorCode::KafkaStorageError {
+                tracing::error!(partition = ?self, offset = from.offset.0, "A log could not be read");
+            }
+        })
+    }
+
+    fn fetch_locked(
+        &self,
+        state: &mut State,
+        from: &FetchFrom,
+        waiter: Option<&Arc<Waiter>>,
+    ) -> Result<FetchRead, FetchError> {
         if from.from_any_replica && from.reader == Reader::Client {
             state.check_replica(from.current_leader_epoch)?;
         } else {
@@ -107,11 +125,7 @@ impl Partition {
                 Reader::Follower { .. } | Reader::Internal => state.followers.add(waiter),
             }
         }
-        read.inspect_err(|error| {
-            if *error == ErrorCode::KafkaStorageError {
-                tracing::error!(partition = ?self, offset = from.offset.0, "A log could not be read");
-            }
-        })
+        read
     }
 }
 

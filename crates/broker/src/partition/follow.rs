@@ -74,7 +74,9 @@ impl Partition {
                 appended => appended?,
             };
             flush_due = info.flush_due;
+            state.traffic.replication_bytes_in += info.appended_bytes;
         }
+        state.leader_high_watermark = high_watermark;
         state.take_over(self, high_watermark, log_start_offset);
         Ok(Replicated { next: state.fetch_position(), flush_due })
     }

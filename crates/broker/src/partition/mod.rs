@@ -12,6 +12,7 @@ mod append;
 mod durable;
 mod error;
 mod fetch;
+mod figures;
 mod flush;
 mod follow;
 mod intake;
@@ -32,6 +33,7 @@ pub use table::{Partitions, Topic};
 pub use waiter::{Waiter, Waiting};
 
 use crate::config::EffectiveTopicConfig;
+use crate::metrics::{Outgoing, Traffic};
 use crate::replication::{Leadership, Surroundings};
 use acks::AckWaiters;
 use flush::Flushing;
@@ -55,6 +57,7 @@ pub struct Partition {
     surroundings: Arc<Surroundings>,
     state: Mutex<State>,
     flushing: Flushing,
+    outgoing: Outgoing,
 }
 
 /// What changes about a partition.
@@ -81,6 +84,10 @@ struct State {
     unreplicated_bytes: u64,
     /// The log end when the partition was last looked at for idleness.
     idle_since: Offset,
+    /// The high watermark as the leader told it last; -1 before it did, or where this broker leads.
+    leader_high_watermark: Offset,
+    /// What came in.
+    traffic: Traffic,
     /// Set when the partition is deleted or taken away: nothing is served any more.
     gone: bool,
 }
@@ -122,11 +129,20 @@ impl Partition {
             deletions: AckWaiters::default(),
             unreplicated_bytes: 0,
             idle_since: Offset::NONE,
+            leader_high_watermark: Offset::NONE,
+            traffic: Traffic::default(),
             gone: false,
         };
-        let (node_id, flushing) = (surroundings.node_id, Flushing::default());
-        let partition =
-            Self { topic, topic_id, index, node_id, surroundings, state: Mutex::new(state), flushing };
+        let partition = Self {
+            topic,
+            topic_id,
+            index,
+            node_id: surroundings.node_id,
+            surroundings,
+            state: Mutex::new(state),
+            flushing: Flushing::default(),
+            outgoing: Outgoing::default(),
+        };
         partition.apply(registration);
         partition
     }
@@ -202,6 +218,7 @@ impl Partition {
             }
         }
         if new_epoch || led != state.leads(self.node_id) {
+            state.leader_high_watermark = Offset::NONE;
             state.wake_all();
         }
     }

@@ -1,6 +1,7 @@
 //! The partitions that this broker holds, by topic.
 
 use super::Partition;
+use crate::metrics::Traffic;
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,6 +14,8 @@ pub struct Topic {
     pub name: Arc<str>,
     /// Its id.
     pub id: Uuid,
+    /// What went through partitions of it that have left.
+    pub departed: Traffic,
     partitions: BTreeMap<i32, Arc<Partition>>,
 }
 
@@ -38,6 +41,8 @@ pub struct Partitions {
 struct Index {
     by_id: HashMap<Uuid, Arc<Topic>>,
     by_name: HashMap<Arc<str>, Arc<Topic>>,
+    /// What went through topics that have left.
+    departed: Traffic,
 }
 
 impl Partitions {
@@ -67,6 +72,11 @@ impl Partitions {
         topics.by_id.values().flat_map(|topic| topic.partitions.values().cloned()).collect()
     }
 
+    /// What went through topics that have no partition here any more.
+    pub fn departed(&self) -> Traffic {
+        self.topics.read().departed
+    }
+
     /// Adds a partition.
     pub fn insert(&self, partition: Arc<Partition>) {
         let mut index = self.topics.write();
@@ -75,6 +85,7 @@ impl Partitions {
             None => Topic {
                 name: Arc::clone(&partition.topic),
                 id: partition.topic_id,
+                departed: Traffic::default(),
                 partitions: BTreeMap::new(),
             },
         };
@@ -87,8 +98,10 @@ impl Partitions {
         let mut index = self.topics.write();
         let mut topic = Topic::clone(index.by_id.get(&topic_id)?);
         let removed = topic.partitions.remove(&partition);
+        topic.departed += removed.as_ref().map(|partition| partition.traffic()).unwrap_or_default();
         if topic.partitions.is_empty() {
             index.by_id.remove(&topic_id);
+            index.departed += topic.departed;
             // The name may belong to a topic that was created anew.
             if index.by_name.get(&topic.name).is_some_and(|named| named.id == topic_id) {
                 index.by_name.remove(&topic.name);

@@ -6,6 +6,7 @@ use crate::broker::Broker;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use thalweg_metadata::PartitionEpoch;
 use thalweg_wire::request::AlterPartitionRequest;
@@ -26,6 +27,29 @@ type Changes = BTreeMap<Key, IsrChange>;
 pub struct IsrChanges {
     waiting: Mutex<Changes>,
     submitted: Notify,
+    counters: IsrCounters,
+}
+
+/// How the changes ended, since the start.
+#[derive(Debug, Default)]
+pub struct IsrCounters {
+    /// Changes that dropped followers.
+    pub shrinks: AtomicU64,
+    /// Changes that added one.
+    pub expands: AtomicU64,
+    /// Changes that were not made.
+    pub failures: AtomicU64,
+}
+
+impl IsrCounters {
+    fn count(&self, change: &IsrChange, outcome: &ChangeOutcome) {
+        let counter = match outcome {
+            ChangeOutcome::Made { .. } if change.grows => &self.expands,
+            ChangeOutcome::Made { .. } => &self.shrinks,
+            ChangeOutcome::Refused | ChangeOutcome::Outdated => &self.failures,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl IsrChanges {
@@ -34,6 +58,11 @@ impl IsrChanges {
     pub fn submit(&self, topic_id: Uuid, partition: i32, change: IsrChange) {
         self.waiting.lock().insert((topic_id, partition), change);
         self.submitted.notify_one();
+    }
+
+    /// How changes ended so far.
+    pub fn counters(&self) -> &IsrCounters {
+        &self.counters
     }
 
     /// Wants changes to be sent again, where no newer ones wait.
@@ -102,6 +131,7 @@ async fn send(broker: &Broker, changes: &mut Changes) -> Option<String> {
             let Some(change) = changes.get(&key) else { continue };
             let Some(outcome) = outcome(answer) else { continue };
             tracing::info!(topic = %topic.topic_id, partition = key.1, isr = ?change.isr, ?outcome, "In-sync replicas proposed");
+            broker.surroundings.isr_changes.counters.count(change, &outcome);
             let topic = broker.partitions.topic_by_id(key.0);
             if let Some(partition) = topic.and_then(|topic| topic.partition(key.1)) {
                 partition.on_isr_change(change, &outcome);
@@ -165,7 +195,7 @@ mod tests {
     fn change(partition_epoch: i32) -> IsrChange {
         let member = |id, broker_epoch| IsrMember { id, broker_epoch };
         let isr = vec![member(1, -1), member(2, 20)];
-        IsrChange { leader_epoch: 3, partition_epoch: PartitionEpoch(partition_epoch), isr }
+        IsrChange { leader_epoch: 3, partition_epoch: PartitionEpoch(partition_epoch), isr, grows: true }
     }
 
     #[tokio::test]

@@ -12,6 +12,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::metrics::FollowerLag;
 use std::time::Duration;
 use thalweg_metadata::{PartitionEpoch, PartitionRegistration};
 use thalweg_record::Offset;
@@ -35,6 +36,8 @@ pub struct IsrChange {
     pub partition_epoch: PartitionEpoch,
     /// The in-sync replicas as they would be.
     pub isr: Vec<IsrMember>,
+    /// Whether a follower joins; else some leave.
+    pub grows: bool,
 }
 
 /// What the controller says of a change.
@@ -215,6 +218,15 @@ impl Leadership {
         alive.try_fold(own_start, |lowest, follower| Some(lowest.min(follower.start?)))
     }
 
+    /// How far each follower is behind the log end.
+    pub fn lags(&self, leader_end: Offset) -> Vec<FollowerLag> {
+        let lag = |end: Offset| (leader_end.0 - end.0).max(0);
+        self.followers
+            .iter()
+            .map(|follower| FollowerLag { id: follower.id, lag: follower.end.map(lag) })
+            .collect()
+    }
+
     /// The in-sync follower that consumers of a rack read best from `offset`: the one with most records (KIP-392).
     pub fn preferred_read_replica(&self, offset: Offset, is_near: impl Fn(i32) -> bool) -> Option<i32> {
         let has = |follower: &&Follower| {
@@ -281,7 +293,7 @@ impl Leadership {
         }
         let mut isr = self.isr.clone();
         isr.push(id);
-        Some(self.propose(&isr))
+        Some(self.propose(&isr, true))
     }
 
     /// The change that drops the followers that have not been caught up for too long.
@@ -294,10 +306,10 @@ impl Leadership {
             follower.is_some_and(|follower| !follower.is_caught_up(leader_end, now, self.lag_max))
         };
         let isr: Vec<i32> = self.isr.iter().copied().filter(|id| !lags(*id)).collect();
-        (isr.len() < self.isr.len()).then(|| self.propose(&isr))
+        (isr.len() < self.isr.len()).then(|| self.propose(&isr, false))
     }
 
-    fn propose(&mut self, isr: &[i32]) -> IsrChange {
+    fn propose(&mut self, isr: &[i32], grows: bool) -> IsrChange {
         let epoch = |id: i32| {
             let follower = self.followers.iter().find(|follower| follower.id == id);
             follower.and_then(|follower| follower.broker_epoch).unwrap_or(-1)
@@ -306,6 +318,7 @@ impl Leadership {
             leader_epoch: self.leader_epoch,
             partition_epoch: self.partition_epoch,
             isr: isr.iter().map(|id| IsrMember { id: *id, broker_epoch: epoch(*id) }).collect(),
+            grows,
         };
         self.pending = Some(change.clone());
         change

@@ -20,7 +20,7 @@ mod surroundings;
 pub use answer::truncation;
 pub use directories::DirectoryAssignments;
 pub use fetchers::Fetchers;
-pub use isr_changes::IsrChanges;
+pub use isr_changes::{IsrChanges, IsrCounters};
 pub use leadership::{ChangeOutcome, IsrChange, Leadership};
 pub use surroundings::Surroundings;
 

@@ -55,6 +55,7 @@ impl Driver {
             unclean_election_at: None,
             started: Instant::now(),
             clock: options.clock.clone(),
+            standing: Arc::default(),
             dead: false,
         };
         driver.lead(&options, recovered)?;
@@ -82,7 +83,8 @@ impl Driver {
         let registration = self.state.register_controller(Uuid::random(), options.listeners.clone());
         self.write(&[registration], now).map_err(start_error)?;
         self.log.flush()?;
-        self.committed = self.state.image().clone();
+        self.commit(self.state.image().clone());
+        self.standing.lead(self.epoch);
         tracing::info!(
             epoch = self.epoch,
             offset = self.log.end_offset(),

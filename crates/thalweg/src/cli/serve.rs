@@ -1,6 +1,7 @@
 //! `thalweg serve`: a broker, a controller, or both, in the foreground, until it is told to stop.
 
 use super::failure::Usage;
+use crate::http::{self, HttpListening, HttpServer};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_broker::config::{BrokerConfig, ServerProperties, WarningKind};
+use thalweg_broker::metrics::Metrics;
 use thalweg_broker::{ControllerServer, Loading, Server, StartError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -148,6 +150,22 @@ impl Node {
         format!("{what} listens on {}, its data is in {}", listens.join(", "), data.join(", "))
     }
 
+    /// What can be measured of it.
+    fn metrics(&self) -> &Metrics {
+        match self {
+            Node::Broker(server) => &server.metrics,
+            Node::Controller(server) => &server.metrics,
+        }
+    }
+
+    /// Starts the HTTP server on the sockets that are open for it: whoever has something to serve adds its routes here, and
+    /// its metrics to the sources.
+    fn serve_http(&self, listening: HttpListening) -> HttpServer {
+        let metrics = self.metrics().clone();
+        let sources: Vec<http::metrics::Source> = vec![Box::new(move |page| metrics.expose(page))];
+        listening.serve(http::metrics::routes(sources))
+    }
+
     async fn failed(&self) -> String {
         match self {
             Node::Broker(server) => server.failed().await,
@@ -166,6 +184,8 @@ impl Node {
 async fn serve(config: BrokerConfig, started: Instant, bars: MultiProgress) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    // Before anything is opened, so that a port that is taken is told at once.
+    let http = HttpListening::bind(&config.http)?;
     let loading = Arc::new(Loading::default());
     let shown = tokio::spawn(show(Arc::clone(&loading), bars));
     // On a task of its own, since it blocks where it opens logs.
@@ -180,20 +200,37 @@ async fn serve(config: BrokerConfig, started: Instant, bars: MultiProgress) -> R
     let _ = shown.await;
     let node = node?;
     tracing::info!("{}; started in {} ms", node.described(), started.elapsed().as_millis());
+    let http = http.map(|listening| node.serve_http(listening));
+    for address in http.iter().flat_map(|server| &server.addresses) {
+        tracing::info!("Metrics are at http://{address}/metrics");
+    }
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
         reason = node.failed() => {
             tracing::error!(reason, "The cluster cannot be followed any more; the process stops");
-            node.stop().await;
+            stop_all(node, http).await;
             bail!("the cluster cannot be followed: {reason}");
         }
     }
-    stop(node, terminate, interrupt).await
+    stop(node, http, terminate, interrupt).await
+}
+
+/// Stops the HTTP server last: a stop that takes long can be watched.
+async fn stop_all(node: Node, http: Option<HttpServer>) {
+    node.stop().await;
+    if let Some(http) = http {
+        http.stop().await;
+    }
 }
 
 /// Stops in order, unless a second signal comes.
-async fn stop(node: Node, mut terminate: Signal, mut interrupt: Signal) -> Result<()> {
+async fn stop(
+    node: Node,
+    http: Option<HttpServer>,
+    mut terminate: Signal,
+    mut interrupt: Signal,
+) -> Result<()> {
     tracing::info!("Stopping");
     let signalled = now();
     let signalled_again = async {
@@ -208,7 +245,7 @@ async fn stop(node: Node, mut terminate: Signal, mut interrupt: Signal) -> Resul
         }
     };
     tokio::select! {
-        () = node.stop() => tracing::info!("Stopped in order"),
+        () = stop_all(node, http) => tracing::info!("Stopped in order"),
         () = signalled_again => bail!("stopped without order by a second signal"),
     }
     Ok(())

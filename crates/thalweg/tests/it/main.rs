@@ -4,6 +4,7 @@ mod binary;
 mod cluster;
 mod embedded_target;
 mod failures;
+mod http;
 mod lab;
 mod lab_drivers;
 mod lab_worker;

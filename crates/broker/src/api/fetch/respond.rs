@@ -5,8 +5,9 @@ use super::session::Told;
 use super::{FetchFailed, is_silent};
 use crate::api::Call;
 use crate::broker::Broker;
+use crate::metrics::RequestMetrics;
 use crate::net::{Frame, Reply};
-use crate::partition::{FetchError, FetchRead, Isolation, Partition};
+use crate::partition::{FetchError, FetchRead, Isolation, Partition, Reader};
 use std::sync::Arc;
 use thalweg_log::LogSlice;
 use thalweg_wire::frame::encode_response;
@@ -66,8 +67,26 @@ pub fn failed(call: &Call, error: FetchFailed) -> Reply {
     call.reply::<FetchRequest>(&FetchResponse { error_code: error.code(), ..Default::default() })
 }
 
+/// Counts a fetch, what it carries, and what failed.
+fn count(broker: &Broker, call: &Call, plan: &Plan, outcomes: &[Outcome]) {
+    let is_follower = matches!(plan.reader, Reader::Follower { .. });
+    let label = match is_follower {
+        true => RequestMetrics::label_of_followers(),
+        false => RequestMetrics::label(call.key),
+    };
+    broker.requests.answered(label, call.version, call.came);
+    for (entry, outcome) in plan.entries.iter().zip(outcomes) {
+        match (outcome.bytes(), &entry.partition) {
+            (0, _) if outcome.error == ErrorCode::None => {}
+            (0, _) | (_, Err(_)) => broker.requests.failed(label, outcome.error.code()),
+            (bytes, Ok(partition)) => partition.sent(bytes, is_follower),
+        }
+    }
+}
+
 /// The answer to a fetch.
 pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>) -> Reply {
+    count(broker, call, &plan, &outcomes);
     let told: Vec<_> = plan
         .entries
         .iter()

@@ -7,6 +7,7 @@ mod coordinators;
 mod group;
 mod log;
 mod network;
+mod own;
 mod reason;
 #[cfg(test)]
 mod tests;
@@ -82,6 +83,7 @@ pub const BROKER_FAMILIES: &[Family] = &[
     unserved::TIERED_STORAGE,
     unserved::TLS_KEYS,
     unserved::SASL_KEYS,
+    own::OWN_KEYS,
 ];
 
 /// The keys of a topic.

@@ -46,7 +46,12 @@ fn every_broker_key_of_kafka_is_in_the_table() {
         ours[2] = ours[2].replace("<none>", "null");
         assert_eq!(ours, theirs);
     }
-    assert_eq!(broker_keys().len(), golden.len(), "a key that Kafka does not have");
+    for key in own::OWN_KEYS.keys {
+        assert!(golden.iter().all(|line| line[1] != key.name), "{} is a key of Kafka's", key.name);
+        assert!(key.differs.is_some(), "{} is not told as ours", key.name);
+    }
+    let ours = own::OWN_KEYS.keys.len();
+    assert_eq!(broker_keys().len(), golden.len() + ours, "a key that Kafka does not have");
 }
 
 #[test]

@@ -1,0 +1,31 @@
+//! What is told of groups to whoever watches the broker.
+
+use super::super::classic::ClassicGroup;
+use super::super::offsets::View;
+use super::Shard;
+
+/// A group at one moment.
+#[derive(Clone, Debug)]
+pub struct GroupFigures {
+    /// Its id.
+    pub id: String,
+    /// Kafka's name of its state.
+    pub state: &'static str,
+    /// Its members.
+    pub members: usize,
+    /// What it has committed: topic, partition, offset.
+    pub committed: Vec<(String, i32, i64)>,
+}
+
+impl Shard {
+    /// All groups, with what they have committed.
+    pub fn figures(&self) -> Vec<GroupFigures> {
+        let figures = |(id, group): (&str, &ClassicGroup)| {
+            let committed = self.offsets.of_group(View::Acknowledged, id);
+            let committed = committed.map(|(topic, partition, at)| (topic.to_owned(), partition, at.offset));
+            let (state, members) = (group.state().name(), group.size());
+            GroupFigures { id: id.to_owned(), state, members, committed: committed.collect() }
+        };
+        self.acknowledged_groups().into_iter().map(figures).collect()
+    }
+}

@@ -1,0 +1,131 @@
+//! What is gathered before families are written: every partition is looked at once, under one hold of its lock.
+
+use super::{Metrics, Traffic};
+use crate::broker::Broker;
+use crate::group::GroupFigures;
+use crate::partition::{Partition, Partitions};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use thalweg_controller::ControllerFigures;
+use thalweg_metadata::Image;
+use thalweg_record::Offset;
+use tokio::time::Instant;
+
+/// All that families are read from.
+pub struct Figures {
+    /// The moment.
+    pub(super) now: Instant,
+    pub(super) now_ms: i64,
+    pub(super) started_ms: i64,
+    broker: Option<BrokerFigures>,
+    /// The controller's, where there is one in this process.
+    pub(super) controller: Option<ControllerFigures>,
+}
+
+/// What a broker holds.
+pub(super) struct BrokerFigures {
+    broker: Arc<Broker>,
+    /// The image at that moment.
+    pub image: Arc<Image>,
+    /// Every partition, by topic and number.
+    pub partitions: Vec<PartitionFigures>,
+    /// What went through topics that have partitions here.
+    pub topics: BTreeMap<Arc<str>, Traffic>,
+    /// What went through all topics, those that have left among them.
+    pub traffic: Traffic,
+    /// The groups that this broker coordinates.
+    pub groups: Vec<GroupFigures>,
+}
+
+impl std::ops::Deref for BrokerFigures {
+    type Target = Broker;
+
+    fn deref(&self) -> &Broker {
+        &self.broker
+    }
+}
+
+/// What a follower lacks, as its leader knows.
+#[derive(Clone, Copy, Debug)]
+pub struct FollowerLag {
+    /// The broker.
+    pub id: i32,
+    /// How many offsets it is behind the log end; `None` before its first fetch in this leader epoch.
+    pub lag: Option<i64>,
+}
+
+/// One partition.
+pub(crate) struct PartitionFigures {
+    /// The topic.
+    pub topic: Arc<str>,
+    /// The number, as text.
+    pub index: String,
+    /// Whether this broker leads it.
+    pub is_leader: bool,
+    /// How many replicas it has, how many are in sync, and how many must be.
+    pub replicas: usize,
+    pub in_sync: usize,
+    pub min_in_sync: usize,
+    /// Whether replicas come or go.
+    pub is_reassigned: bool,
+    pub log_start: Offset,
+    pub log_end: Offset,
+    pub high_watermark: Offset,
+    pub last_stable_offset: Offset,
+    pub size_bytes: u64,
+    pub segments: usize,
+    /// The other replicas, where this broker leads.
+    pub followers: Vec<FollowerLag>,
+    /// How far this replica is behind the leader's high watermark, where another leads.
+    pub own_lag: Option<i64>,
+    pub traffic: Traffic,
+}
+
+impl Figures {
+    pub(super) fn gather(metrics: &Metrics) -> Figures {
+        Figures {
+            now: Instant::now(),
+            now_ms: metrics.clock.now_ms(),
+            started_ms: metrics.started_ms,
+            broker: metrics.broker.as_ref().map(BrokerFigures::gather),
+            controller: metrics.controller.as_ref().map(|controller| controller.figures()),
+        }
+    }
+
+    /// The broker's, where there is one in this process.
+    pub(super) fn broker(&self) -> Option<&BrokerFigures> {
+        self.broker.as_ref()
+    }
+}
+
+impl BrokerFigures {
+    /// The partitions themselves.
+    pub fn replicas(&self) -> &Partitions {
+        &self.broker.partitions
+    }
+
+    fn gather(broker: &Arc<Broker>) -> BrokerFigures {
+        let mut partitions: Vec<(i32, PartitionFigures)> = Vec::new();
+        let mut topics: BTreeMap<Arc<str>, Traffic> = BTreeMap::new();
+        let mut traffic = broker.partitions.departed();
+        for topic in broker.partitions.topics() {
+            let mut of_topic = topic.departed;
+            for partition in topic.partitions() {
+                let figures = Partition::figures(partition);
+                of_topic += figures.traffic;
+                partitions.push((partition.index, figures));
+            }
+            traffic += of_topic;
+            *topics.entry(Arc::clone(&topic.name)).or_default() += of_topic;
+        }
+        partitions.sort_by(|(one, a), (other, b)| (&a.topic, one).cmp(&(&b.topic, other)));
+        BrokerFigures {
+            broker: Arc::clone(broker),
+            image: broker.image(),
+            partitions: partitions.into_iter().map(|(_, figures)| figures).collect(),
+            topics,
+            traffic,
+            groups: broker.groups.figures(),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Metrics: what a node can tell of itself, in the names under which Kafka's users find it.
+//!
+//! The tables of families are all there is: a family has a name, a meaning, and a function that reads its samples.
+//! [`Metrics::expose`] writes them, `docs/metrics.md` lists them. Names are those that the JMX exporter, with the rules that come
+//! with it, gives to Kafka's own metrics, so that dashboards made for Kafka read them; what Kafka does not have begins
+//! with `thalweg_`.
+//!
+//! Nothing here costs a record anything. Partitions count under their locks, requests in relaxed additions, and everything
+//! else is read where it lies when somebody asks.
+
+mod cluster;
+pub mod document;
+mod exposition;
+mod figures;
+mod groups;
+mod logs;
+mod process;
+mod replication;
+mod requests;
+mod topics;
+mod traffic;
+
+pub use exposition::{CONTENT_TYPE, Exposition, Kind, Number, Samples};
+pub use requests::{Label, RequestMetrics};
+pub use traffic::{Outgoing, Traffic};
+
+pub use figures::FollowerLag;
+pub(crate) use figures::PartitionFigures;
+
+use crate::broker::Broker;
+use figures::Figures;
+use std::sync::Arc;
+use thalweg_controller::Controller;
+use thalweg_log::Clock;
+
+/// A family of metrics.
+#[derive(Debug)]
+pub struct Family {
+    /// Its name.
+    pub name: &'static str,
+    /// What its samples mean.
+    pub kind: Kind,
+    /// What it tells, in a sentence or two.
+    pub help: &'static str,
+    /// The labels of its samples.
+    pub labels: &'static [&'static str],
+    /// Reads its samples.
+    read: fn(&Figures, &mut Samples<'_>),
+}
+
+/// Families that belong together, under a title.
+struct Chapter {
+    title: &'static str,
+    families: &'static [Family],
+}
+
+/// All families, in the order of the page.
+const CHAPTERS: &[Chapter] = &[
+    Chapter { title: "Topics", families: topics::FAMILIES },
+    Chapter { title: "Requests and connections", families: requests::FAMILIES },
+    Chapter { title: "Replication", families: replication::FAMILIES },
+    Chapter { title: "Logs", families: logs::FAMILIES },
+    Chapter { title: "Groups", families: groups::FAMILIES },
+    Chapter { title: "The cluster", families: cluster::FAMILIES },
+    Chapter { title: "The process", families: process::FAMILIES },
+];
+
+/// The metrics of this process.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    broker: Option<Arc<Broker>>,
+    controller: Option<Arc<Controller>>,
+    clock: Clock,
+    started_ms: i64,
+}
+
+impl Metrics {
+    /// Those of a node that starts now: a broker, a controller, or both.
+    pub(crate) fn new(
+        broker: Option<Arc<Broker>>,
+        controller: Option<Arc<Controller>>,
+        clock: Clock,
+    ) -> Metrics {
+        let started_ms = clock.now_ms();
+        Metrics { broker, controller, clock, started_ms }
+    }
+
+    /// Writes all families. It looks at each partition and may take milliseconds where there are thousands.
+    pub fn expose(&self, page: &mut Exposition) {
+        let figures = Figures::gather(self);
+        for family in CHAPTERS.iter().flat_map(|chapter| chapter.families) {
+            let Family { name, kind, help, labels, read } = family;
+            read(&figures, &mut page.family(name, *kind, help, labels));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Replicas: who leads, who is in sync, who lags (Kafka's `ReplicaManager`, `Partition`, `FetcherLagMetrics`).
+
+use super::exposition::{Kind, Number, Samples};
+use super::figures::PartitionFigures;
+use super::{Family, Figures};
+use std::sync::atomic::Ordering;
+
+macro_rules! of_broker {
+    ($name:literal, $kind:ident, $help:literal, $read:expr) => {
+        Family {
+            name: concat!("kafka_server_replicamanager_", $name),
+            kind: Kind::$kind,
+            help: $help,
+            labels: &[],
+            read: |figures, out| {
+                let Some(broker) = figures.broker() else { return };
+                let read: fn(&super::figures::BrokerFigures) -> u64 = $read;
+                out.add(&[], read(broker));
+            },
+        }
+    };
+}
+
+macro_rules! of_partition {
+    ($name:literal, $help:literal, $read:expr) => {
+        Family {
+            name: concat!("kafka_cluster_partition_", $name),
+            kind: Kind::Gauge,
+            help: $help,
+            labels: &["topic", "partition"],
+            read: |figures, out| each_led(figures, out, $read),
+        }
+    };
+}
+
+/// The families.
+pub(super) const FAMILIES: &[Family] = &[
+    of_broker!("partitioncount", Gauge, "Partitions with a replica on this broker.", |b| b.partitions.len()
+        as u64),
+    of_broker!("leadercount", Gauge, "Partitions that this broker leads.", |b| count(b, |_| true)),
+    of_broker!(
+        "offlinereplicacount",
+        Gauge,
+        "Replicas that the cluster places here and that could not be opened, as on a failed disk.",
+        |b| super::cluster::replicas_of(&b.image, b.node_id).saturating_sub(b.partitions.len()) as u64
+    ),
+    of_broker!(
+        "underreplicatedpartitions",
+        Gauge,
+        "Partitions led here of which not all replicas are in sync.",
+        |b| count(b, is_under_replicated)
+    ),
+    of_broker!(
+        "underminisrpartitioncount",
+        Gauge,
+        "Partitions led here with fewer replicas in sync than min.insync.replicas: acks=all is refused.",
+        |b| count(b, is_under_min_isr)
+    ),
+    of_broker!(
+        "atminisrpartitioncount",
+        Gauge,
+        "Partitions led here with just min.insync.replicas in sync: one more lost, and acks=all is refused.",
+        |b| count(b, is_at_min_isr)
+    ),
+    of_broker!(
+        "reassigningpartitions",
+        Gauge,
+        "Partitions led here that are moving to other replicas.",
+        |b| count(b, |p| p.is_reassigned)
+    ),
+    of_broker!(
+        "isrshrinks_total",
+        Counter,
+        "Times that a leader here had followers dropped from the replicas in sync.",
+        |b| b.surroundings.isr_changes.counters().shrinks.load(Ordering::Relaxed)
+    ),
+    of_broker!(
+        "isrexpands_total",
+        Counter,
+        "Times that a leader here had a follower added to the replicas in sync.",
+        |b| b.surroundings.isr_changes.counters().expands.load(Ordering::Relaxed)
+    ),
+    of_broker!(
+        "failedisrupdates_total",
+        Counter,
+        "Changes of replicas in sync that the controller did not make.",
+        |b| b.surroundings.isr_changes.counters().failures.load(Ordering::Relaxed)
+    ),
+    of_partition!("replicascount", "Replicas of a partition led here.", |p| p.replicas.into()),
+    of_partition!("insyncreplicascount", "Its replicas in sync.", |p| p.in_sync.into()),
+    of_partition!("underreplicated", "1 where not all of them are in sync.", |p| is_under_replicated(p)
+        .into()),
+    of_partition!("underminisr", "1 where fewer than min.insync.replicas are in sync.", |p| {
+        is_under_min_isr(p).into()
+    }),
+    of_partition!("atminisr", "1 where just min.insync.replicas are in sync.", |p| is_at_min_isr(p).into()),
+    of_partition!(
+        "laststableoffsetlag",
+        "Offsets between the last stable offset and the high watermark: what an open transaction holds back.",
+        |p| (p.high_watermark.0 - p.last_stable_offset.0).into()
+    ),
+    Family {
+        name: "thalweg_replica_lag",
+        kind: Kind::Gauge,
+        help: "Offsets that a follower of a partition led here is behind the log end, as its last fetch told.",
+        labels: &["topic", "partition", "follower"],
+        read: follower_lags,
+    },
+    Family {
+        name: "kafka_server_fetcherlagmetrics_consumerlag",
+        kind: Kind::Gauge,
+        help: "Offsets that a replica here is behind its leader's high watermark.",
+        labels: &["clientId", "topic", "partition"],
+        read: own_lags,
+    },
+    Family {
+        name: "kafka_server_replicafetchermanager_maxlag",
+        kind: Kind::Gauge,
+        help: "The largest of these.",
+        labels: &["clientId"],
+        read: |figures, out| {
+            let Some(broker) = figures.broker() else { return };
+            out.add(&["Replica"], broker.partitions.iter().filter_map(|p| p.own_lag).max().unwrap_or(0));
+        },
+    },
+];
+
+fn is_under_replicated(p: &PartitionFigures) -> bool {
+    p.in_sync < p.replicas
+}
+
+fn is_under_min_isr(p: &PartitionFigures) -> bool {
+    p.in_sync < p.min_in_sync
+}
+
+fn is_at_min_isr(p: &PartitionFigures) -> bool {
+    p.in_sync == p.min_in_sync
+}
+
+fn count(broker: &super::figures::BrokerFigures, holds: fn(&PartitionFigures) -> bool) -> u64 {
+    broker.partitions.iter().filter(|p| p.is_leader && holds(p)).count() as u64
+}
+
+fn each_led(figures: &Figures, out: &mut Samples<'_>, read: fn(&PartitionFigures) -> Number) {
+    let led = figures.broker().into_iter().flat_map(|broker| &broker.partitions);
+    for partition in led.filter(|partition| partition.is_leader) {
+        out.add(&[&partition.topic, &partition.index], read(partition));
+    }
+}
+
+fn follower_lags(figures: &Figures, out: &mut Samples<'_>) {
+    for partition in figures.broker().into_iter().flat_map(|broker| &broker.partitions) {
+        for follower in &partition.followers {
+            let Some(lag) = follower.lag else { continue };
+            out.add(&[&partition.topic, &partition.index, &follower.id.to_string()], lag);
+        }
+    }
+}
+
+fn own_lags(figures: &Figures, out: &mut Samples<'_>) {
+    for partition in figures.broker().into_iter().flat_map(|broker| &broker.partitions) {
+        if let Some(lag) = partition.own_lag {
+            out.add(&["ReplicaFetcherThread", &partition.topic, &partition.index], lag);
+        }
+    }
+}

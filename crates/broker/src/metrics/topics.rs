@@ -1,0 +1,38 @@
+//! What goes through topics (Kafka's `BrokerTopicMetrics`): a sample for each topic that has a partition here, and one
+//! without the label for all of them together.
+
+use super::exposition::{Kind, Samples};
+use super::{Family, Figures, Traffic};
+
+macro_rules! by_topic {
+    ($($name:literal $field:ident $help:literal)*) => {
+        &[$(Family {
+            name: concat!("kafka_server_brokertopicmetrics_", $name, "_total"),
+            kind: Kind::Counter,
+            help: $help,
+            labels: &["topic"],
+            read: |figures, out| each(figures, out, |traffic| traffic.$field),
+        }),*]
+    };
+}
+
+/// The families.
+pub(super) const FAMILIES: &[Family] = by_topic! {
+    "messagesin" messages_in "Records that producers sent and that were appended."
+    "bytesin" bytes_in "Bytes that producers sent, as they were stored."
+    "bytesout" bytes_out "Bytes that consumers were sent."
+    "replicationbytesin" replication_bytes_in "Bytes that this broker's replicas took from their leaders."
+    "replicationbytesout" replication_bytes_out "Bytes that replicas on other brokers were sent."
+    "totalproducerequests" produce_requests "Produce requests; each partition of a request counts."
+    "totalfetchrequests" fetch_requests "Fetch requests of consumers and followers; each partition of a request counts."
+    "failedproducerequests" failed_produce_requests "Produce requests that a partition here refused."
+    "failedfetchrequests" failed_fetch_requests "Fetch requests that a partition here refused."
+};
+
+fn each(figures: &Figures, out: &mut Samples<'_>, field: fn(&Traffic) -> u64) {
+    let Some(broker) = figures.broker() else { return };
+    out.add(&[""], field(&broker.traffic));
+    for (topic, traffic) in &broker.topics {
+        out.add(&[topic], field(traffic));
+    }
+}

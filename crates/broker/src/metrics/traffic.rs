@@ -1,0 +1,63 @@
+//! What went through a partition.
+
+use std::ops::AddAssign;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counted under the partition's lock, since the partition came to this broker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Records that producers sent.
+    pub messages_in: u64,
+    /// Their bytes, as they were stored.
+    pub bytes_in: u64,
+    /// Bytes that this replica took from its leader.
+    pub replication_bytes_in: u64,
+    /// Bytes that consumers were sent.
+    pub bytes_out: u64,
+    /// Bytes that other replicas were sent.
+    pub replication_bytes_out: u64,
+    /// What producers sent: each partition of a request counts.
+    pub produce_requests: u64,
+    /// How many of them were refused.
+    pub failed_produce_requests: u64,
+    /// What was asked for by consumers and followers: each partition of a fetch counts.
+    pub fetch_requests: u64,
+    /// How many of them were refused.
+    pub failed_fetch_requests: u64,
+}
+
+impl AddAssign for Traffic {
+    fn add_assign(&mut self, more: Traffic) {
+        self.messages_in += more.messages_in;
+        self.bytes_in += more.bytes_in;
+        self.replication_bytes_in += more.replication_bytes_in;
+        self.bytes_out += more.bytes_out;
+        self.replication_bytes_out += more.replication_bytes_out;
+        self.produce_requests += more.produce_requests;
+        self.failed_produce_requests += more.failed_produce_requests;
+        self.fetch_requests += more.fetch_requests;
+        self.failed_fetch_requests += more.failed_fetch_requests;
+    }
+}
+
+/// What left a partition. It is known when an answer is made, without the partition's lock.
+#[derive(Debug, Default)]
+pub struct Outgoing {
+    consumers: AtomicU64,
+    followers: AtomicU64,
+}
+
+impl Outgoing {
+    /// Bytes go out, to a follower or to a consumer.
+    pub fn count(&self, bytes: usize, to_follower: bool) {
+        let counter = if to_follower { &self.followers } else { &self.consumers };
+        counter.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// The traffic with what went out.
+    pub fn complete(&self, traffic: Traffic) -> Traffic {
+        let bytes_out = self.consumers.load(Ordering::Relaxed);
+        let replication_bytes_out = self.followers.load(Ordering::Relaxed);
+        Traffic { bytes_out, replication_bytes_out, ..traffic }
+    }
+}

@@ -1,0 +1,82 @@
+//! The HTTP server of a node (`http.listener`), for operators: bound before anything else is done, served once the node serves.
+//!
+//! What it serves is put together by whoever starts it, as routers of axum merged into one: [`metrics`] is one of them. Owns
+//! the sockets and their bounds. Refuses: TLS, authentication, and to know what is served.
+
+mod connections;
+pub mod metrics;
+
+use axum::Router;
+use connections::Bounded;
+use std::net::SocketAddr;
+use std::time::Duration;
+use thalweg_broker::config::HttpSettings;
+use thalweg_broker::net::{BindError, Listening, SocketOptions, bind};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 128;
+/// How long requests that have begun may take when the server stops.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// The address of `http.listener` cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[error("http.listener: cannot listen on {host}:{port}: {}", source.source)]
+pub struct HttpBindError {
+    host: String,
+    port: u16,
+    source: BindError,
+}
+
+/// Sockets that are open and not served yet.
+pub struct HttpListening(Listening);
+
+impl HttpListening {
+    /// Opens the sockets, if the settings want a server. Must run inside a runtime.
+    pub fn bind(settings: &HttpSettings) -> Result<Option<HttpListening>, HttpBindError> {
+        let Some((host, port)) = &settings.listener else { return Ok(None) };
+        let options = SocketOptions { backlog: BACKLOG, receive_buffer_bytes: None };
+        let failed = |source| HttpBindError { host: host.clone(), port: *port, source };
+        bind("HTTP", host, *port, options).map(|listening| Some(HttpListening(listening))).map_err(failed)
+    }
+
+    /// Serves the routes until the server is stopped.
+    pub fn serve(self, routes: Router) -> HttpServer {
+        let addresses = self.0.addresses();
+        let (stopping, stop) = watch::channel(false);
+        let mut tasks = JoinSet::new();
+        for socket in self.0.into_sockets() {
+            let (routes, mut stop) = (routes.clone(), stop.clone());
+            let served = axum::serve(Bounded::new(socket), routes).with_graceful_shutdown(async move {
+                // An error says that nobody is left to stop it in order.
+                let _ = stop.wait_for(|stop| *stop).await;
+            });
+            tasks.spawn(async move {
+                if let Err(error) = served.await {
+                    tracing::error!(%error, "HTTP server has ended");
+                }
+            });
+        }
+        HttpServer { addresses, stopping, tasks }
+    }
+}
+
+/// A server that runs until it is stopped or dropped.
+pub struct HttpServer {
+    /// Where it listens.
+    pub addresses: Vec<SocketAddr>,
+    stopping: watch::Sender<bool>,
+    tasks: JoinSet<()>,
+}
+
+impl HttpServer {
+    /// Stops in order: requests that have begun are answered, unless they take long.
+    pub async fn stop(mut self) {
+        self.stopping.send_replace(true);
+        let drained = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(DRAIN, drained).await.is_err() {
+            self.tasks.abort_all();
+        }
+    }
+}
