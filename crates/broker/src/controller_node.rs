@@ -179,7 +179,7 @@ pub async fn start_controller_on(
         addresses: node.addresses().to_vec(),
         data_dirs: config.log.dirs.clone(),
         node_id: config.node_id,
-        metrics: Metrics::new(None, Some(Arc::clone(node.controller())), clock),
+        metrics: Metrics::new(None, Some(Arc::clone(node.controller())), machine.clock.clone()),
         node,
         _log_dirs: log_dirs,
     })

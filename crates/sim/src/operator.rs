@@ -7,7 +7,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_client::{Cluster, ConnectionOptions, Connector};
-use thalweg_wire::request::alter_partition_reassignments_request::{ReassignablePartition, ReassignableTopic};
+use thalweg_wire::request::alter_partition_reassignments_request::{
+    ReassignablePartition, ReassignableTopic,
+};
 use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use thalweg_wire::request::{
     AlterPartitionReassignmentsRequest, ElectLeadersRequest, IncrementalAlterConfigsRequest,
@@ -39,7 +41,9 @@ impl Task {
                 let mut left = vec![1, 2, 3];
                 let mut replicas = Vec::new();
                 for _ in 0..chance.between(2, 3) {
-                    replicas.push(left.swap_remove(usize::try_from(chance.below(left.len() as u64)).unwrap_or(0)));
+                    replicas.push(
+                        left.swap_remove(usize::try_from(chance.below(left.len() as u64)).unwrap_or(0)),
+                    );
                 }
                 let partition = i32::try_from(chance.below(partitions.unsigned_abs().into())).unwrap_or(0);
                 Task::Reassign(partition, replicas)

@@ -63,7 +63,7 @@ pub struct Plan {
     pub flushes: bool,
     /// Whether the controller moves leaders back to where they are preferred.
     pub rebalances: bool,
-    /// `log.segment.bytes`.
+    /// `internal.segment.bytes` of the topic.
     pub segment_bytes: u32,
     /// Whether syncs do nothing: a broken machine, which the check must find.
     pub syncs_lie: bool,

@@ -324,7 +324,6 @@ fn properties(id: MachineId, plan: &Plan) -> ServerProperties {
     set("replica.fetch.wait.max.ms", "200");
     set("replica.fetch.backoff.ms", "200");
     set("replica.high.watermark.checkpoint.interval.ms", "1000");
-    set("log.segment.bytes", &plan.segment_bytes.to_string());
     set("log.initial.task.delay.ms", "500");
     set("log.retention.ms", "-1");
     set("offsets.topic.num.partitions", "1");
@@ -343,7 +342,9 @@ async fn create_topic(connector: &Connector, bootstrap: &[String], plan: &Plan) 
         name: name.to_owned(),
         value: Some(value.to_owned()),
     };
-    let mut configs = vec![config("min.insync.replicas", "2")];
+    let segment_bytes = plan.segment_bytes.to_string();
+    let mut configs =
+        vec![config("min.insync.replicas", "2"), config("internal.segment.bytes", &segment_bytes)];
     if plan.flushes {
         configs.push(config("flush.messages", "1"));
     }

@@ -164,7 +164,11 @@ impl Listening {
 
     /// The open sockets, for who serves them in another way.
     pub fn into_sockets(self) -> Vec<TcpListener> {
-        self.sockets
+        let socket = |acceptor| match acceptor {
+            Acceptor::Tcp(socket) => Some(socket),
+            Acceptor::Simulated(_) => None,
+        };
+        self.sockets.into_iter().filter_map(socket).collect()
     }
 
     /// Serves connections until `stopping` becomes true; then closes the sockets, lets connections finish the

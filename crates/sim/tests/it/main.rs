@@ -54,13 +54,17 @@ fn nothing_acknowledged_is_lost() {
         let Outcome { seed, violations, .. } = outcome;
         assert!(violations.is_empty(), "cargo run -p thalweg-sim -- --seeds {seed}\n{violations:#?}");
     }
-    assert!(outcomes.iter().any(|outcome| outcome.acknowledged > 0 && outcome.faults > 0), "something was done");
+    assert!(
+        outcomes.iter().any(|outcome| outcome.acknowledged > 0 && outcome.faults > 0),
+        "something was done"
+    );
 }
 
 #[test]
 fn a_disk_that_lies_about_syncs_is_found_out() {
     let is_found = |seed| {
-        let plan = Plan { kinds: vec![Kind::PowerFailures], flushes: true, syncs_lie: true, ..Plan::of(seed) };
+        let plan =
+            Plan { kinds: vec![Kind::PowerFailures], flushes: true, syncs_lie: true, ..Plan::of(seed) };
         let outcome = on_a_thread_of_its_own(move || run_plan(seed, plan));
         outcome.violations.iter().any(|what| what.contains("acknowledged") || what.contains("was read"))
     };
