@@ -14,7 +14,7 @@ use crate::group::{GroupConfig, GroupCoordinator};
 use crate::joining::{self, Joined};
 use crate::loading::Loading;
 use crate::machine::Machine;
-use crate::membership::{JoinError, LinkError, Membership, MembershipOptions};
+use crate::membership::{ControllerLink, JoinError, LinkError, Membership, MembershipOptions};
 use crate::metrics::Metrics;
 use crate::net::{BindError, ConnectionSettings, Listening, SocketOptions};
 use crate::partition::Partitions;
@@ -127,27 +127,7 @@ pub async fn start_on(
     let Joined { controller, link, log_dirs, found } =
         joining::find_controller(machine, &config, loading).await?;
 
-    let (partitions, image) = (Arc::new(Partitions::default()), ImageCell::new());
-    let offsets_log = OffsetsLog::new(Arc::clone(&partitions), config.groups.offsets_commit_timeout);
-    let topics = ImageTopics::new(Arc::clone(&image));
-    let groups = Arc::new(GroupCoordinator::new(
-        group_config(&config),
-        Arc::new(offsets_log),
-        Arc::new(topics),
-        machine.clock.clone(),
-        machine.disk.clone(),
-    ));
-    let broker = Broker::new(BrokerParts {
-        cluster_id: log_dirs.cluster_id().to_owned(),
-        config: Arc::clone(&config),
-        clock: machine.clock.clone(),
-        connector: machine.network.connector().clone(),
-        log_dirs: Arc::clone(&log_dirs),
-        partitions,
-        controller: link,
-        groups,
-        image,
-    });
+    let broker = assemble(machine, &config, &log_dirs, link);
     let fetchers = Arc::new(Fetchers::new(Arc::clone(&broker)));
     let publisher = Arc::new(Publisher::new(Arc::clone(&broker), Arc::clone(&fetchers), found));
     let options = membership_options(&config, &log_dirs, &listening);
@@ -184,6 +164,36 @@ pub async fn start_on(
         stopping,
         listeners,
         housekeeping,
+    })
+}
+
+/// A broker that has no partitions and no image yet.
+fn assemble(
+    machine: &Machine,
+    config: &Arc<BrokerConfig>,
+    log_dirs: &Arc<LogDirs>,
+    controller: ControllerLink,
+) -> Arc<Broker> {
+    let (partitions, image) = (Arc::new(Partitions::default()), ImageCell::new());
+    let offsets_log = OffsetsLog::new(Arc::clone(&partitions), config.groups.offsets_commit_timeout);
+    let topics = ImageTopics::new(Arc::clone(&image));
+    let groups = Arc::new(GroupCoordinator::new(
+        group_config(config),
+        Arc::new(offsets_log),
+        Arc::new(topics),
+        machine.clock.clone(),
+        machine.disk.clone(),
+    ));
+    Broker::new(BrokerParts {
+        cluster_id: log_dirs.cluster_id().to_owned(),
+        config: Arc::clone(config),
+        clock: machine.clock.clone(),
+        connector: machine.network.connector().clone(),
+        log_dirs: Arc::clone(log_dirs),
+        partitions,
+        controller,
+        groups,
+        image,
     })
 }
 

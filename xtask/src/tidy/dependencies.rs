@@ -20,7 +20,7 @@ const LAW: [(&str, &[&str]); 12] = [
     ("thalweg-log", &["record"]),
     ("thalweg-metadata", &["wire"]),
     ("thalweg-record", &[]),
-    ("thalweg-sim", &["broker", "client", "log", "metadata", "record", "wire"]),
+    ("thalweg-sim", &["broker", "client", "log", "record", "wire"]),
     ("thalweg-stream", &["client", "record", "wire"]),
     ("thalweg-wire", &[]),
     // Its checks run where the rest does not compile.
