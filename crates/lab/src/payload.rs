@@ -67,7 +67,7 @@ impl Pool {
         let mut bytes = vec![0; count * size];
         match &spec.payload {
             Payload::Random => random.fill(&mut bytes[..]),
-            Payload::Zeros => {}
+            Payload::Zeros | Payload::Shared => {}
             Payload::Compressible => compressible(&mut bytes, &mut random),
             Payload::Json => bytes.chunks_exact_mut(size.max(1)).for_each(|value| json(value, &mut random)),
             Payload::File(path) => return Pool::file(path.into(), size),

@@ -95,7 +95,7 @@ pub struct Machine {
 /// A system that was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TargetInfo {
-    /// `embedded`, `apache-kafka` or `bootstrap`.
+    /// `embedded`, `apache-kafka`, `bootstrap`, or `none` where there is no cluster.
     pub kind: String,
     /// Its name and version, as far as it tells.
     pub version: String,

@@ -52,7 +52,7 @@ pub struct Options {
     pub workloads: Vec<Workload>,
     /// What it is measured on.
     pub targets: Vec<TargetSpec>,
-    /// Who speaks to it.
+    /// Who speaks to it; empty for those that each workload names.
     pub drivers: Vec<Driver>,
     /// The seed of payloads and keys.
     pub seed: u64,
@@ -68,11 +68,32 @@ pub struct Options {
     pub lab_version: String,
 }
 
+impl Options {
+    /// Who measures a workload.
+    fn drivers_of<'a>(&'a self, workload: &'a Workload) -> &'a [Driver] {
+        match (&self.drivers[..], &workload.drivers[..]) {
+            ([], []) => &[Driver::Thalweg],
+            ([], named) => named,
+            (given, _) => given,
+        }
+    }
+
+    /// What a point is measured on. One without a cluster has nothing to do with any of them, and is measured once.
+    fn targets_of(&self, point: &Point) -> &[TargetSpec] {
+        let count = if point.cluster.brokers == 0 { 1 } else { self.targets.len() };
+        &self.targets[..count.min(self.targets.len())]
+    }
+}
+
 /// How many repetitions a run has, those that do not count among them. A search has more.
 pub fn repetitions(options: &Options) -> u64 {
-    let contenders = (options.targets.len() * options.drivers.len()) as u64;
-    let points = options.workloads.iter().flat_map(|workload| &workload.points);
-    points.map(|point| (u64::from(point.repetitions.max(1)) + 1) * contenders).sum()
+    let points = options.workloads.iter().flat_map(|workload| {
+        let drivers = options.drivers_of(workload).len();
+        workload.points.iter().map(move |point| (point, drivers))
+    });
+    let contenders =
+        points.map(|(point, drivers)| (point, (options.targets_of(point).len() * drivers) as u64));
+    contenders.map(|(point, contenders)| (u64::from(point.repetitions.max(1)) + 1) * contenders).sum()
 }
 
 /// Does it.
@@ -209,11 +230,11 @@ impl Run<'_> {
     }
 
     fn contenders(&self, workload: &Workload, point: &Point, seed: u64) -> Vec<Contender> {
-        let targets = self.options.targets.iter().enumerate();
+        let drivers = self.options.drivers_of(workload);
+        let targets = self.options.targets_of(point).iter().enumerate();
         targets
             .flat_map(|(place, target)| {
-                self.options
-                    .drivers
+                drivers
                     .iter()
                     .map(move |driver| Contender::new(place, name(target), *driver, workload, point, seed))
             })
@@ -257,6 +278,12 @@ impl Run<'_> {
         let progress = self.progress;
         let say = |line: &str| progress.log(line);
         let wanted = contender.point().cluster.clone();
+        if wanted.brokers == 0 && contender.driver() != Driver::Stream {
+            let failure = Failure::NeedsCluster { driver: contender.driver().words() };
+            self.learn(contender.target_name(), unstarted(spec));
+            contender.failed(&failure, progress);
+            return None;
+        }
         let started = tokio::select! {
             biased;
             why = self.interrupt.wait() => return Some(why),

@@ -104,6 +104,25 @@ pub struct RunningCluster {
 }
 
 impl RunningCluster {
+    /// No cluster, for what runs in memory.
+    fn none(options: &StartOptions) -> RunningCluster {
+        let info = TargetInfo {
+            kind: "none".to_owned(),
+            version: "no cluster".to_owned(),
+            command: Vec::new(),
+            notes: vec!["Streams in memory: no broker had a part in it.".to_owned()],
+        };
+        let cluster = Cluster {
+            name: "in memory".to_owned(),
+            bootstrap: Vec::new(),
+            client_properties: BTreeMap::new(),
+            processes: Vec::new(),
+            data_dir: None,
+            info,
+        };
+        RunningCluster { cluster, brokers: Brokers::none(), stop_timeout: options.stop_timeout }
+    }
+
     /// Where it is and what it is.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
@@ -132,6 +151,9 @@ pub async fn start(
     cluster: &ClusterSpec,
     options: &StartOptions,
 ) -> Result<RunningCluster, TargetError> {
+    if cluster.brokers == 0 {
+        return Ok(RunningCluster::none(options));
+    }
     let (cluster, brokers) = match target {
         TargetSpec::Embedded => embedded::start(cluster, options).await?,
         TargetSpec::ApacheKafka => apache_kafka::start(cluster, options).await?,

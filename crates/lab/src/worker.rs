@@ -18,8 +18,10 @@ pub(crate) mod look;
 mod protocol;
 pub(crate) mod seen;
 pub(crate) mod stamp;
+mod stream;
 mod thalweg;
 mod threads;
+mod tool;
 
 pub use error::WorkerError;
 pub use handle::{EventUnreadable, Handle, HandleError, NotSpawned, WorkerEnded, WorkerFailed};
@@ -35,6 +37,7 @@ pub fn serve() -> Result<(), WorkerError> {
         Driver::Thalweg => thalweg::run(&assignment, &mut link),
         Driver::Librdkafka => librdkafka::run(&assignment, &mut link),
         Driver::Java => java::run(&assignment, &mut link),
+        Driver::Stream => stream::run(&assignment, &mut link),
     };
     match outcome {
         Ok(report) => Ok(link.send(&Event::Done(Box::new(report)))?),

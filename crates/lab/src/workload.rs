@@ -54,6 +54,8 @@ pub use scale::scaled;
 
 use serde::{Deserialize, Serialize};
 
+use crate::worker::Driver;
+
 /// A named set of points, with the figures that were published for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
@@ -63,6 +65,9 @@ pub struct Workload {
     pub title: String,
     /// What it is for and where it comes from.
     pub description: String,
+    /// Who measures it, where nobody is named; empty for the driver thalweg.
+    #[serde(default)]
+    pub drivers: Vec<Driver>,
     /// The factor that durations, records and rates were multiplied by; 1 for the workload as published.
     pub scale: f64,
     /// What is measured, in order.

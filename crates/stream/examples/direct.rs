@@ -5,10 +5,10 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use thalweg_stream::OnError;
 use thalweg_stream::module::Console;
 use thalweg_stream::plan::Plan;
-use thalweg_stream::runtime::{RunOptions, start};
+use thalweg_stream::runtime::{RunOptions, Taps, start};
+use thalweg_stream::{Cluster, Guarantee, OnError};
 
 struct StandardOutput;
 
@@ -23,7 +23,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let plan = Plan::read(&text, None, "stream")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let figures = runtime.block_on(async {
-        let options = RunOptions { on_error: OnError::Fail, console: Arc::new(StandardOutput) };
+        let options = RunOptions {
+            on_error: OnError::Fail,
+            cluster: Cluster { bootstrap: "localhost:9092".to_owned(), properties: None },
+            guarantee: Guarantee::AtLeastOnce,
+            console: Arc::new(StandardOutput),
+            taps: Taps::default(),
+        };
         let mut running = start(&plan, &options)?;
         running.ended().await?;
         Ok::<_, Box<dyn std::error::Error>>(running.figures())

@@ -1,14 +1,18 @@
 //! Messages that cannot be worked on: what is done with them.
+//!
+//! A dead letter is as sure to arrive as any message: the source is told of it when the file or the topic has it.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::disk::Appender;
-use crate::message::Message;
-use crate::stage::{BadMessage, IoFailed, StageError};
+use crate::kafka::{Cluster, is_topic};
+use crate::message::{Gather, Header, Message};
+use crate::module::Kind;
+use crate::sink::kafka as kafka_sink;
+use crate::stage::{BadMessage, StageError};
 
 /// How much of a bad message is shown.
 const EXCERPT_CHARS: usize = 60;
@@ -23,11 +27,22 @@ pub enum OnError {
     Skip,
     /// It is written to a file, a line of JSON for each, with the reason, and counted.
     DeadLetter(PathBuf),
+    /// It goes to a topic as it came, with the reason in its headers, and is counted.
+    DeadLetterTopic(String),
 }
+
+/// The header of a dead letter that says why it is one.
+const REASON: &str = "thalweg.error.reason";
+/// The header of a dead letter that names its stream.
+const STREAM: &str = "thalweg.error.stream";
+/// The header of a dead letter that names the stage which it failed.
+const STAGE: &str = "thalweg.error.stage";
 
 /// No such policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} says nothing about bad messages: fail, skip or dead-letter:FILE would be right")]
+#[error(
+    "{text:?} says nothing about bad messages: fail, skip, dead-letter:FILE or dead-letter:topic:NAME would be right"
+)]
 pub struct NoSuchPolicy {
     /// What was given.
     pub text: String,
@@ -37,11 +52,17 @@ impl FromStr for OnError {
     type Err = NoSuchPolicy;
 
     fn from_str(text: &str) -> Result<OnError, NoSuchPolicy> {
-        match (text, text.strip_prefix("dead-letter:")) {
-            ("fail", _) => Ok(OnError::Fail),
-            ("skip", _) => Ok(OnError::Skip),
-            (_, Some(path)) if !path.is_empty() => Ok(OnError::DeadLetter(PathBuf::from(path))),
-            _ => Err(NoSuchPolicy { text: text.to_owned() }),
+        let wrong = || NoSuchPolicy { text: text.to_owned() };
+        match text {
+            "fail" => return Ok(OnError::Fail),
+            "skip" => return Ok(OnError::Skip),
+            _ => {}
+        }
+        let to = text.strip_prefix("dead-letter:").filter(|to| !to.is_empty()).ok_or_else(wrong)?;
+        match to.strip_prefix("topic:") {
+            Some(topic) if is_topic(topic) => Ok(OnError::DeadLetterTopic(topic.to_owned())),
+            Some(_) => Err(wrong()),
+            None => Ok(OnError::DeadLetter(PathBuf::from(to))),
         }
     }
 }
@@ -58,15 +79,31 @@ enum Policy {
     Fail,
     Skip,
     DeadLetter(Appender),
+    DeadLetterTopic(Box<DeadLetters>),
+}
+
+/// Dead letters on their way to a topic.
+struct DeadLetters {
+    topic: kafka_sink::Kafka,
+    waiting: Gather,
 }
 
 impl BadMessages {
-    /// For a stream. Opens the file, if there is one: what cannot be written later is worth nothing.
-    pub fn new(policy: &OnError, stream: Arc<str>, count: Arc<AtomicU64>) -> Result<BadMessages, IoFailed> {
+    /// For a stream. Opens the file or the topic, if there is one: what cannot be written later is worth nothing.
+    pub fn new(
+        policy: &OnError,
+        cluster: &Cluster,
+        stream: Arc<str>,
+        count: Arc<AtomicU64>,
+    ) -> Result<BadMessages, StageError> {
         let policy = match policy {
             OnError::Fail => Policy::Fail,
             OnError::Skip => Policy::Skip,
             OnError::DeadLetter(path) => Policy::DeadLetter(Appender::open(path)?),
+            OnError::DeadLetterTopic(topic) => Policy::DeadLetterTopic(Box::new(DeadLetters {
+                topic: kafka_sink::open(&cluster.settings(Kind::Sink, &[("topic", topic)]))?,
+                waiting: Gather::default(),
+            })),
         };
         Ok(BadMessages { policy, stage: stream.clone(), stream, count })
     }
@@ -90,6 +127,12 @@ impl BadMessages {
                 .into());
             }
             Policy::Skip => {}
+            Policy::DeadLetterTopic(letters) => {
+                let why = [(REASON, reason), (STREAM, &*self.stream), (STAGE, &*self.stage)];
+                let why = why.map(|(name, value)| Header { name, value: Some(value.as_bytes()) });
+                let headers = message.headers.iter().chain(why);
+                letters.waiting.push(message.value, message.key, headers, message.time_ms, message.sequence);
+            }
             Policy::DeadLetter(file) => {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                 let line = serde_json::json!({
@@ -101,12 +144,37 @@ impl BadMessages {
                     "key": message.key.map(text),
                     "value": text(message.value),
                 });
-                let written = writeln!(file, "{line}").and_then(|()| file.flush());
-                written.map_err(|error| IoFailed::file("write", file.path(), error))?;
+                file.append(format!("{line}\n").as_bytes());
+                file.flush()?;
             }
         }
         self.count.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// The stage whose messages came last.
+    pub fn stage(&self) -> Arc<str> {
+        self.stage.clone()
+    }
+
+    /// Waits until those that were taken have left memory that is not bounded. To be called after every few batches.
+    pub async fn settle(&mut self) -> Result<(), StageError> {
+        match &mut self.policy {
+            Policy::DeadLetterTopic(letters) if !letters.waiting.is_empty() => {
+                letters.topic.take(&letters.waiting.take())?;
+                letters.topic.hand_over_rest().await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until those that were taken have arrived.
+    pub async fn flush(&mut self) -> Result<(), StageError> {
+        self.settle().await?;
+        match &mut self.policy {
+            Policy::DeadLetterTopic(letters) => letters.topic.arrive().await,
+            _ => Ok(()),
+        }
     }
 }
 
@@ -129,9 +197,12 @@ mod tests {
         assert_eq!("fail".parse(), Ok(OnError::Fail));
         assert_eq!("skip".parse(), Ok(OnError::Skip));
         assert_eq!("dead-letter:x/y".parse(), Ok(OnError::DeadLetter(PathBuf::from("x/y"))));
-        for wrong in ["", "ignore", "dead-letter:", "dead-letter"] {
+        assert_eq!("dead-letter:topic:bad".parse(), Ok(OnError::DeadLetterTopic("bad".to_owned())));
+        for wrong in
+            ["", "ignore", "dead-letter:", "dead-letter", "dead-letter:topic:", "dead-letter:topic:a b"]
+        {
             let error = wrong.parse::<OnError>().expect_err(wrong);
-            assert!(error.to_string().contains("dead-letter:FILE would be right"), "{error}");
+            assert!(error.to_string().contains("dead-letter:topic:NAME would be right"), "{error}");
         }
     }
 

@@ -3,9 +3,11 @@
 #![expect(clippy::disallowed_types, reason = "the files that streams read and write are no data of a broker")]
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+use bytes::{Buf, BytesMut};
 
 use crate::stage::IoFailed;
 
@@ -21,13 +23,18 @@ pub struct Reader {
     file: File,
     path: PathBuf,
     position: u64,
+    /// The last bytes that were read.
+    tail: Vec<u8>,
 }
+
+/// So many of the last bytes are kept, to know the file again.
+const TAIL_BYTES: usize = 64;
 
 impl Reader {
     /// Opens a file.
     pub fn open(path: &Path) -> Result<Reader, IoFailed> {
         let file = File::open(path).map_err(|error| IoFailed::file("open", path, error))?;
-        Ok(Reader { file, path: path.to_owned(), position: 0 })
+        Ok(Reader { file, path: path.to_owned(), position: 0, tail: Vec::new() })
     }
 
     /// Goes on at the end of what there is.
@@ -43,6 +50,7 @@ impl Reader {
             match self.file.read(into) {
                 Ok(count) => {
                     self.position += count as u64;
+                    self.remember(&into[..count]);
                     return Ok(count);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -51,14 +59,40 @@ impl Reader {
         }
     }
 
-    /// Goes back to the beginning, if the file has become shorter than what was read of it. Whether it was.
+    fn remember(&mut self, read: &[u8]) {
+        self.tail.extend_from_slice(&read[read.len().saturating_sub(TAIL_BYTES)..]);
+        let too_many = self.tail.len().saturating_sub(TAIL_BYTES);
+        self.tail.drain(..too_many);
+    }
+
+    /// Goes back to the beginning, if the file was cut: it has become shorter than what was read of it, or has grown again
+    /// since and has other bytes where the last were read. Whether it was.
     pub fn rewind_if_cut(&mut self) -> Result<bool, IoFailed> {
         let failed = |error| IoFailed::file("read", &self.path, error);
-        if self.file.metadata().map_err(failed)?.len() >= self.position {
+        let len = self.file.metadata().map_err(failed)?.len();
+        let is_known = len == self.position || len > self.position && self.has_its_tail().map_err(failed)?;
+        if is_known {
             return Ok(false);
         }
         self.position = self.file.seek(SeekFrom::Start(0)).map_err(failed)?;
+        self.tail.clear();
         Ok(true)
+    }
+
+    fn has_its_tail(&self) -> io::Result<bool> {
+        let mut found = [0; TAIL_BYTES];
+        let found = &mut found[..self.tail.len()];
+        match self.file.read_exact_at(found, self.position - self.tail.len() as u64) {
+            Ok(()) => Ok(*found == *self.tail),
+            // It was cut a moment ago.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Its path, when it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Which file this is.
@@ -88,10 +122,15 @@ pub fn read_whole(path: &Path, bytes_max: usize) -> Result<Vec<u8>, IoFailed> {
     Ok(bytes)
 }
 
-/// A file that is written at its end, through a buffer.
+/// What a buffer of an [`Appender`] holds before it is to be written out.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// A file that is written at its end, through a buffer. What could not be written stays in the buffer: writing it out may be
+/// tried again.
 pub struct Appender {
-    file: BufWriter<File>,
+    file: File,
     path: PathBuf,
+    buffer: BytesMut,
     len: u64,
 }
 
@@ -115,12 +154,7 @@ impl Appender {
         let failed = |error| IoFailed::file("open", path, error);
         let file = options.open(path).map_err(failed)?;
         let len = file.metadata().map_err(failed)?.len();
-        Ok(Appender { file: BufWriter::with_capacity(256 << 10, file), path: path.to_owned(), len })
-    }
-
-    /// Its path.
-    pub fn path(&self) -> &Path {
-        &self.path
+        Ok(Appender { file, path: path.to_owned(), buffer: BytesMut::with_capacity(BUFFER_BYTES), len })
     }
 
     /// Its bytes, those in the buffer among them.
@@ -128,21 +162,35 @@ impl Appender {
         self.len
     }
 
-    /// Writes out what is in the buffer, and waits until it is on the medium.
+    /// Puts bytes into the buffer.
+    pub fn append(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+        self.len += bytes.len() as u64;
+    }
+
+    /// Whether the buffer is to be written out before more comes.
+    pub fn is_full(&self) -> bool {
+        self.buffer.len() >= BUFFER_BYTES
+    }
+
+    /// Writes out what is in the buffer. After a failure, the rest of it is still there.
+    pub fn flush(&mut self) -> Result<(), IoFailed> {
+        while !self.buffer.is_empty() {
+            match self.file.write(&self.buffer) {
+                Ok(0) => {
+                    let error = io::ErrorKind::WriteZero.into();
+                    return Err(IoFailed::file("write", &self.path, error));
+                }
+                Ok(count) => self.buffer.advance(count),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(IoFailed::file("write", &self.path, error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all that was written out is on the medium.
     pub fn sync(&mut self) -> Result<(), IoFailed> {
-        let synced = self.file.flush().and_then(|()| self.file.get_ref().sync_data());
-        synced.map_err(|error| IoFailed::file("write", &self.path, error))
-    }
-}
-
-impl Write for Appender {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.file.write(bytes)?;
-        self.len += count as u64;
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        self.file.sync_data().map_err(|error| IoFailed::file("write", &self.path, error))
     }
 }

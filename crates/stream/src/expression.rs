@@ -6,6 +6,7 @@
 //! | `text` | the value as text |
 //! | `raw` | the value as bytes |
 //! | `key` | the key as text; null where there is none |
+//! | `headers` | the headers, a map of texts |
 //! | `time` | when the message was made, a timestamp |
 //! | `time_ms` | the same in milliseconds since 1970 |
 //! | `sequence` | its place in what its source has made |
@@ -132,6 +133,16 @@ impl Expression {
                 Value::UInt(value) => Ok(value as f64),
                 Value::Float(value) => Ok(value),
                 other => Err(self.of_another_kind(&other.type_of().to_string(), "a number")),
+            }
+        })
+    }
+
+    /// The value as a map: names in their order, each with text and bytes as they are, anything else as JSON, and null as nothing.
+    pub fn entries(&self, message: &Message<'_>) -> Result<Vec<(String, Option<BytesMut>)>, NoValue> {
+        self.with(message, |_, context| {
+            match Value::resolve(&self.tree, context).map_err(|error| self.failed(error))? {
+                Value::Map(map) => write::entries(self, &map),
+                other => Err(self.of_another_kind(&other.type_of().to_string(), "a map")),
             }
         })
     }

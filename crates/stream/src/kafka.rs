@@ -1,12 +1,13 @@
 //! What the kafka source and sink share: which cluster, and with which of librdkafka's properties.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use rdkafka::ClientConfig;
 use thalweg_client::Properties;
 
 use crate::disk;
-use crate::module::{Absent, OptionSpec, Settings, Takes};
+use crate::module::{self, Absent, Kind, OptionSpec, Settings, Takes};
 use crate::stage::{KafkaFailed, StageError};
 
 /// The largest file of properties.
@@ -27,6 +28,41 @@ pub const PROPERTIES: OptionSpec = OptionSpec {
     default: Absent::None,
     summary: "A file of librdkafka's properties, such as those for TLS and SASL; they stand above what the other options say.",
 };
+
+/// A cluster, for what streams need one for beside their kafka stages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// The brokers to connect to first.
+    pub bootstrap: String,
+    /// A file of librdkafka's properties.
+    pub properties: Option<String>,
+}
+
+impl Cluster {
+    /// The settings of a kafka stage for it. The options are such as the stage takes.
+    pub(crate) fn settings(&self, kind: Kind, options: &[(&str, &str)]) -> Settings {
+        let module = module::find(kind, "kafka").expect("kafka is a source and a sink");
+        let settings = Settings::read(module, |name| match name {
+            "bootstrap" => Some(&self.bootstrap),
+            "properties" => self.properties.as_deref(),
+            _ => options.iter().find(|(option, _)| *option == name).map(|(_, value)| *value),
+        });
+        settings.unwrap_or_else(|_| panic!("kafka takes these options"))
+    }
+}
+
+/// Whether headers are carried.
+pub const MODE: OptionSpec = OptionSpec {
+    name: "mode",
+    takes: Takes::Choice(&["headers", "raw"]),
+    default: Absent::Value("headers"),
+    summary: "Whether headers are carried, or only keys and values.",
+};
+
+/// What [`MODE`] says.
+pub fn with_headers(settings: &Settings) -> bool {
+    settings.text("mode") == "headers"
+}
 
 /// The configuration of a client: what the stage needs, then what the file says.
 pub fn config(settings: &Settings, needed: &[(&str, &str)]) -> Result<ClientConfig, StageError> {
@@ -52,7 +88,7 @@ pub fn failed(action: impl Into<String>, reason: impl ToString) -> StageError {
 }
 
 /// Where to begin in a topic.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Begin {
     /// With the first message that is kept.
     Earliest,
@@ -60,6 +96,8 @@ pub enum Begin {
     Latest,
     /// With an offset.
     Offset(i64),
+    /// With an offset in each of these partitions, and with the first message that is kept in others.
+    Offsets(BTreeMap<i32, i64>),
     /// With the first message at or after a time, in milliseconds since 1970.
     Timestamp(i64),
 }
@@ -67,17 +105,32 @@ pub enum Begin {
 impl Begin {
     /// Reads one.
     pub fn read(text: &str) -> Option<Begin> {
-        let number = |digits: &str| digits.parse().ok().filter(|number| *number >= 0);
+        let number = |digits: &str| digits.parse().ok().filter(|number: &i64| *number >= 0);
+        let of_partition = |pair: &str| {
+            let (partition, offset) = pair.split_once('=')?;
+            Some((i32::try_from(number(partition.trim())?).ok()?, number(offset.trim())?))
+        };
         match text {
             "earliest" => Some(Begin::Earliest),
             "latest" => Some(Begin::Latest),
             _ => match text.split_once(':')? {
+                ("offset", pairs) if pairs.contains('=') => {
+                    let offsets: Option<BTreeMap<i32, i64>> = pairs.split(',').map(of_partition).collect();
+                    // Named twice, one of them would be forgotten.
+                    offsets.filter(|offsets| offsets.len() == pairs.split(',').count()).map(Begin::Offsets)
+                }
                 ("offset", digits) => number(digits).map(Begin::Offset),
                 ("timestamp", digits) => number(digits).map(Begin::Timestamp),
                 _ => None,
             },
         }
     }
+}
+
+/// Whether a topic can have this name.
+pub fn is_topic(name: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    (1..=249).contains(&name.len()) && name != "." && name != ".." && name.chars().all(is_letter)
 }
 
 /// Numbers of partitions.
@@ -94,9 +147,15 @@ mod tests {
         assert_eq!(Begin::read("earliest"), Some(Begin::Earliest));
         assert_eq!(Begin::read("offset:17"), Some(Begin::Offset(17)));
         assert_eq!(Begin::read("timestamp:1700000000000"), Some(Begin::Timestamp(1_700_000_000_000)));
-        for wrong in ["", "first", "offset:", "offset:-1", "offset", "time:1"] {
+        let offsets = [(0, 17), (2, 5)].into_iter().collect();
+        assert_eq!(Begin::read("offset:0=17, 2=5"), Some(Begin::Offsets(offsets)));
+        let twice = "offset:0=1,0=2";
+        for wrong in
+            ["", "first", "offset:", "offset:-1", "offset", "time:1", "offset:0=", "offset:a=1", twice]
+        {
             assert_eq!(Begin::read(wrong), None, "{wrong}");
         }
+        assert!(is_topic("a.b_c-1") && !is_topic("") && !is_topic("..") && !is_topic("a b"));
         assert_eq!(partitions("0, 2"), Some(vec![0, 2]));
         for wrong in ["", "a", "1,", "-1"] {
             assert_eq!(partitions(wrong), None, "{wrong}");

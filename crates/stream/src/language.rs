@@ -18,7 +18,7 @@ mod suggest;
 use std::ops::Range;
 
 pub use complaint::{Complaint, Complaints};
-pub use parser::parse;
+pub use parser::{NAME_BYTES_MAX, is_name, parse};
 pub use suggest::closest;
 
 /// Where a part stands in the text, in bytes.
@@ -113,6 +113,17 @@ pub struct TapText {
     pub label: Option<Spanned>,
     /// Where it stands.
     pub span: Span,
+}
+
+/// The streams that a text taps. None where it is wrong.
+pub fn taps(text: &str) -> Vec<String> {
+    let Ok(definition) = parse(text) else { return Vec::new() };
+    let elements = definition.streams.into_iter().flat_map(|stream| stream.elements);
+    let taps = elements.filter_map(|element| match element {
+        Element::Tap(tap) => Some(tap.stream.text),
+        _ => None,
+    });
+    taps.collect()
 }
 
 #[cfg(test)]

@@ -4,13 +4,17 @@
 //! - [`module`] is the registry of stages: options are declared once, and checks and documents come from that.
 //! - [`source`], [`processor`] and [`sink`] hold a file for each stage; [`stage`] says what they are to the runtime.
 //! - [`runtime`] runs a plan: stages that stand next to each other call each other, streams are joined by bounded channels.
-//! - [`transport`] lays topics of a cluster between stages instead.
+//! - [`transport`] lays topics of a cluster between stages instead, [`deployment`] says around which of them.
+//! - [`host`] runs streams as a service: created under a name, deployed, and started again after a restart.
 //! - [`message`] is what flows, [`expression`] what filters and transforms say of it.
 
 mod bad;
 mod clock;
+pub mod deployment;
 mod disk;
 pub mod expression;
+mod guarantee;
+pub mod host;
 mod json;
 mod kafka;
 pub mod language;
@@ -18,6 +22,7 @@ pub mod message;
 pub mod module;
 pub mod plan;
 pub mod processor;
+mod retry;
 pub mod runtime;
 pub mod sink;
 pub mod source;
@@ -25,3 +30,5 @@ pub mod stage;
 pub mod transport;
 
 pub use bad::{BadMessages, NoSuchPolicy, OnError};
+pub use guarantee::{Guarantee, NoSuchGuarantee};
+pub use kafka::Cluster;

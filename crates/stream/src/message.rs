@@ -2,9 +2,13 @@
 //!
 //! A [`Batch`] is a list of slots over a few buffers. A filter takes slots away, a splitter makes several of one, and neither
 //! touches a byte of a message; what is written anew goes into one buffer for all of a batch. Cloning a batch for a second
-//! reader copies its slots and shares its buffers.
+//! reader copies its slots and shares its buffers. Keys and headers lie apart from the slots: most messages have none.
+
+mod headers;
 
 use bytes::{Bytes, BytesMut};
+
+pub use headers::{Header, Headers};
 
 /// The most messages that a source puts into a batch: few enough for the slots to stay in a processor's nearest cache.
 pub const BATCH_MESSAGES_MAX: usize = 512;
@@ -20,6 +24,8 @@ pub struct Message<'a> {
     pub value: &'a [u8],
     /// The key, where it has one.
     pub key: Option<&'a [u8]>,
+    /// What is said of it beside its value.
+    pub headers: Headers<'a>,
     /// When it was made, in milliseconds since 1970.
     pub time_ms: i64,
     /// Its place in what its source has made, from 0 on.
@@ -35,20 +41,53 @@ struct Part {
 }
 
 impl Part {
-    /// The key of a message that has none.
+    /// The key or the headers of a message that has none.
     const NONE: Part = Part { buffer: u32::MAX, start: 0, len: 0 };
 
     fn of(self, buffers: &[Bytes]) -> &[u8] {
         &buffers[self.buffer as usize][self.start as usize..(self.start + self.len) as usize]
     }
+
+    fn of_some(self, buffers: &[Bytes]) -> Option<&[u8]> {
+        (self.buffer != Part::NONE.buffer).then(|| self.of(buffers))
+    }
+
+    /// The same bytes, where the buffers of a batch come behind others.
+    fn behind(self, buffers: u32) -> Part {
+        if self == Part::NONE { self } else { Part { buffer: self.buffer + buffers, ..self } }
+    }
+}
+
+/// What few messages have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Extra {
+    key: Part,
+    headers: Part,
+}
+
+impl Extra {
+    const NONE: Extra = Extra { key: Part::NONE, headers: Part::NONE };
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     value: Part,
-    key: Part,
+    /// The place of the message's extra, if it has one.
+    extra: u32,
     time_ms: i64,
     sequence: u64,
+}
+
+/// The place of an extra that is not there.
+const NO_EXTRA: u32 = u32::MAX;
+
+/// Adds an extra, and says where it is.
+fn add_extra(extras: &mut Vec<Extra>, extra: Extra) -> u32 {
+    if extra == Extra::NONE {
+        return NO_EXTRA;
+    }
+    extras.push(extra);
+    extras.len() as u32 - 1
 }
 
 /// Messages on their way together.
@@ -56,6 +95,7 @@ struct Slot {
 pub struct Batch {
     buffers: Vec<Bytes>,
     slots: Vec<Slot>,
+    extras: Vec<Extra>,
     /// The slots of before, while new ones are made of them.
     spare: Vec<Slot>,
     /// Which of several producers made them: each counts its own sequence.
@@ -90,6 +130,11 @@ impl Batch {
         self.slots.last().map(|slot| slot.sequence)
     }
 
+    /// When the first message was made, in milliseconds since 1970.
+    pub fn first_time_ms(&self) -> Option<i64> {
+        self.slots.first().map(|slot| slot.time_ms)
+    }
+
     /// Takes everything out, and gives the buffers back to whoever made them.
     pub fn take_buffers(&mut self) -> std::vec::Drain<'_, Bytes> {
         self.clear_slots();
@@ -104,13 +149,14 @@ impl Batch {
 
     fn clear_slots(&mut self) {
         self.slots.clear();
+        self.extras.clear();
         self.origin = 0;
         self.is_stamped = false;
     }
 
     /// The messages in order.
     pub fn messages(&self) -> impl ExactSizeIterator<Item = Message<'_>> {
-        self.slots.iter().map(|slot| message(slot, &self.buffers))
+        self.slots.iter().map(|slot| message(slot, &self.extras, &self.buffers))
     }
 
     /// The value of a message, as bytes of their own that share the buffer.
@@ -123,7 +169,8 @@ impl Batch {
     pub fn push(&mut self, value: Bytes, key: Option<Bytes>, time_ms: i64, sequence: u64) {
         let value = self.add_buffer(value);
         let key = key.map_or(Part::NONE, |key| self.add_buffer(key));
-        self.slots.push(Slot { value, key, time_ms, sequence });
+        let extra = add_extra(&mut self.extras, Extra { key, headers: Part::NONE });
+        self.slots.push(Slot { value, extra, time_ms, sequence });
     }
 
     /// Adds a buffer, and one message for each of the ranges of it.
@@ -138,7 +185,7 @@ impl Batch {
         for (sequence, range) in (first_sequence..).zip(ranges) {
             assert!(range.end <= whole.len as usize, "a message lies in its buffer");
             let value = Part { start: range.start as u32, len: (range.end - range.start) as u32, ..whole };
-            self.slots.push(Slot { value, key: Part::NONE, time_ms, sequence });
+            self.slots.push(Slot { value, extra: NO_EXTRA, time_ms, sequence });
         }
     }
 
@@ -158,7 +205,7 @@ impl Batch {
         assert!(count == 0 || end <= whole.len as usize, "the messages lie in their buffer");
         let slot = |(index, sequence): (u32, u64)| {
             let value = Part { start: index * stride, len: size as u32, ..whole };
-            Slot { value, key: Part::NONE, time_ms, sequence }
+            Slot { value, extra: NO_EXTRA, time_ms, sequence }
         };
         self.slots.extend((0..count as u32).zip(first_sequence..).map(slot));
     }
@@ -171,8 +218,8 @@ impl Batch {
 
     /// Keeps the messages for which `keep` is true.
     pub fn retain(&mut self, mut keep: impl FnMut(Message<'_>) -> bool) {
-        let buffers = &self.buffers;
-        self.slots.retain(|slot| keep(message(slot, buffers)));
+        let (extras, buffers) = (&self.extras, &self.buffers);
+        self.slots.retain(|slot| keep(message(slot, extras, buffers)));
     }
 
     /// Keeps the messages at these places.
@@ -191,9 +238,11 @@ impl Batch {
         self.slots.clear();
         let mut written = BytesMut::new();
         let next = self.buffers.len() as u32;
+        // Extras are added behind those that messages refer to already.
+        let extras = &mut self.extras;
         for slot in &self.spare {
-            let mut emit = Emit { slot, slots: &mut self.slots, written: &mut written, next };
-            f(message(slot, &self.buffers), &mut emit)?;
+            let message = message(slot, extras, &self.buffers);
+            f(message, &mut Emit { slot, slots: &mut self.slots, extras, written: &mut written, next })?;
         }
         self.spare.clear();
         if !written.is_empty() {
@@ -215,15 +264,17 @@ impl Batch {
 
     /// Adds the messages of another batch, which share its buffers from now on.
     pub fn append(&mut self, other: &Batch) {
-        let first = self.buffers.len() as u32;
+        let (buffers, extras) = (self.buffers.len() as u32, self.extras.len() as u32);
         self.buffers.extend_from_slice(&other.buffers);
-        let moved = |part: Part| match part {
-            Part::NONE => part,
-            part => Part { buffer: part.buffer + first, ..part },
-        };
+        self.extras.extend(
+            other.extras.iter().map(|extra| Extra {
+                key: extra.key.behind(buffers),
+                headers: extra.headers.behind(buffers),
+            }),
+        );
         self.slots.extend(other.slots.iter().map(|slot| Slot {
-            value: moved(slot.value),
-            key: moved(slot.key),
+            value: slot.value.behind(buffers),
+            extra: if slot.extra == NO_EXTRA { NO_EXTRA } else { slot.extra + extras },
             ..*slot
         }));
     }
@@ -234,20 +285,39 @@ impl Batch {
 pub struct Gather {
     written: BytesMut,
     slots: Vec<Slot>,
+    extras: Vec<Extra>,
 }
 
 impl Gather {
     /// Adds a copy.
-    pub fn push(&mut self, value: &[u8], key: Option<&[u8]>, time_ms: i64, sequence: u64) {
+    pub fn push<'h>(
+        &mut self,
+        value: &[u8],
+        key: Option<&[u8]>,
+        headers: impl IntoIterator<Item = Header<'h>>,
+        time_ms: i64,
+        sequence: u64,
+    ) {
         let value = self.part(value);
         let key = key.map_or(Part::NONE, |key| self.part(key));
-        self.slots.push(Slot { value, key, time_ms, sequence });
+        let start = self.written.len();
+        for header in headers {
+            header.write(&mut self.written);
+        }
+        let headers = if self.written.len() == start { Part::NONE } else { self.part_since(start) };
+        let extra = add_extra(&mut self.extras, Extra { key, headers });
+        self.slots.push(Slot { value, extra, time_ms, sequence });
     }
 
     fn part(&mut self, bytes: &[u8]) -> Part {
-        let start = u32::try_from(self.written.len()).expect("a batch has less than 4 GiB");
+        let start = self.written.len();
         self.written.extend_from_slice(bytes);
-        Part { buffer: 0, start, len: bytes.len() as u32 }
+        self.part_since(start)
+    }
+
+    fn part_since(&self, start: usize) -> Part {
+        let end = u32::try_from(self.written.len()).expect("a batch has less than 4 GiB");
+        Part { buffer: 0, start: start as u32, len: end - start as u32 }
     }
 
     /// Whether a batch is full.
@@ -263,20 +333,28 @@ impl Gather {
     /// What was gathered, as a batch. Begins anew.
     pub fn take(&mut self) -> Batch {
         let buffers = vec![self.written.split().freeze()];
-        Batch { buffers, slots: std::mem::take(&mut self.slots), ..Batch::default() }
+        let (slots, extras) = (std::mem::take(&mut self.slots), std::mem::take(&mut self.extras));
+        Batch { buffers, slots, extras, ..Batch::default() }
     }
 }
 
 #[inline]
-fn message<'a>(slot: &Slot, buffers: &'a [Bytes]) -> Message<'a> {
-    let key = (slot.key.buffer != u32::MAX).then(|| slot.key.of(buffers));
-    Message { value: slot.value.of(buffers), key, time_ms: slot.time_ms, sequence: slot.sequence }
+fn message<'a>(slot: &Slot, extras: &[Extra], buffers: &'a [Bytes]) -> Message<'a> {
+    let extra = if slot.extra == NO_EXTRA { Extra::NONE } else { extras[slot.extra as usize] };
+    Message {
+        value: slot.value.of(buffers),
+        key: extra.key.of_some(buffers),
+        headers: Headers::new(extra.headers.of_some(buffers).unwrap_or_default()),
+        time_ms: slot.time_ms,
+        sequence: slot.sequence,
+    }
 }
 
 /// Where [`Batch::rewrite`] takes the messages that come of one.
 pub struct Emit<'a> {
     slot: &'a Slot,
     slots: &'a mut Vec<Slot>,
+    extras: &'a mut Vec<Extra>,
     written: &'a mut BytesMut,
     next: u32,
 }
@@ -316,10 +394,26 @@ impl Emit<'_> {
     pub fn key(&mut self, key: &[u8]) {
         let start = self.written.len();
         self.written.extend_from_slice(key);
-        let part = self.part_since(start);
-        if let Some(last) = self.slots.last_mut() {
-            last.key = part;
+        let key = self.part_since(start);
+        self.change_extra(|extra| extra.key = key);
+    }
+
+    /// Gives the last message that was emitted these headers, and no others.
+    pub fn headers<'h>(&mut self, headers: impl IntoIterator<Item = Header<'h>>) {
+        let start = self.written.len();
+        for header in headers {
+            header.write(self.written);
         }
+        let headers = if self.written.len() == start { Part::NONE } else { self.part_since(start) };
+        self.change_extra(|extra| extra.headers = headers);
+    }
+
+    /// The extra of the last message may be that of others, too: it gets one of its own.
+    fn change_extra(&mut self, change: impl FnOnce(&mut Extra)) {
+        let Some(last) = self.slots.last_mut() else { return };
+        let mut extra = self.extras.get(last.extra as usize).copied().unwrap_or(Extra::NONE);
+        change(&mut extra);
+        last.extra = add_extra(self.extras, extra);
     }
 
     fn part_since(&self, start: usize) -> Part {
@@ -369,6 +463,31 @@ mod tests {
         assert_eq!(values(&batch), ["keep", "a", "b", "written"]);
         let told: Vec<_> = batch.messages().map(|m| (m.key, m.sequence, m.time_ms)).collect();
         assert_eq!(told, [(None, 1, 7), (None, 2, 7), (None, 2, 7), (Some(&b"k"[..]), 3, 7)]);
+    }
+
+    #[test]
+    fn headers_stay_with_their_messages_and_may_be_others() {
+        let mut gather = Gather::default();
+        let trace = Header { name: "trace", value: Some(b"1") };
+        gather.push(b"a", Some(b"k"), [trace], 0, 0);
+        gather.push(b"b", None, [], 0, 1);
+        let mut batch = gather.take();
+        let rewritten: Result<(), ()> = batch.rewrite(|message, emit| {
+            assert_eq!(message.headers.iter().count(), usize::from(message.value == b"a"));
+            emit.keep();
+            if message.value == b"b" {
+                emit.headers([Header { name: "why", value: None }]);
+                emit.key(b"l");
+            }
+            Ok(())
+        });
+        assert_eq!(rewritten, Ok(()));
+        let mut both = self::batch(&["first"]);
+        both.append(&batch);
+        let told: Vec<_> = both.messages().map(|m| (m.key, m.headers.iter().collect::<Vec<_>>())).collect();
+        let why = Header { name: "why", value: None };
+        assert_eq!(told, [(None, vec![]), (Some(&b"k"[..]), vec![trace]), (Some(&b"l"[..]), vec![why])]);
+        assert_eq!(both.messages().nth(1).and_then(|m| m.headers.get("trace")), Some(Some(&b"1"[..])));
     }
 
     #[test]

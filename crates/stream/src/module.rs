@@ -7,7 +7,7 @@ mod settings;
 use std::sync::Arc;
 
 use crate::stage::{Processor, Sink, Source, StageError};
-use crate::{processor, sink, source};
+use crate::{Guarantee, processor, sink, source};
 
 pub use document::{page, summary, text};
 pub use settings::{Settings, Value, WrongValue};
@@ -49,8 +49,33 @@ pub struct Module {
     pub options: &'static [OptionSpec],
     /// Streams with it, each with a word on what it does.
     pub examples: &'static [(&'static str, &'static str)],
+    /// Which options do not go together.
+    pub check: fn(&Settings) -> Result<(), WrongMix>,
     /// How one is made.
     pub make: Make,
+}
+
+/// Options that are right each by itself do not go together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrongMix {
+    /// The option to look at.
+    pub option: &'static str,
+    /// What is wrong.
+    pub message: String,
+    /// What would be right.
+    pub right: String,
+}
+
+impl WrongMix {
+    /// Of an option.
+    pub fn new(option: &'static str, message: impl Into<String>, right: impl Into<String>) -> WrongMix {
+        WrongMix { option, message: message.into(), right: right.into() }
+    }
+}
+
+/// The check of a stage whose options all go together.
+pub fn any(_settings: &Settings) -> Result<(), WrongMix> {
+    Ok(())
 }
 
 /// How a stage is made of its settings.
@@ -73,6 +98,8 @@ pub struct Site {
     pub stream: Arc<str>,
     /// The label of the stage.
     pub label: Arc<str>,
+    /// How often a message may arrive.
+    pub guarantee: Guarantee,
     /// Where lines for people go.
     pub console: Arc<dyn Console>,
     /// Where counters and histograms leave what they have seen, for the report.
@@ -159,10 +186,16 @@ pub enum Takes {
     Choice(&'static [&'static str]),
     /// An expression.
     Expression,
-    /// Where to post to: http://HOST:PORT/PATH.
+    /// Where to post to: http://HOST:PORT/PATH, or https.
     Url,
     /// Figures of an aggregate, with commas between.
     Figures,
+    /// A name that a topic can have.
+    Topic,
+    /// Such names, with commas between.
+    Topics,
+    /// A time in the directives of strftime.
+    TimeFormat,
     /// Where to begin in a topic.
     Begin,
     /// Numbers of partitions, with commas between.

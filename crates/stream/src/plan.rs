@@ -4,24 +4,29 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::kafka::BOOTSTRAP;
 use crate::language::{
-    self, Complaint, Complaints, Definition, Element, OptionText, StageText, StreamText, TapText, TopicText,
-    closest,
+    self, Complaint, Complaints, Definition, Element, NAME_BYTES_MAX, OptionText, Spanned, StageText,
+    StreamText, TapText, TopicText, closest,
 };
 use crate::module::{self, Absent, Kind, Module, Settings};
 
 /// Streams that can be run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     /// In the order of the text.
     pub streams: Vec<StreamPlan>,
 }
 
 /// One stream.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct StreamPlan {
     /// Its name.
     pub name: Arc<str>,
+    /// What it is of the text.
+    pub origin: Origin,
+    /// How many of it run at the same time.
+    pub instances: usize,
     /// Where its messages come from.
     pub input: Input,
     /// What works on them.
@@ -30,8 +35,29 @@ pub struct StreamPlan {
     pub output: Output,
 }
 
+/// Which part of which stream of the text: all of it, unless topics lie between its stages.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// The stream.
+    pub stream: Arc<str>,
+    /// The place of its first stage in the stream.
+    pub first: usize,
+}
+
+impl Origin {
+    /// The place in the text of what a stage of this part lets go of. None of a topic that stands in for the stage before:
+    /// that one has let go of it already.
+    pub fn stage(&self, place: usize) -> Option<usize> {
+        match (self.first, place) {
+            (0, place) => Some(place),
+            (_, 0) => None,
+            (first, place) => Some(first - 1 + place),
+        }
+    }
+}
+
 /// Where the messages of a stream come from.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Input {
     /// A source.
     Stage(StagePlan),
@@ -44,10 +70,17 @@ pub enum Input {
         /// The place of the stage in the stream.
         stage: usize,
     },
+    /// What leaves a stage of a stream that runs beside this plan, whenever it runs.
+    Beside {
+        /// The stream.
+        stream: Arc<str>,
+        /// The place of the stage in the stream.
+        stage: usize,
+    },
 }
 
 /// Where the messages of a stream go.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Output {
     /// A sink.
     Stage(StagePlan),
@@ -56,7 +89,7 @@ pub enum Output {
 }
 
 /// One stage.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct StagePlan {
     /// What it is called in its stream.
     pub label: Arc<str>,
@@ -92,42 +125,103 @@ impl StreamPlan {
     }
 }
 
+/// What a definition that is hosted finds around it.
+pub struct Surroundings<'a> {
+    /// The brokers of kafka stages that name no others.
+    pub bootstrap: &'a str,
+    /// What can be tapped of the other streams: the labels of source and processors.
+    pub tappable: &'a dyn Fn(&str) -> Option<Vec<Arc<str>>>,
+    /// The names of the other streams, to tell what may have been meant.
+    pub names: &'a dyn Fn() -> Vec<Arc<str>>,
+    /// Why a stage is not allowed here, if it is not: what is wrong, and what would be right.
+    pub refused: &'a dyn Fn(&Module) -> Option<(String, String)>,
+}
+
+/// Where named destinations and taps lead.
+#[derive(Clone, Copy)]
+enum Joined<'a> {
+    /// To the streams of the text, in memory.
+    InMemory,
+    /// To topics of a cluster.
+    OverTopics,
+    /// Named destinations to topics of a cluster, taps to other streams of the host.
+    ByHost(&'a Surroundings<'a>),
+}
+
 impl Plan {
     /// Reads a text. `origin` is what it is called in complaints, `name` what its first stream is called if the text does not
     /// say.
     pub fn read(text: &str, origin: Option<&str>, name: &str) -> Result<Plan, Complaints> {
-        Plan::read_by(text, origin, name, true)
+        Plan::read_by(text, origin, name, Joined::InMemory)
     }
 
     /// The same, for streams that are joined by topics of a cluster: these keep what nobody reads, and others may write them.
     pub fn read_over_topics(text: &str, origin: Option<&str>, name: &str) -> Result<Plan, Complaints> {
-        Plan::read_by(text, origin, name, false)
+        Plan::read_by(text, origin, name, Joined::OverTopics)
     }
 
-    fn read_by(text: &str, origin: Option<&str>, name: &str, in_memory: bool) -> Result<Plan, Complaints> {
+    /// Reads the definition of one stream, which is hosted among others under a name.
+    pub fn read_hosted(text: &str, name: &str, around: &Surroundings<'_>) -> Result<Plan, Complaints> {
+        Plan::read_by(text, None, name, Joined::ByHost(around))
+    }
+
+    fn read_by(text: &str, origin: Option<&str>, name: &str, joined: Joined<'_>) -> Result<Plan, Complaints> {
         let complain = |mut complaints: Vec<Complaint>| {
             complaints.sort_by_key(|complaint| complaint.span.start);
             Complaints { origin: origin.map(str::to_owned), text: text.to_owned(), complaints }
         };
         let definition = language::parse(text).map_err(complain)?;
-        let mut reading = Reading { complaints: Vec::new(), names: Vec::new() };
+        let mut reading = Reading { joined, complaints: Vec::new(), names: Vec::new() };
         reading.name_streams(&definition, name);
+        if let Joined::ByHost(_) = joined {
+            reading.check_definition(&definition, name);
+        }
         let streams =
             (0..).zip(&definition.streams).map(|(index, stream)| reading.stream(index, stream)).collect();
         reading
             .resolve_taps(&definition, streams)
             .and_then(|plan| {
-                if in_memory {
+                if let Joined::InMemory = joined {
                     reading.check_topics(&definition, &plan);
                 }
                 reading.check_cycles(&definition, &plan);
+                reading.check_standard_input(&definition, &plan);
                 reading.complaints.is_empty().then_some(plan)
             })
             .ok_or_else(|| complain(reading.complaints))
     }
 }
 
-struct Reading {
+/// The labels of what can be tapped of a definition: its source and its processors. Empty where the text is wrong.
+pub fn tappable(text: &str) -> Vec<Arc<str>> {
+    let Ok(definition) = language::parse(text) else { return Vec::new() };
+    let Some(stream) = definition.streams.first() else { return Vec::new() };
+    let mut labels = Vec::new();
+    for element in stream.elements.iter().take(stream.elements.len().saturating_sub(1)) {
+        let label = match element {
+            Element::Stage(stage) => label(stage, &labels),
+            Element::Topic(topic) => format!("topic:{}", topic.name.text).into(),
+            Element::Tap(_) => "tap".into(),
+        };
+        labels.push(label);
+    }
+    labels
+}
+
+/// What a stage is called: by its label, else by its module, with a number where that is taken.
+fn label(stage: &StageText, taken: &[Arc<str>]) -> Arc<str> {
+    if let Some(label) = &stage.label {
+        return label.text.as_str().into();
+    }
+    let name = stage.module.text.as_str();
+    (1..)
+        .map(|number| if number == 1 { name.to_owned() } else { format!("{name}-{number}") })
+        .find(|label| !taken.iter().any(|taken| **taken == **label))
+        .map_or_else(|| name.into(), Arc::from)
+}
+
+struct Reading<'a> {
+    joined: Joined<'a>,
     complaints: Vec<Complaint>,
     names: Vec<Arc<str>>,
 }
@@ -139,7 +233,7 @@ struct Read {
     output: Option<Output>,
 }
 
-impl Reading {
+impl Reading<'_> {
     fn complain(&mut self, span: language::Span, message: impl Into<String>, right: impl Into<String>) {
         self.complaints.push(Complaint::new(span, message, right));
     }
@@ -159,7 +253,23 @@ impl Reading {
                     "Each needs a name of its own.",
                 );
             }
+            self.check_length(stream.name.as_ref());
+            for element in &stream.elements {
+                match element {
+                    Element::Stage(stage) => self.check_length(stage.label.as_ref()),
+                    Element::Topic(topic) => self.check_length(Some(&topic.name)),
+                    Element::Tap(_) => {}
+                }
+            }
             self.names.push(name);
+        }
+    }
+
+    /// Names become parts of names of topics and groups, which have a bound.
+    fn check_length(&mut self, name: Option<&Spanned>) {
+        if let Some(name) = name.filter(|name| name.text.len() > NAME_BYTES_MAX) {
+            let message = format!("This name has {} letters", name.text.len());
+            self.complain(name.span.clone(), message, format!("At most {NAME_BYTES_MAX} would be right."));
         }
     }
 
@@ -224,13 +334,13 @@ impl Reading {
             self.no_such_stage(stage, kind);
             return None;
         };
-        let label: Arc<str> = match &stage.label {
-            Some(label) => label.text.as_str().into(),
-            None => (1..)
-                .map(|number| if number == 1 { name.to_owned() } else { format!("{name}-{number}") })
-                .find(|label| !labels.iter().any(|taken| **taken == **label))
-                .map_or_else(|| name.into(), Arc::from),
-        };
+        if let Joined::ByHost(around) = self.joined
+            && let Some((message, right)) = (around.refused)(found)
+        {
+            self.complain(stage.module.span.clone(), message, right);
+            return None;
+        }
+        let label = label(stage, labels);
         if labels.contains(&label) {
             let span = stage.label.as_ref().map_or(stage.span.clone(), |label| label.span.clone());
             self.complain(span, format!("Two stages have the label {label}"), "Each needs one of its own.");
@@ -294,9 +404,21 @@ impl Reading {
                 self.complain(stage.module.span.clone(), message, right);
             }
         }
-        let read = Settings::read(module, |name| given.get(name).map(|option| option.value.text.as_str()));
+        let joined = self.joined;
+        let read = Settings::read(module, |name| match (given.get(name), joined) {
+            (Some(option), _) => Some(option.value.text.as_str()),
+            (None, Joined::ByHost(around)) if name == BOOTSTRAP.name => Some(around.bootstrap),
+            (None, _) => None,
+        });
         match read {
-            Ok(settings) => (self.complaints.len() == before).then_some(settings),
+            Ok(settings) => {
+                if let Err(wrong) = (module.check)(&settings) {
+                    let span =
+                        given.get(wrong.option).map_or(&stage.module.span, |option| &option.value.span);
+                    self.complain(span.clone(), wrong.message, wrong.right);
+                }
+                (self.complaints.len() == before).then_some(settings)
+            }
             Err(wrong) => {
                 for (option, wrong) in wrong {
                     let value = &given[option.name].value;
@@ -321,28 +443,30 @@ impl Reading {
             return None;
         }
         let streams = streams.into_iter().zip(&self.names).enumerate().map(|(index, (read, name))| {
-            let tap = taps.iter().find(|(tapping, _)| *tapping == index).and_then(|(_, tap)| *tap);
-            let input = match tap {
-                Some((stream, stage)) => Input::Tap { stream, stage },
-                None => read.input?,
-            };
-            Some(StreamPlan { name: name.clone(), input, processors: read.processors, output: read.output? })
+            let tap = taps.iter_mut().find(|(tapping, _)| *tapping == index).and_then(|(_, tap)| tap.take());
+            Some(StreamPlan {
+                name: name.clone(),
+                origin: Origin { stream: name.clone(), first: 0 },
+                instances: 1,
+                input: tap.or(read.input)?,
+                processors: read.processors,
+                output: read.output?,
+            })
         });
         Some(Plan { streams: streams.collect::<Option<_>>()? })
     }
 
-    /// The place of the stream and the stage that a tap listens to.
-    fn tapped(&mut self, tap: &TapText, streams: &[Read]) -> Option<(usize, usize)> {
+    /// The stream and the stage that a tap listens to.
+    fn tapped(&mut self, tap: &TapText, streams: &[Read]) -> Option<Input> {
         let name = tap.stream.text.as_str();
         let Some(stream) = self.names.iter().position(|known| **known == *name) else {
-            let right = match closest(name, self.names.iter().map(|name| &**name)) {
-                Some(meant) => format!("tap:stream:{meant} would be right."),
-                None => format!("There are {}.", self.names.join(", ")),
-            };
-            self.complain(tap.stream.span.clone(), format!("There is no stream {name}"), right);
+            if let Joined::ByHost(around) = self.joined {
+                return self.tapped_beside(tap, around);
+            }
+            self.no_such_stream(tap, &self.names.clone());
             return None;
         };
-        let Some(label) = &tap.label else { return Some((stream, 0)) };
+        let Some(label) = &tap.label else { return Some(Input::Tap { stream, stage: 0 }) };
         let source = match &streams[stream].input {
             Some(Input::Stage(stage)) => Some(&stage.label),
             _ => None,
@@ -351,18 +475,67 @@ impl Reading {
         let tappable = tappable.chain((1..).zip(streams[stream].processors.iter().map(|stage| &stage.label)));
         let tappable: Vec<(usize, Arc<str>)> =
             tappable.map(|(place, label)| (place, label.clone())).collect();
-        let found =
-            tappable.iter().find(|(_, known)| **known == *label.text).map(|(place, _)| (stream, *place));
+        let found = tappable.iter().find(|(_, known)| **known == *label.text);
+        let found = found.map(|(place, _)| Input::Tap { stream, stage: *place });
         if found.is_none() {
             let names: Vec<&str> = tappable.iter().map(|(_, label)| &**label).collect();
-            let right = match closest(&label.text, names.iter().copied()) {
-                Some(meant) => format!("tap:stream:{name}.{meant} would be right."),
-                None => format!("What leaves these can be tapped: {}.", names.join(", ")),
-            };
-            let message = format!("The stream {name} has no stage {} that messages leave", label.text);
-            self.complain(label.span.clone(), message, right);
+            self.no_such_label(name, label, &names);
         }
         found
+    }
+
+    /// The same, for a tap of another stream of the host.
+    fn tapped_beside(&mut self, tap: &TapText, around: &Surroundings<'_>) -> Option<Input> {
+        let name = tap.stream.text.as_str();
+        let Some(labels) = (around.tappable)(name) else {
+            self.no_such_stream(tap, &(around.names)());
+            return None;
+        };
+        let stage = match &tap.label {
+            None => Some(0),
+            Some(label) => labels.iter().position(|known| **known == *label.text),
+        };
+        match (stage, &tap.label) {
+            (None, Some(label)) => {
+                let names: Vec<&str> = labels.iter().map(|label| &**label).collect();
+                self.no_such_label(name, label, &names);
+                None
+            }
+            (stage, _) => Some(Input::Beside { stream: name.into(), stage: stage.unwrap_or(0) }),
+        }
+    }
+
+    fn no_such_stream(&mut self, tap: &TapText, names: &[Arc<str>]) {
+        let name = tap.stream.text.as_str();
+        let right = match closest(name, names.iter().map(|name| &**name)) {
+            Some(meant) => format!("tap:stream:{meant} would be right."),
+            None if names.is_empty() => "There is no other stream here: create it first.".to_owned(),
+            None => format!("There are {}.", names.join(", ")),
+        };
+        self.complain(tap.stream.span.clone(), format!("There is no stream {name}"), right);
+    }
+
+    fn no_such_label(&mut self, stream: &str, label: &Spanned, names: &[&str]) {
+        let right = match closest(&label.text, names.iter().copied()) {
+            Some(meant) => format!("tap:stream:{stream}.{meant} would be right."),
+            None => format!("What leaves these can be tapped: {}.", names.join(", ")),
+        };
+        let message = format!("The stream {stream} has no stage {} that messages leave", label.text);
+        self.complain(label.span.clone(), message, right);
+    }
+
+    /// A definition is one stream, and has the name that it is created under.
+    fn check_definition(&mut self, definition: &Definition, name: &str) {
+        if let Some(own) = definition.streams.first().and_then(|stream| stream.name.as_ref())
+            && own.text != name
+        {
+            let message = format!("This names the stream {}, and it is created as {name}", own.text);
+            self.complain(own.span.clone(), message, "Leave one of the names out.");
+        }
+        if let Some(second) = definition.streams.get(1) {
+            let right = "Create each under a name of its own: named destinations and taps join them.";
+            self.complain(second.span.clone(), "A definition is one stream", right);
+        }
     }
 
     /// In memory, a topic that is only written keeps nothing, and one that is only read never has anything.
@@ -392,12 +565,23 @@ impl Reading {
         }
     }
 
+    /// There is one standard input: two streams would each have some of it.
+    fn check_standard_input(&mut self, definition: &Definition, plan: &Plan) {
+        let reads =
+            |stream: &StreamPlan| matches!(&stream.input, Input::Stage(s) if s.module.name == "stdin");
+        let readers = plan.streams.iter().zip(&definition.streams).filter(|(stream, _)| reads(stream));
+        for (_, text) in readers.skip(1) {
+            let right = "`stdin | topic:NAME`, and `topic:NAME > ...` as often as wanted, would be right.";
+            self.complain(text.span.clone(), "Standard input is read by one stream already", right);
+        }
+    }
+
     /// Streams that feed themselves, over however many others, would wait for themselves.
     fn check_cycles(&mut self, definition: &Definition, plan: &Plan) {
         let feeds = |from: usize, to: usize| match &plan.streams[to].input {
             Input::Topic(topic) => plan.streams[from].output.topic() == Some(topic),
             Input::Tap { stream, .. } => *stream == from,
-            Input::Stage(_) => false,
+            Input::Stage(_) | Input::Beside { .. } => false,
         };
         let count = plan.streams.len();
         for start in 0..count {
@@ -467,6 +651,47 @@ mod tests {
         assert_eq!(inputs, ["Topic(\"t\")", "Tap { stream: 0, stage: 0 }", "Tap { stream: 0, stage: 1 }"]);
         let names: Vec<&str> = plan.streams.iter().map(|stream| &*stream.name).collect();
         assert_eq!(names, ["a", "stream-2", "stream-3", "stream-4"]);
+    }
+
+    #[test]
+    fn options_that_do_not_go_together_are_told() {
+        for (text, message, right) in [
+            ("time --format=%Q | log", "--format cannot be \"%Q\"", "directives of strftime"),
+            ("kafka --topics=a,,b | null", "--topics cannot be", "Names of topics"),
+            ("time | kafka --topic='a b'", "--topic cannot be", "letters, digits"),
+            ("kafka --topics=t --group=g --partitions=1 | null", "share all partitions", "leave out --group"),
+            ("kafka --topics=t --group=g --untilEnd=true | null", "does not know which", "leave out --group"),
+            ("kafka --topics=t --group=g --from=offset:3 | null", "where it left off", "earliest or latest"),
+            (
+                "kafka --topics=t --partitions=1 --from=offset:0=3 | null",
+                "Partition 0 is not among",
+                "Name it",
+            ),
+            ("time | kafka --topic=t --linger=1h --deliveryTimeout=2h", "no longer than 15", "15m"),
+            ("time | kafka --topic=t --linger=5m --deliveryTimeout=1m", "time left", "More than --linger"),
+            ("time | kafka --topic=t --buffer=1", "no buffer for a producer", "1MiB"),
+            ("file --path=x --from=end | null", "Only a file that is followed", "--mode=follow"),
+            ("http --path=/{x} | null", "plain text", "/orders"),
+            ("load-generator --messageSize=65MiB | null", "64 MiB at the most", "or less"),
+            (
+                "load-generator --mode=reference --generateTimestamp=true | null",
+                "the same bytes",
+                "--mode=copy",
+            ),
+            ("load-generator --messageSize=8 --generateTimestamp=true | null", "take 12 bytes", "larger"),
+            ("stdin | splitter --member=a | null", "object of JSON", "--by=json"),
+            ("stdin | splitter --by=json --delimiter=, | null", "told apart by JSON", "leave out"),
+            ("stdin | aggregate --figures=sum | null", "are of a number", "Add --of"),
+            ("stdin | aggregate --window=1h --slide=1ms | null", "10000 windows", "longer"),
+            ("stdin | aggregate --window=1s --slide=1m | null", "would be in none", "--window or less"),
+            ("time | http --url=http://h/ --caFile=x", "no certificates without https", "https://"),
+            ("time | http --url=ftp://h/", "--url cannot be", "https://HOST/PATH"),
+            ("stdin | null; stdin | null", "Standard input is read by one stream", "topic:NAME"),
+        ] {
+            let shown = complaint(text);
+            assert!(shown.contains(message) && shown.contains(right), "{text}:\n{shown}");
+            assert!(shown.contains('^'), "{text}:\n{shown}");
+        }
     }
 
     #[test]

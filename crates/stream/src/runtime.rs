@@ -3,8 +3,10 @@
 
 mod chain;
 mod channel;
+mod latency;
 mod report;
 mod stop;
+mod tap;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,13 +16,16 @@ use tokio::time::Instant;
 
 use crate::bad::{BadMessages, OnError};
 use crate::module::{Console, Findings, Make, Site};
-use crate::plan::{Input, Output, Plan, StagePlan};
+use crate::plan::{Input, Output, Plan, StagePlan, StreamPlan};
 use crate::stage::{Source, StageError};
+use crate::{Cluster, Guarantee};
 use chain::{Chain, Link};
-use channel::{ChannelSource, Outlet, TopicSink, channel};
+use channel::{ChannelSource, Outlet, Readers, TopicSink, channel};
 
+pub use latency::Latency;
 pub use report::{Ended, Figures, StageFigures, StreamFigures};
 pub use stop::{Stop, Stopper, stop};
+pub use tap::Taps;
 
 use report::{StageMeter, StreamMeter};
 
@@ -28,8 +33,14 @@ use report::{StageMeter, StreamMeter};
 pub struct RunOptions {
     /// What is done with messages that cannot be worked on.
     pub on_error: OnError,
+    /// Where the topic of dead letters is, if there is one.
+    pub cluster: Cluster,
+    /// How often a message may arrive.
+    pub guarantee: Guarantee,
     /// Where stages show lines.
     pub console: Arc<dyn Console>,
+    /// Where streams that run beside each other are tapped.
+    pub taps: Taps,
 }
 
 /// A stage of a stream cannot go on.
@@ -91,10 +102,14 @@ impl Running {
             };
             if let Err(error) = ended {
                 self.stopper.stop();
-                failed = failed.or(Some(error));
+                // That a reader is gone follows from its own failure, which says more.
+                let says_more = !matches!(error.source, StageError::ReaderGone(_));
+                if failed.as_ref().is_none_or(|(_, said_more)| !said_more && says_more) {
+                    failed = Some((error, says_more));
+                }
             }
         }
-        failed.map_or(Ok(()), Err)
+        failed.map_or(Ok(()), |(error, _)| Err(error))
     }
 }
 
@@ -105,10 +120,12 @@ pub fn start(plan: &Plan, options: &RunOptions) -> Result<Running, StreamFailed>
     let mut chains = Vec::new();
     let mut meters = Vec::new();
     for (index, stream) in plan.streams.iter().enumerate() {
-        let meter = Arc::new(StreamMeter::new(stream));
-        let mut builder = Builder { options, stream: &stream.name, meter: &meter };
-        chains.push(builder.chain(index, plan, &mut joints, &stop)?);
-        meters.push(meter);
+        for instance in 0..stream.instances {
+            let meter = Arc::new(StreamMeter::new(stream, instance));
+            let mut builder = Builder { options, stream: &stream.name, meter: &meter };
+            chains.push(builder.chain(index, plan, &mut joints, &stop)?);
+            meters.push(meter);
+        }
     }
     let mut tasks = JoinSet::new();
     for chain in chains {
@@ -122,22 +139,22 @@ struct Joints {
     /// By the stream that reads.
     sources: BTreeMap<usize, ChannelSource>,
     /// By topic.
-    topics: BTreeMap<Arc<str>, Outlet>,
+    topics: BTreeMap<Arc<str>, Readers>,
     /// By stream and stage.
-    taps: BTreeMap<(usize, usize), Outlet>,
+    taps: BTreeMap<(usize, usize), Readers>,
 }
 
 impl Joints {
     fn of(plan: &Plan) -> Joints {
         let mut joints = Joints { sources: BTreeMap::new(), topics: BTreeMap::new(), taps: BTreeMap::new() };
         for (index, stream) in plan.streams.iter().enumerate() {
-            let outlet = match &stream.input {
-                Input::Stage(_) => continue,
+            let readers = match &stream.input {
+                Input::Stage(_) | Input::Beside { .. } => continue,
                 Input::Topic(name) => joints.topics.entry(name.clone()).or_default(),
                 Input::Tap { stream, stage } => joints.taps.entry((*stream, *stage)).or_default(),
             };
             let (sender, source) = channel();
-            outlet.add(sender);
+            readers.add(sender);
             joints.sources.insert(index, source);
         }
         joints
@@ -159,9 +176,32 @@ impl Builder<'_> {
         Site {
             stream: self.stream.clone(),
             label: stage.label.clone(),
+            guarantee: self.options.guarantee,
             console: self.options.console.clone(),
             findings: findings.clone(),
         }
+    }
+
+    fn source(
+        &self,
+        index: usize,
+        stream: &StreamPlan,
+        joints: &mut Joints,
+    ) -> Result<Box<dyn Source>, StreamFailed> {
+        Ok(match &stream.input {
+            Input::Stage(stage) => match stage.module.make {
+                Make::Source(make) => {
+                    let site = self.site(stage, &self.meter.stages[0].findings);
+                    make(&stage.settings, &site).map_err(|error| self.failed(&stage.label, error))?
+                }
+                _ => unreachable!("a plan begins with a source"),
+            },
+            Input::Beside { stream, stage } => Box::new(self.options.taps.point(stream, *stage).listen()),
+            Input::Topic(_) | Input::Tap { .. } => {
+                let source = joints.sources.remove(&index);
+                Box::new(source.expect("every stream that is fed has its channel, and is there once"))
+            }
+        })
     }
 
     fn chain(
@@ -172,18 +212,10 @@ impl Builder<'_> {
         stop: &Stop,
     ) -> Result<Chain, StreamFailed> {
         let stream = &plan.streams[index];
-        let bad = BadMessages::new(&self.options.on_error, stream.name.clone(), self.meter.bad.clone())
+        let RunOptions { on_error, cluster, .. } = self.options;
+        let bad = BadMessages::new(on_error, cluster, stream.name.clone(), self.meter.bad.clone())
             .map_err(|error| self.failed(&stream.name, error))?;
-        let source: Box<dyn Source> = match &stream.input {
-            Input::Stage(stage) => match stage.module.make {
-                Make::Source(make) => {
-                    let site = self.site(stage, &self.meter.stages[0].findings);
-                    make(&stage.settings, &site).map_err(|error| self.failed(&stage.label, error))?
-                }
-                _ => unreachable!("a plan begins with a source"),
-            },
-            _ => Box::new(joints.sources.remove(&index).expect("every stream that is fed has its channel")),
-        };
+        let source = self.source(index, stream, joints)?;
         let mut links = Vec::new();
         for (stage, meter) in stream.processors.iter().zip(&self.meter.stages[1..]) {
             let Make::Processor(make) = stage.module.make else {
@@ -206,14 +238,22 @@ impl Builder<'_> {
                 Box::new(TopicSink::new(joints.topics.get(name).cloned().unwrap_or_default()))
             }
         };
-        let taps = (0..=links.len()).map(|stage| joints.taps.remove(&(index, stage)).unwrap_or_default());
+        let taps = (0..=links.len())
+            .map(|stage| Outlet::to(joints.taps.get(&(index, stage)).cloned().unwrap_or_default()));
+        let origin = &stream.origin;
+        let points = (0..=links.len()).map(|place| {
+            let stage = origin.stage(place);
+            stage.map_or_else(Default::default, |stage| self.options.taps.point(&origin.stream, stage))
+        });
         Ok(Chain {
+            points: points.collect(),
             taps: taps.collect(),
             source,
             links,
             sink,
             meter: self.meter.clone(),
             bad,
+            guarantee: self.options.guarantee,
             stop: stop.clone(),
         })
     }

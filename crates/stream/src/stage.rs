@@ -53,6 +53,12 @@ pub trait Source: Send {
         false
     }
 
+    /// Makes sure that the messages of the batch, the last that it filled, never come again, and takes out those of which it
+    /// cannot: for streams in which each arrives at most once. Nothing, where none comes again anyway.
+    fn claim<'a>(&'a mut self, _batch: &'a mut Batch) -> Option<Wait<'a, Result<(), StageError>>> {
+        None
+    }
+
     /// Whether it wants to be told what has reached the end of the stream.
     fn wants_acknowledgement(&self) -> bool {
         false
@@ -60,6 +66,11 @@ pub trait Source: Send {
 
     /// All messages up to this sequence have been taken by the sink for good.
     fn acknowledge(&mut self, _through: u64) -> Wait<'_, Result<(), StageError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// No more is acknowledged: waits until what it was told of is kept.
+    fn finish(&mut self) -> Wait<'_, Result<(), StageError>> {
         Box::pin(async { Ok(()) })
     }
 }
@@ -126,8 +137,18 @@ pub trait Sink: Send {
         Ok(())
     }
 
-    /// Waits until all that was written has arrived.
+    /// Waits until all that was written has arrived, but for what [`Sink::held_since`] tells of.
     fn flush(&mut self) -> Wait<'_, Result<(), StageError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// The first message that a flush does not wait for and that has not arrived: other streams have it.
+    fn held_since(&mut self) -> Option<u64> {
+        None
+    }
+
+    /// No more messages come: waits until those that a flush does not wait for have arrived.
+    fn arrive(&mut self) -> Wait<'_, Result<(), StageError>> {
         Box::pin(async { Ok(()) })
     }
 
@@ -155,7 +176,15 @@ pub enum StageError {
     /// A cluster.
     #[error(transparent)]
     Kafka(#[from] KafkaFailed),
+    /// A stream that is fed by this one.
+    #[error(transparent)]
+    ReaderGone(#[from] ReaderGone),
 }
+
+/// A stream that is fed by this one ended before its messages had arrived. Why is told by that one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("A stream that reads from this one ended before all messages had arrived; they are not acknowledged")]
+pub struct ReaderGone;
 
 /// Input or output failed.
 #[derive(Debug, thiserror::Error)]

@@ -1,11 +1,14 @@
-//! Kafka as the transport between stages: a plan with a topic wherever messages go from one stage to the next.
+//! Kafka as the transport between stages: a plan with a topic wherever messages go from one stage to another that is not bound to
+//! it directly.
 //!
-//! Each stage becomes a stream of its own, from topic to topic. What leaves stage 0 of the stream `orders`, its source, goes
-//! through the topic `orders.0`, what leaves the next through `orders.1`, and so on; named destinations are topics by their own
-//! names. A stage is the consumer group `orders.LABEL`: instances of the same text share its partitions by Kafka's group protocol.
-//! The text of the streams does not change.
+//! A part of a stream that is bound directly becomes a stream of its own, from topic to topic. What leaves stage 0 of the stream
+//! `orders`, its source, goes through the topic `orders.0`, what leaves the next through `orders.1`, and so on; named destinations
+//! are topics by their own names where they lead over the cluster. A part is called `orders.LABEL` by its first stage, and that is
+//! its consumer group: its instances, here or in other processes, share the partitions by Kafka's group protocol. The text of the
+//! streams does not change.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,11 +17,14 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::config::FromClientConfig;
 use rdkafka::error::RDKafkaErrorCode;
 
-use crate::kafka;
-use crate::module::{Kind, Module, Settings, find};
-use crate::plan::{Input, Output, Plan, StagePlan, StreamPlan};
+use crate::deployment::{Counts, counts_along};
+use crate::kafka::{self, Cluster};
+use crate::module::{Kind, Module, find};
+use crate::plan::{Input, Origin, Output, Plan, StagePlan, StreamPlan};
 use crate::stage::StageError;
 
+/// How long an instance that was killed keeps its partitions from the others.
+const SESSION_TIMEOUT: &str = "10s";
 /// How long a cluster may take to create topics.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -29,58 +35,65 @@ pub struct Transport {
     pub bootstrap: String,
     /// A file of librdkafka's properties.
     pub properties: Option<String>,
-    /// The partitions of topics that are created; without, as many as the broker creates.
+    /// The partitions of topics that are created; without, as many as the broker creates, and one for each instance that
+    /// reads.
     pub partitions: Option<i32>,
+    /// Between which stages topics lie.
+    pub lies: Lies,
+}
+
+/// Between which stages topics lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lies {
+    /// Between all, and named destinations and taps are topics.
+    Everywhere,
+    /// Around stages that have several instances. What joins streams is in memory.
+    AroundInstances,
+    /// The same; named destinations are topics.
+    AroundInstancesAndAtNames,
+}
+
+/// Topics that a plan needs, each with the number of instances that share its partitions.
+pub type Topics = BTreeMap<String, usize>;
+
+impl Lies {
+    fn at_names(self) -> bool {
+        self != Lies::AroundInstances
+    }
 }
 
 impl Transport {
-    /// The plan with topics between its stages, and the names of these.
-    pub fn lay(&self, plan: Plan) -> (Plan, BTreeSet<String>) {
-        let leaves: Vec<Vec<Arc<str>>> =
-            (0..plan.streams.len()).map(|stream| leaving(&plan, stream)).collect();
-        let mut topics = BTreeSet::new();
-        let mut streams = Vec::new();
-        for (stream, leaves) in plan.streams.into_iter().zip(&leaves) {
-            topics.extend(leaves.iter().map(ToString::to_string));
-            self.lay_stream(stream, leaves, &mut streams);
+    /// The plan with topics between its stages, and these topics.
+    pub fn lay(&self, plan: Plan, counts: &Counts) -> (Plan, Topics) {
+        let laying = Laying { transport: self, counts, plan: &plan };
+        let (mut topics, mut streams) = (Topics::new(), Vec::new());
+        // The part that lets go of a stage, for taps in memory: by stream and stage.
+        let mut parts = BTreeMap::new();
+        for (index, stream) in plan.streams.iter().enumerate() {
+            for range in laying.ranges(index) {
+                let Some(part) = laying.part(index, range.clone(), &mut topics) else { continue };
+                // Where a topic stands in for the stage before, it has the first place.
+                let place = usize::from(*range.start() > 0);
+                parts.extend(
+                    range.zip(place..).map(|(stage, place)| ((index, stage), (streams.len(), place))),
+                );
+                streams.push(part);
+            }
+            if let (Output::Topic(name), true) = (&stream.output, self.lies.at_names()) {
+                topics.entry(name.to_string()).or_default();
+            }
+        }
+        for stream in &mut streams {
+            if let Input::Tap { stream, stage } = &mut stream.input {
+                (*stream, *stage) = parts[&(*stream, *stage)];
+            }
         }
         (Plan { streams }, topics)
     }
 
-    fn lay_stream(&self, stream: StreamPlan, leaves: &[Arc<str>], laid: &mut Vec<StreamPlan>) {
-        let StreamPlan { name, input, processors, output } = stream;
-        let part = |label: &str| -> Arc<str> { format!("{name}.{label}").into() };
-        let is_relay = processors.is_empty() && !matches!(input, Input::Stage(_));
-        if let Input::Stage(source) = input {
-            let name = part(&source.label);
-            let output = Output::Stage(self.sink(&leaves[0]));
-            laid.push(StreamPlan { name, input: Input::Stage(source), processors: Vec::new(), output });
-        }
-        for (index, processor) in processors.into_iter().enumerate() {
-            let name = part(&processor.label);
-            let input = Input::Stage(self.source(&leaves[index], &name));
-            let output = Output::Stage(self.sink(&leaves[index + 1]));
-            laid.push(StreamPlan { name, input, processors: vec![processor], output });
-        }
-        let last = leaves.last().expect("something leaves every source");
-        match output {
-            Output::Stage(sink) => {
-                let name = part(&sink.label);
-                let input = Input::Stage(self.source(last, &name));
-                laid.push(StreamPlan { name, input, processors: Vec::new(), output: Output::Stage(sink) });
-            }
-            Output::Topic(topic) if is_relay => {
-                let input = Input::Stage(self.source(last, &name));
-                let output = Output::Stage(self.sink(&topic));
-                laid.push(StreamPlan { name: name.clone(), input, processors: Vec::new(), output });
-            }
-            // The stage before writes to it already.
-            Output::Topic(_) => {}
-        }
-    }
-
     fn source(&self, topic: &str, group: &str) -> StagePlan {
-        self.stage(Kind::Source, topic, &[("topics", topic), ("group", group)])
+        let options = [("topics", topic), ("group", group), ("sessionTimeout", SESSION_TIMEOUT)];
+        self.stage(Kind::Source, topic, &options)
     }
 
     fn sink(&self, topic: &str) -> StagePlan {
@@ -89,25 +102,27 @@ impl Transport {
 
     fn stage(&self, kind: Kind, topic: &str, options: &[(&str, &str)]) -> StagePlan {
         let module: &'static Module = find(kind, "kafka").expect("kafka is a source and a sink");
-        let settings = Settings::read(module, |name| match name {
-            "bootstrap" => Some(&self.bootstrap),
-            "properties" => self.properties.as_deref(),
-            _ => options.iter().find(|(option, _)| *option == name).map(|(_, value)| *value),
-        });
-        let settings = settings.unwrap_or_else(|_| panic!("kafka takes these options"));
+        let cluster = Cluster { bootstrap: self.bootstrap.clone(), properties: self.properties.clone() };
+        let settings = cluster.settings(kind, options);
         StagePlan { label: format!("topic:{topic}").into(), module, settings }
     }
 
     /// Creates the topics that are not there yet.
-    pub async fn create_topics(&self, topics: &BTreeSet<String>) -> Result<(), StageError> {
+    pub async fn create_topics(&self, topics: &Topics) -> Result<(), StageError> {
+        if topics.is_empty() {
+            return Ok(());
+        }
         let stage = self.sink("any");
         let config = kafka::config(&stage.settings, &[])?;
         let failed = |error: rdkafka::error::KafkaError| kafka::failed("Creating topics", error);
         let admin: AdminClient<DefaultClientContext> = AdminClient::from_config(&config).map_err(failed)?;
-        let partitions = self.partitions.unwrap_or(-1);
         let new: Vec<NewTopic<'_>> = topics
             .iter()
-            .map(|topic| NewTopic::new(topic, partitions, TopicReplication::Fixed(-1)))
+            .map(|(topic, instances)| {
+                let instances = i32::try_from(*instances).ok().filter(|count| *count > 1);
+                let partitions = self.partitions.max(instances).unwrap_or(-1);
+                NewTopic::new(topic, partitions, TopicReplication::Fixed(-1))
+            })
             .collect();
         let options =
             AdminOptions::new().request_timeout(Some(CREATE_TIMEOUT)).operation_timeout(Some(CREATE_TIMEOUT));
@@ -121,42 +136,134 @@ impl Transport {
     }
 }
 
-/// The topics through which messages leave the source and each processor of a stream.
-fn leaving(plan: &Plan, stream: usize) -> Vec<Arc<str>> {
-    let count = plan.streams[stream].processors.len();
-    (0..=count).map(|stage| leaves(plan, stream, stage)).collect()
+/// A plan on its way to one with topics.
+struct Laying<'a> {
+    transport: &'a Transport,
+    counts: &'a Counts,
+    plan: &'a Plan,
 }
 
-fn leaves(plan: &Plan, stream: usize, stage: usize) -> Arc<str> {
-    let of = &plan.streams[stream];
-    match (&of.input, &of.output) {
-        (Input::Topic(topic), _) if stage == 0 => topic.clone(),
-        (Input::Tap { stream: tapped, stage: at }, _) if stage == 0 && *tapped != stream => {
-            leaves(plan, *tapped, *at)
+impl Laying<'_> {
+    /// The parts of a stream that are bound directly, each from a stage to a stage.
+    fn ranges(&self, stream: usize) -> Vec<RangeInclusive<usize>> {
+        let counts = counts_along(&self.plan.streams[stream], self.counts);
+        let mut ranges = Vec::new();
+        let mut first = 0;
+        for stage in 1..counts.len() {
+            let is_cut =
+                self.transport.lies == Lies::Everywhere || counts[stage - 1] > 1 || counts[stage] > 1;
+            if is_cut {
+                ranges.push(first..=stage - 1);
+                first = stage;
+            }
         }
-        (_, Output::Topic(topic)) if stage == of.processors.len() => topic.clone(),
-        _ => format!("{}.{stage}", of.name).into(),
+        ranges.push(first..=counts.len() - 1);
+        ranges
+    }
+
+    /// A part as a stream of its own. None where a named destination is all of it, and is a topic already.
+    fn part(&self, index: usize, range: RangeInclusive<usize>, topics: &mut Topics) -> Option<StreamPlan> {
+        let stream = &self.plan.streams[index];
+        let (first, last, end) = (*range.start(), *range.end(), stream.processors.len() + 1);
+        let begins_with_topic = matches!(
+            (&stream.input, self.transport.lies),
+            (Input::Topic(_), Lies::Everywhere | Lies::AroundInstancesAndAtNames)
+                | (Input::Tap { .. }, Lies::Everywhere)
+        );
+        if last == 0 && begins_with_topic {
+            return None;
+        }
+        if first == end
+            && let Output::Topic(name) = &stream.output
+            && self.transport.lies.at_names()
+            && self.leaves(index, end - 1) == *name
+        {
+            return None;
+        }
+        let instances = counts_along(stream, self.counts)[first];
+        let stages = &stream.processors[first.max(1) - 1..last.min(end - 1)];
+        let label = match (&stream.input, stages, &stream.output) {
+            (Input::Stage(stage), _, _) if first == 0 => Some(&stage.label),
+            (_, [stage, ..], _) => Some(&stage.label),
+            (_, [], Output::Stage(stage)) if last == end => Some(&stage.label),
+            _ => None,
+        };
+        let is_whole = first == 0 && last == end && self.transport.lies != Lies::Everywhere;
+        let name: Arc<str> = match label {
+            Some(label) if !is_whole => format!("{}.{label}", stream.name).into(),
+            _ => stream.name.clone(),
+        };
+        let mut read = |topic: &str| {
+            let readers = topics.entry(topic.to_owned()).or_default();
+            *readers = (*readers).max(instances);
+            Input::Stage(self.transport.source(topic, &name))
+        };
+        let input = match &stream.input {
+            _ if first > 0 => read(&self.leaves(index, first - 1)),
+            _ if begins_with_topic => read(&self.leaves(index, 0)),
+            input => input.clone(),
+        };
+        let output = match &stream.output {
+            _ if last < end => Output::Stage(self.transport.sink(&self.leaves(index, last))),
+            Output::Topic(name) if self.transport.lies.at_names() => Output::Stage(self.transport.sink(name)),
+            output => output.clone(),
+        };
+        // A named destination that is a topic lets go of what the stage of this name does.
+        let first = if first == 1 && begins_with_topic { 0 } else { first };
+        let origin = Origin { stream: stream.name.clone(), first };
+        Some(StreamPlan { name, origin, instances, input, processors: stages.to_vec(), output })
+    }
+
+    /// The topic through which messages leave a stage.
+    fn leaves(&self, stream: usize, stage: usize) -> Arc<str> {
+        let of = &self.plan.streams[stream];
+        let lies = self.transport.lies;
+        match (&of.input, &of.output) {
+            (Input::Topic(topic), _) if stage == 0 && lies.at_names() => topic.clone(),
+            (Input::Tap { stream: tapped, stage: at }, _) if stage == 0 && lies == Lies::Everywhere => {
+                self.leaves(*tapped, *at)
+            }
+            (_, Output::Topic(topic)) if stage == of.processors.len() && lies.at_names() => topic.clone(),
+            _ => format!("{}.{stage}", of.name).into(),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::deployment::Deployment;
 
-    fn laid(text: &str) -> (Vec<String>, Vec<String>) {
-        let plan = Plan::read_over_topics(text, None, "s").unwrap_or_else(|error| panic!("{error}"));
-        let transport = Transport { bootstrap: "b:1".to_owned(), properties: None, partitions: None };
-        let (plan, topics) = transport.lay(plan);
+    fn laid(text: &str, lies: Lies, properties: &str) -> (Vec<String>, Vec<String>) {
+        let read = if lies == Lies::Everywhere { Plan::read_over_topics } else { Plan::read };
+        let plan = read(text, None, "s").unwrap_or_else(|error| panic!("{error}"));
+        let transport = Transport { bootstrap: "b:1".to_owned(), properties: None, partitions: None, lies };
+        let counts = Deployment::parse(properties).unwrap_or_else(|error| panic!("{error}")).counts;
+        let (plan, topics) = transport.lay(plan, &counts);
         let told = plan.streams.iter().map(|stream| {
-            let labels: Vec<&str> = stream.stages().map(|stage| &*stage.label).collect();
-            format!("{} = {}", stream.name, labels.join(" | "))
+            let mut parts = match &stream.input {
+                Input::Stage(_) => vec![],
+                Input::Topic(name) => vec![format!("memory:{name}")],
+                Input::Tap { stream, stage } => vec![format!("tap:{}/{stage}", plan.streams[*stream].name)],
+                Input::Beside { stream, stage } => vec![format!("beside:{stream}/{stage}")],
+            };
+            parts.extend(stream.stages().map(|stage| stage.label.to_string()));
+            if let Output::Topic(name) = &stream.output {
+                parts.push(format!("memory:{name}"));
+            }
+            let times = if stream.instances > 1 { format!(" x{}", stream.instances) } else { String::new() };
+            format!("{} = {}{times}", stream.name, parts.join(" | "))
         });
-        (told.collect(), topics.into_iter().collect())
+        let topics = topics.iter().map(|(topic, readers)| match readers {
+            0 | 1 => topic.clone(),
+            readers => format!("{topic}:{readers}"),
+        });
+        (told.collect(), topics.collect())
     }
 
     #[test]
     fn there_is_a_topic_between_stages_and_each_stage_is_a_group() {
-        let (streams, topics) = laid("time | a: filter --expression=true | log");
+        let (streams, topics) = laid("time | a: filter --expression=true | log", Lies::Everywhere, "");
         assert_eq!(
             streams,
             ["s.time = time | topic:s.0", "s.a = topic:s.0 | a | topic:s.1", "s.log = topic:s.1 | log"]
@@ -166,10 +273,9 @@ mod tests {
 
     #[test]
     fn named_destinations_and_taps_are_topics_without_others_beside_them() {
-        let (streams, topics) = laid(
-            "a = time | topic:t\nb = topic:t > f: filter --expression=true | topic:u\ntap:stream:a > null\n\
-             tap:stream:b.f > log\nc = topic:u > topic:v",
-        );
+        let text = "a = time | topic:t\nb = topic:t > f: filter --expression=true | topic:u\ntap:stream:a > null\n\
+                    tap:stream:b.f > log\nc = topic:u > topic:v";
+        let (streams, topics) = laid(text, Lies::Everywhere, "");
         assert_eq!(
             streams,
             [
@@ -180,6 +286,55 @@ mod tests {
                 "c = topic:u | topic:v",
             ]
         );
-        assert_eq!(topics, ["t", "u"]);
+        assert_eq!(topics, ["t", "u", "v"]);
+        let (streams, topics) = laid(
+            "a = time | topic:t; topic:t > x: filter --expression=true | log",
+            Lies::AroundInstancesAndAtNames,
+            "",
+        );
+        assert_eq!(streams, ["a = time | topic:t", "s-2 = topic:t | x | log"]);
+        assert_eq!(topics, ["t"]);
+    }
+
+    #[test]
+    fn a_stage_with_several_instances_has_topics_on_both_sides_and_the_others_are_bound_directly() {
+        let text = "time | a: filter --expression=true | b: filter --expression=true | c: filter --expression=true | log";
+        let (streams, topics) = laid(text, Lies::AroundInstances, "module.b.count=3,module.*.count=0");
+        assert_eq!(
+            streams,
+            [
+                "s.time = time | a | topic:s.1",
+                "s.b = topic:s.1 | b | topic:s.2 x3",
+                "s.c = topic:s.2 | c | log"
+            ]
+        );
+        assert_eq!(topics, ["s.1:3", "s.2"]);
+        let (streams, topics) = laid(text, Lies::AroundInstances, "module.*.count=1");
+        assert_eq!(streams, ["s = time | a | b | c | log"]);
+        assert_eq!(topics, [""; 0]);
+        let (streams, topics) = laid("time | log", Lies::Everywhere, "module.log.count=2");
+        assert_eq!(streams, ["s.time = time | topic:s.0", "s.log = topic:s.0 | log x2"]);
+        assert_eq!(topics, ["s.0:2"]);
+    }
+
+    #[test]
+    fn what_joins_streams_in_memory_goes_on_through_memory() {
+        let text = "a = time | f: filter --expression=true | topic:t; b = topic:t > g: filter --expression=true | log\n\
+                    tap:stream:a.f > null; tap:stream:b.g > counter";
+        let (streams, topics) = laid(text, Lies::AroundInstances, "module.f.count=2,module.g.count=2");
+        assert_eq!(
+            streams,
+            [
+                "a.time = time | topic:a.0",
+                "a.f = topic:a.0 | f | topic:a.1 x2",
+                "a = topic:a.1 | memory:t",
+                "b = memory:t | topic:b.0",
+                "b.g = topic:b.0 | g | topic:b.1 x2",
+                "b.log = topic:b.1 | log",
+                "s-3 = tap:a.f/1 | null",
+                "s-4 = tap:b.g/1 | counter",
+            ]
+        );
+        assert_eq!(topics, ["a.0:2", "a.1", "b.0:2", "b.1"]);
     }
 }

@@ -1,6 +1,7 @@
 //! The `thalweg` binary: arguments, wiring, signals. No logic.
 
 mod cli;
+mod hosting;
 mod http;
 
 use std::process::ExitCode;

@@ -10,7 +10,7 @@ use super::properties::ServerProperties;
 use super::rules::{self, Roles};
 use super::settings::{
     ControllerSettings, GroupSettings, HttpSettings, LogSettings, NetworkSettings, ReplicationSettings,
-    TopicSettings, TransactionSettings,
+    StreamSettings, TopicSettings, TransactionSettings,
 };
 use super::table;
 use super::topic::{EffectiveTopicConfig, TopicDefaults};
@@ -61,6 +61,8 @@ pub struct BrokerConfig {
     pub network: NetworkSettings,
     /// The HTTP server.
     pub http: HttpSettings,
+    /// Streams that it hosts.
+    pub streams: StreamSettings,
     /// How topics come and go.
     pub topics: TopicSettings,
     /// Data directories and logs.
@@ -159,6 +161,7 @@ impl BrokerConfig {
             listeners,
             network: NetworkSettings::new(&values, overrides),
             http: HttpSettings::new(&values),
+            streams: StreamSettings::new(&values),
             topics: TopicSettings::new(&values),
             groups: GroupSettings::new(&values),
             transactions: TransactionSettings::new(&values),

@@ -38,7 +38,8 @@ pub use properties::{
 pub use rules::Roles;
 pub use settings::{
     CleanerSettings, ControllerSettings, GroupSettings, HttpSettings, InternalTopic, LogSettings,
-    MetadataLogSettings, NetworkSettings, ReplicationSettings, TopicSettings, TransactionSettings, Voter,
+    MetadataLogSettings, NetworkSettings, ReplicationSettings, StreamSettings, TopicSettings,
+    TransactionSettings, Voter,
 };
 pub use thalweg_log::CleanupPolicy;
 pub use thalweg_record::TimestampType;

@@ -76,6 +76,27 @@ impl HttpSettings {
     }
 }
 
+/// Streams that the broker hosts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamSettings {
+    /// `streams.enabled`.
+    pub enabled: bool,
+    /// `streams.bootstrap.servers`; None is the broker's own first listener.
+    pub bootstrap: Option<String>,
+    /// `streams.refused.modules`.
+    pub refused_modules: Vec<String>,
+}
+
+impl StreamSettings {
+    pub(super) fn new(values: &Values) -> Self {
+        Self {
+            enabled: values.boolean("streams.enabled"),
+            bootstrap: values.list("streams.bootstrap.servers").map(|servers| servers.join(",")),
+            refused_modules: values.list("streams.refused.modules").unwrap_or_default().to_vec(),
+        }
+    }
+}
+
 /// How topics come and go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicSettings {

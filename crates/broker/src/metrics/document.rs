@@ -52,6 +52,8 @@ that dashboards and alerts made for Kafka read them. What Kafka has no metric fo
 the exporter that people use for it. As there, a metric of topics has a sample for each topic and one for all of them, without the
 label; sum over one or the other.
 
+A broker that hosts streams tells of them too: [streams.md](streams.md#streams-as-a-service) lists what.
+
 The server has neither TLS nor authentication. Keep it to the machine, or to a network that only operators reach.
 
 A counter begins at 0 when the process starts. What went through a topic begins at 0 again when its last partition has left

@@ -84,6 +84,11 @@ impl Exposition {
         Samples { text: &mut self.text, name, labels, start, head }
     }
 
+    /// Adds families that were written elsewhere, in the same format.
+    pub fn append(&mut self, families: &str) {
+        self.text.push_str(families);
+    }
+
     /// The page.
     pub fn into_text(self) -> String {
         self.text

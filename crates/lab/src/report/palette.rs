@@ -16,7 +16,7 @@ pub(super) struct Series {
     pub driver: Driver,
     /// Its name: the target, with the driver where the workload has several.
     pub name: String,
-    /// Its classes: `s0` to `s5` for the colour, `d0` to `d2` for the line.
+    /// Its classes: `s0` to `s5` for the colour, `d0` to `d3` for the line.
     pub class: String,
 }
 
@@ -121,6 +121,7 @@ fn line(driver: Driver) -> u32 {
         Driver::Thalweg => 0,
         Driver::Librdkafka => 1,
         Driver::Java => 2,
+        Driver::Stream => 3,
     }
 }
 

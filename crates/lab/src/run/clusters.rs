@@ -40,7 +40,7 @@ impl Clusters {
             }
             self.stop(target, say).await;
         }
-        if !matches!(spec, TargetSpec::Bootstrap { .. }) {
+        if wanted.brokers > 0 && !matches!(spec, TargetSpec::Bootstrap { .. }) {
             let brokers = if wanted.brokers == 1 { "broker" } else { "brokers" };
             say(&format!("Starting {}: {} {brokers}", name(spec), wanted.brokers));
         }

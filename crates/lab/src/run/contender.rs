@@ -120,6 +120,11 @@ impl Contender {
         &self.current
     }
 
+    /// Who speaks.
+    pub(super) fn driver(&self) -> Driver {
+        self.driver
+    }
+
     /// The target's name, as far as it is known.
     pub(super) fn target_name(&self) -> &str {
         &self.target_name

@@ -43,6 +43,7 @@ impl<'a> Duel<'a> {
             name: "tune".to_owned(),
             title: String::new(),
             description: String::new(),
+            drivers: Vec::new(),
             scale: 1.0,
             points: Vec::new(),
             published: Vec::new(),

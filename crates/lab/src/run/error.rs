@@ -39,6 +39,14 @@ pub enum Failure {
         /// How long it was waited for.
         waited: Duration,
     },
+    /// Without a cluster only streams in memory can be measured.
+    #[error(
+        "There is no cluster (cluster.brokers = 0), and the driver {driver} needs one: --driver stream would be right"
+    )]
+    NeedsCluster {
+        /// Who was to be measured.
+        driver: &'static str,
+    },
     /// A worker failed.
     #[error(transparent)]
     Worker(#[from] HandleError),

@@ -61,26 +61,30 @@ pub fn estimate(options: &Options) -> Estimate {
         sum.seconds += seconds;
         sum.seconds_max = sum.seconds_max.zip(most).map(|(sum, most)| sum + most);
     };
-    let points: Vec<&Point> = options.workloads.iter().flat_map(|workload| &workload.points).collect();
-    for target in &options.targets {
+    let points = || options.workloads.iter().flat_map(|w| w.points.iter().map(move |point| (w, point)));
+    for (place, target) in options.targets.iter().enumerate() {
         let mut before = None;
-        for point in &points {
+        for (workload, point) in points().filter(|(_, point)| place < options.targets_of(point).len()) {
             if before.replace(&point.cluster) != Some(&point.cluster) {
                 let start_s = start_s(target, point.cluster.brokers);
                 add(start_s, Some(start_s));
             }
-            for driver in &options.drivers {
+            for driver in options.drivers_of(workload) {
                 let (seconds, most) = of_point(point, *driver);
                 add(seconds, most);
             }
         }
     }
-    sum.points = points.len() * options.targets.len() * options.drivers.len();
+    sum.points =
+        points().map(|(w, point)| options.targets_of(point).len() * options.drivers_of(w).len()).sum();
     sum
 }
 
 /// Until the brokers of a target serve.
 fn start_s(target: &TargetSpec, brokers: u32) -> f64 {
+    if brokers == 0 {
+        return 0.0;
+    }
     let brokers = f64::from(brokers);
     match target {
         TargetSpec::Embedded => 0.5 + 0.3 * brokers,

@@ -15,6 +15,9 @@ pub(super) fn stamps(point: &Point, driver: Driver) -> Result<Verify, String> {
     let by_java = driver == Driver::Java && point.measure != Measure::Consume;
     match point.verify {
         Verify::Off => Err("verify = \"off\"".to_owned()),
+        Verify::Bounded if driver == Driver::Stream => {
+            Err("streams send values of their generator, which bear no stamps".to_owned())
+        }
         Verify::Bounded if by_java => {
             Err("Kafka's ProducerPerformance sends values of its own, which nobody can tell apart".to_owned())
         }
@@ -57,6 +60,7 @@ mod tests {
         assert_eq!(stamps(&point, Driver::Thalweg), Ok(Verify::Bounded));
         let why = stamps(&point, Driver::Java).expect_err("Java's values are its own");
         assert!(why.contains("ProducerPerformance"), "{why}");
+        assert!(stamps(&point, Driver::Stream).is_err_and(|why| why.contains("generator")));
         point.measure = Measure::Consume;
         assert_eq!(stamps(&point, Driver::Java), Ok(Verify::Bounded), "our own driver produces the backlog");
         point.records.size_bytes = 23;

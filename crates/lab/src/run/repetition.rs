@@ -71,6 +71,9 @@ struct Ran {
 
 /// Takes it.
 pub(super) async fn take(setting: &Setting<'_>) -> Result<Taken, Failure> {
+    if setting.point.cluster.brokers == 0 {
+        return without_cluster(setting).await;
+    }
     let admin = target::connect(&setting.cluster.bootstrap, &setting.cluster.client_properties).await?;
     let taken = with_topics(setting, &admin).await;
     if let Some(reason) = (setting.died)() {
@@ -83,6 +86,25 @@ pub(super) async fn take(setting: &Setting<'_>) -> Result<Taken, Failure> {
     let taken = taken?;
     tidied?;
     Ok(taken)
+}
+
+/// Streams in memory: there is nothing to make before and nothing to find after. The streams check what they carry.
+async fn without_cluster(setting: &Setting<'_>) -> Result<Taken, Failure> {
+    let sampler = Sampler::start(Vec::new());
+    let ran = run_workers(setting, 0, &sampler, None).await?;
+    let reports: Vec<Report> = ran.producers.reports.iter().flatten().cloned().collect();
+    let produced = gather(reports.iter())?;
+    let nobody = Gathered::default();
+    let main = main_of(setting.point.measure, &produced, &nobody)?;
+    let usage = sampler.finish(main.span.from_us, main.span.to_us);
+    let evidence = Evidence {
+        acknowledged: produced.acknowledged,
+        not_read_back: Some("there is no log: the streams checked each message themselves".to_owned()),
+        ..Evidence::default()
+    };
+    let client = ran.client.clone();
+    let repetition = put_together(setting, &ran, &produced, &nobody, usage, evidence)?;
+    Ok(Taken { repetition, client })
 }
 
 /// Deletes the topics of a repetition, and waits until their files are gone.
@@ -112,7 +134,7 @@ async fn with_topics(setting: &Setting<'_>, admin: &thalweg_client::Cluster) -> 
     tracing::debug!("Starting workers");
     let sampler = Sampler::start(setting.cluster.processes.clone());
     let watch = Watch::start(admin.clone(), setting.topics.to_vec());
-    let ran = run_workers(setting, backlog, &sampler, &watch).await?;
+    let ran = run_workers(setting, backlog, &sampler, Some(&watch)).await?;
     let watched = watch.finish().await;
     tracing::debug!("Gathering evidence");
 
@@ -220,8 +242,8 @@ fn assignment(setting: &Setting<'_>, role: Role, clients: &Clients) -> Assignmen
         threads: clients.threads,
         records: setting.point.records.clone(),
         verify: match (setting.driver, role) {
-            // Kafka's consumer knows no stamps, whoever wrote them.
-            (Driver::Java, Role::Consumer) => Verify::Off,
+            // Kafka's consumer knows no stamps, whoever wrote them, and streams do not either.
+            (Driver::Java | Driver::Stream, Role::Consumer) => Verify::Off,
             _ => stamps(setting.point, setting.driver).unwrap_or(Verify::Off),
         },
         records_per_s: None,
@@ -277,7 +299,7 @@ async fn run_workers(
     setting: &Setting<'_>,
     backlog: u64,
     sampler: &Sampler,
-    watch: &Watch,
+    watch: Option<&Watch>,
 ) -> Result<Ran, Failure> {
     let point = setting.point;
     let (producing, consuming) = match point.measure {
@@ -313,7 +335,7 @@ async fn run_workers(
         measure: point.measure,
         producers: start(producers, Role::Producer, at_us, measure_from_us).await,
         consumers: start(consumers, Role::Consumer, at_us, measure_from_us).await,
-        watch: Some(watch),
+        watch,
         in_sync: Vec::new(),
         data_dir: setting.cluster.data_dir.as_deref(),
         backlog,
@@ -387,6 +409,9 @@ async fn warm_memory(setting: &Setting<'_>) {
 pub(super) fn expected_bytes(point: &Point) -> u64 {
     /// What a broker may write a second at its maximum.
     const BYTES_PER_S: f64 = 400e6;
+    if point.cluster.brokers == 0 {
+        return 0;
+    }
     let record = f64::from(point.records.size_bytes) + 12.0;
     let replicas = f64::from(point.topics.replication_factor.max(1));
     let bytes = match (point.extent.unit, &point.load) {

@@ -8,6 +8,7 @@
 //! | disk | a disk was busy for at least 90 % of the time, or processors waited for disks for at least 20 % of theirs |
 //! | machine CPU, generator CPU, broker CPU | at least 92 % of all processors was taken: by clients for more than 60 % of what the lab's processes took, by brokers for more than 60 %, or by neither; machine CPU too where others took more than the lab |
 //! | generator CPU | a thread of a client was busy for at least 90 % of the time |
+//! | stream CPU | the same, where there is no cluster: the stream is what is measured |
 //! | broker CPU | a thread of a broker was |
 //! | network | interfaces other than loopback carried more than loopback, and one way at least 90 % of the slowest link's speed; not concluded where the machine does not tell that speed |
 //! | one partition | there is one partition, and nothing else is at its end |
@@ -91,7 +92,7 @@ fn finding(point: &Point, repetition: &Repetition, machine: &Machine) -> Finding
     asked_rate(point, repetition)
         .or_else(|| disk(repetition))
         .or_else(|| processors(repetition, machine))
-        .or_else(|| thread(repetition))
+        .or_else(|| thread(point, repetition))
         .or_else(|| network(repetition, machine))
         .or_else(|| one_partition(point, repetition))
         .unwrap_or_else(|| Finding { limit: "unknown".to_owned(), reasons: nothing_at_its_end(repetition) })
@@ -178,12 +179,14 @@ fn processors(repetition: &Repetition, machine: &Machine) -> Option<Finding> {
     Some(Finding::new(limit, reason))
 }
 
-fn thread(repetition: &Repetition) -> Option<Finding> {
+fn thread(point: &Point, repetition: &Repetition) -> Option<Finding> {
+    // Without a cluster, the stream is what is measured.
+    let of_clients = if point.cluster.brokers == 0 { "stream CPU" } else { "generator CPU" };
     let busiest = |prefixes: &[&str]| {
         let of_them = repetition.processes.iter().filter(|used| is_one_of(&used.name, prefixes));
         of_them.max_by(|a, b| a.busiest_thread.total_cmp(&b.busiest_thread))
     };
-    [("generator CPU", &CLIENTS), ("broker CPU", &BROKERS)].into_iter().find_map(|(limit, prefixes)| {
+    [(of_clients, &CLIENTS), ("broker CPU", &BROKERS)].into_iter().find_map(|(limit, prefixes)| {
         let used = busiest(prefixes).filter(|used| used.busiest_thread >= BUSY_MIN)?;
         let share = used.busiest_thread * 100.0;
         Some(Finding::new(limit, format!("a thread of {} was busy for {share:.0} % of the time", used.name)))
@@ -360,6 +363,11 @@ mod tests {
         assert_eq!(limit(|r| r.host.cpu_io_wait = 0.3).limit, "disk");
         assert_eq!(limit(|r| r.processes[1].busiest_thread = 0.96).limit, "generator CPU");
         assert_eq!(limit(|r| r.processes[0].busiest_thread = 0.96).limit, "broker CPU");
+        let mut direct = point();
+        direct.cluster.brokers = 0;
+        let stream = || Repetition { processes: vec![used("producer-0", 10.0, 0.99)], ..calm(100.0) };
+        let verdict = verdict(&direct, &[stream(), stream()]);
+        assert_eq!((verdict.limit.as_str(), verdict.no_headline.len()), ("stream CPU", 0), "{verdict:?}");
     }
 
     #[test]

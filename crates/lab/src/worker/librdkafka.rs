@@ -24,6 +24,14 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
     }
 }
 
+/// The properties of an assignment under librdkafka's names, but for cluster and group: for others who speak by it.
+pub(super) fn properties_of(
+    assignment: &Assignment,
+    number: u32,
+) -> std::collections::BTreeMap<String, String> {
+    properties::named(assignment, number).0
+}
+
 /// Name and version, for the result.
 pub(super) fn client() -> String {
     format!("librdkafka {}", rdkafka::util::get_rdkafka_version().1)

@@ -19,6 +19,9 @@ pub enum Driver {
     Librdkafka,
     /// Kafka's own perf tools, in Java.
     Java,
+    /// Streams of this binary: from `load-generator` to `kafka`, and from `kafka` to `throughput`; without a cluster, from
+    /// `load-generator` to `throughput` in memory.
+    Stream,
 }
 
 impl Driver {
@@ -28,6 +31,7 @@ impl Driver {
             Driver::Thalweg => "thalweg",
             Driver::Librdkafka => "librdkafka",
             Driver::Java => "java",
+            Driver::Stream => "stream",
         }
     }
 }

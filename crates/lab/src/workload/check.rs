@@ -42,6 +42,9 @@ impl Rules<'_> {
 
     fn cluster(&mut self, point: &Point) {
         let brokers = point.cluster.brokers;
+        if brokers == 0 {
+            return self.no_cluster(point);
+        }
         let replicas = point.topics.replication_factor;
         if u32::from(replicas) > brokers {
             let problem = format!("{replicas} replicas on {brokers} broker{}", plural(brokers));
@@ -61,6 +64,25 @@ impl Rules<'_> {
                 let remedy = format!("a whole number from 1 to {replicas}");
                 self.refuse("topics.properties.min.insync.replicas", problem, remedy);
             }
+        }
+    }
+
+    /// Streams in memory: nobody consumes, and there is nothing to read back.
+    fn no_cluster(&mut self, point: &Point) {
+        let without = "without a cluster (cluster.brokers = 0)";
+        if point.consumers.count > 0 {
+            self.refuse("consumers.count", format!("{} {without}", point.consumers.count), "0");
+        }
+        if point.measure != Measure::Produce {
+            self.refuse("measure", format!("nothing is kept {without}"), "\"produce\"");
+        }
+        if point.verify != Verify::Off {
+            let problem = format!("there is nothing to read back {without}");
+            self.refuse(
+                "verify",
+                problem,
+                "verify = \"off\": the stream itself counts and checks each message; this",
+            );
         }
     }
 

@@ -16,6 +16,7 @@ use super::{
     Verify, Workload,
 };
 use crate::result::Figures;
+use crate::worker::Driver;
 
 /// Reads the text of a workload file. `folder` is where its relative paths begin.
 pub(super) fn parse(name: &str, file: &str, text: &str, folder: &Path) -> Result<Workload, InvalidFile> {
@@ -32,6 +33,7 @@ pub(super) fn parse(name: &str, file: &str, text: &str, folder: &Path) -> Result
         name: name.to_owned(),
         title: top.text("title"),
         description: top.text("description"),
+        drivers: drivers(&top.text("drivers")).unwrap_or_default(),
         scale: 1.0,
         points: Vec::new(),
         published: Vec::new(),
@@ -220,11 +222,25 @@ fn take_text<'a>(
         return;
     };
     match (key.judge(path, &entry.node), &entry.node.value) {
+        (None, Value::Text(text)) if path == "drivers" && drivers(text).is_none() => {
+            mistakes.push(Mistake {
+                position: entry.node.at,
+                key: path.to_owned(),
+                problem: format!("{} is invalid", entry.node.value.describe()),
+                remedy: "thalweg, librdkafka, java or stream, with commas between, would be right".to_owned(),
+            });
+        }
         (None, Value::Text(text)) => {
             texts.insert(key.path, text);
         }
         (mistake, _) => mistakes.extend(mistake),
     }
+}
+
+/// Drivers by their names; none if one of them is no driver.
+fn drivers(text: &str) -> Option<Vec<Driver>> {
+    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+    names.map(|name| Driver::from_str(name, false).ok()).collect()
 }
 
 fn read_points(entry: &Entry, value: &Value, mistakes: &mut Vec<Mistake>) -> Vec<Layer> {
@@ -381,6 +397,7 @@ impl<'a> Values<'a> {
     fn payload(&self, folder: &Path) -> Payload {
         match self.text("records.payload") {
             Some("zeros") => Payload::Zeros,
+            Some("shared") => Payload::Shared,
             Some("compressible") => Payload::Compressible,
             Some("json") => Payload::Json,
             Some("file") => {

@@ -139,6 +139,7 @@ macro_rules! keys {
 pub(super) const FILE: &[Key] = keys! {
     "title" Kind::Text, "none, it must be there", "", "One line that says what the workload is.";
     "description" Kind::Text, "none, it must be there", "", "What it is for, where it comes from, and what it does not prove.";
+    "drivers" Kind::Text, "\"thalweg\"", "", "Who measures it where no `--driver` is given: `thalweg`, `librdkafka`, `java` or `stream`, with commas between; they take turns.";
     "publication.system" Kind::Text, "none", "", "For all published figures: what was measured.";
     "publication.hardware" Kind::Text, "none", "", "For all published figures: on what.";
     "publication.source" Kind::Text, "none", "", "For all published figures: title, publisher, date.";
@@ -147,14 +148,14 @@ pub(super) const FILE: &[Key] = keys! {
 /// Keys of a point: at the top of the file for all points, or in one `[[point]]`.
 pub(super) const POINT: &[Key] = keys! {
     "label" Kind::Text, "the keys that have lists", "", "What tells the point from the others. `{records.size_bytes}` and the like stand for the point's value.";
-    "cluster.brokers" Kind::Whole(1, 1000), "1", "brokers", "The brokers of the cluster. A target that cannot give so many says so, and the point is not measured there.";
+    "cluster.brokers" Kind::Whole(0, 1000), "1", "brokers", "The brokers of the cluster; 0 for none: streams in memory, of the driver `stream`. A target that cannot give so many says so, and the point is not measured there.";
     "cluster.properties" Kind::Properties, "empty", "", "Broker properties that differ from the defaults.";
     "topics.count" Kind::Whole(1, PARTITIONS_MAX), "1", "topics", "The topics. Producers go round them.";
     "topics.partitions" Kind::Whole(1, PARTITIONS_MAX), "1", "partitions", "The partitions of each topic; at most 100,000 of all topics.";
     "topics.replication_factor" Kind::Whole(1, 1000), "1", "replicas", "The replicas of each partition; at most as many as there are brokers.";
     "topics.properties" Kind::Properties, "empty", "", "Topic properties that differ from the defaults.";
     "records.size_bytes" Kind::Whole(1, SIZE_MAX), "100", "bytes", "The value of each record. To be verified, at least 24.";
-    "records.payload" Kind::Word(&["random", "zeros", "compressible", "json", "file"]), "\"random\"", "", "What the values hold, from a pool made before the run: random bytes, zeros, text that shrinks to about a quarter, objects as services send them, or the lines of `records.file`.";
+    "records.payload" Kind::Word(&["random", "zeros", "shared", "compressible", "json", "file"]), "\"random\"", "", "What the values hold, from a pool made before the run: random bytes, zeros, the same zeros for all (which a stream in memory hands on by reference), text that shrinks to about a quarter, objects as services send them, or the lines of `records.file`.";
     "records.file" Kind::Text, "none", "", "The file of the payload `\"file\"`; a relative path begins at the workload's folder.";
     "records.keys_distinct" Kind::Whole(0, 1_000_000_000), "0", "keys", "How many different keys the records have, drawn evenly; 0 for records without a key.";
     "producers.count" Kind::Whole(0, CLIENTS_MAX), "1", "clients", "The producers, each with connections of its own.";

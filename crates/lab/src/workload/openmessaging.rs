@@ -62,6 +62,7 @@ fn parse(stem: &str, file: &str, text: &str, driver: &Driver) -> Result<Workload
         name: stem.to_owned(),
         title: name,
         description: description.join(" ").trim().to_owned(),
+        drivers: Vec::new(),
         scale: 1.0,
         points: vec![point],
         published: Vec::new(),

@@ -99,6 +99,7 @@ fn records(point: &Point) -> String {
     let payload = match &records.payload {
         Payload::Random => "random".to_owned(),
         Payload::Zeros => "zeros".to_owned(),
+        Payload::Shared => "the same for all".to_owned(),
         Payload::Compressible => "compressible".to_owned(),
         Payload::Json => "JSON".to_owned(),
         Payload::File(path) => format!("lines of {path}"),

@@ -110,6 +110,8 @@ pub enum Payload {
     Random,
     /// Zeros.
     Zeros,
+    /// Zeros, the same bytes for all records: a stream in memory hands them on by reference.
+    Shared,
     /// Text that codecs shrink to about a quarter.
     Compressible,
     /// Objects as services send them.

@@ -154,7 +154,7 @@ fn unknown_keys() {
 
 #[test]
 fn values_of_another_kind_or_out_of_bounds() {
-    let whole = "a whole number from 1 to 1,000 (brokers) would be right";
+    let whole = "a whole number from 0 to 1,000 (brokers) would be right";
     assert_mistake("cluster.brokers = 1.5\n", 3, 19, "cluster.brokers", &format!("1.5 is invalid; {whole}"));
     assert_mistake(
         "cluster.brokers = \"3\"\n",
@@ -404,7 +404,7 @@ fn built_in_workloads_are_whole() {
         let workload = load(name, None).unwrap_or_else(|error| panic!("{error}"));
         assert!(describe(&workload).contains(&workload.title), "{name}");
         assert!(
-            workload.points.iter().any(|point| point.cluster.brokers == 1),
+            workload.points.iter().any(|point| point.cluster.brokers <= 1),
             "{name} has nothing for one broker"
         );
         let odd: Vec<_> = warnings(&workload);
@@ -412,6 +412,22 @@ fn built_in_workloads_are_whole() {
         let labels: BTreeSet<_> = workload.points.iter().map(|point| &point.label).collect();
         assert!(workload.published.iter().all(|published| labels.contains(&published.point)), "{name}");
     }
+}
+
+#[test]
+fn streams_in_memory_have_no_cluster_and_nothing_that_needs_one() {
+    let without = "drivers = \"stream\"\ncluster.brokers = 0\n";
+    assert_mistake(
+        &format!("{without}verify = \"off\"\nconsumers.count = 1\n"),
+        6,
+        19,
+        "consumers.count",
+        "1 without a cluster (cluster.brokers = 0); 0 would be right",
+    );
+    let found = mistakes(&format!("{without}verify = \"whole\"\n"));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].3.contains("nothing to read back"), "{found:?}");
+    assert!(mistakes("drivers = \"stream, own\"\n")[0].3.contains("thalweg, librdkafka, java or stream"));
 }
 
 #[test]
@@ -433,6 +449,8 @@ fn built_in_workloads_have_the_published_shapes() {
     assert_eq!(sizes, [1024, 10_240, 25_600, 51_200, 102_400, 204_800, 512_000]);
     assert_eq!(shape("z-tuning")[0], (1, 4, 0, (1, 1), 100));
     assert_eq!(shape("xd-kafka")[3], (3, 1, 1, (6, 3), 100_000));
+    assert_eq!(shape("xd-stream")[..4], shape("xd-kafka")[..4]);
+    assert_eq!(shape("xd-direct")[1], (0, 1, 0, (1, 1), 1000));
     assert_eq!(shape("aiven-saturation")[..2], [(3, 1, 0, (3, 1), 512), (5, 1, 0, (5, 1), 512)]);
     assert_eq!(shape("queue-kafka")[0], (3, 1, 0, (1, 1), 1000));
 }

@@ -370,6 +370,7 @@ impl Made {
                 Driver::Thalweg => "thalweg-client 0.1.0",
                 Driver::Librdkafka => "librdkafka 2.10.0",
                 Driver::Java => "kafka-clients 4.3.1",
+                Driver::Stream => "thalweg 0.1.0 streams",
             }
             .to_owned(),
             summary: summary(&repetitions),
@@ -638,6 +639,7 @@ fn workload(
             description:
                 "As published: what is run, how hard and for how long stands under every setting below."
                     .to_owned(),
+            drivers: Vec::new(),
             scale,
             points,
             published: published.collect(),

@@ -6,7 +6,7 @@ use cel::common::ast::{EntryExpr, Expr, LiteralValue, operators};
 use crate::language::closest;
 
 /// What a message offers.
-pub const VARIABLES: [&str; 7] = ["payload", "text", "raw", "key", "time", "time_ms", "sequence"];
+pub const VARIABLES: [&str; 8] = ["payload", "text", "raw", "key", "headers", "time", "time_ms", "sequence"];
 /// Names that are not variables and stand where one could: types, and what functions are grouped under.
 const TYPES: [&str; 13] = [
     "bool",

@@ -1,7 +1,14 @@
 use super::*;
+use crate::message::{Gather, Header, Headers};
 
 fn message(value: &str) -> Message<'_> {
-    Message { value: value.as_bytes(), key: Some(b"k1"), time_ms: 1_700_000_000_000, sequence: 3 }
+    Message {
+        value: value.as_bytes(),
+        key: Some(b"k1"),
+        headers: Headers::default(),
+        time_ms: 1_700_000_000_000,
+        sequence: 3,
+    }
 }
 
 fn written(expression: &str, value: &str) -> Result<String, String> {
@@ -117,4 +124,28 @@ fn numbers_and_times_are_taken_from_fields() {
     assert_eq!(time("time"), Ok(1_700_000_000_000));
     assert_eq!(time("'1970-01-01T00:00:01Z'"), Ok(1000));
     assert!(time("'yesterday'").is_err());
+}
+
+#[test]
+fn headers_are_a_map_of_texts_and_a_map_becomes_headers() {
+    let mut gather = Gather::default();
+    let header = |name, value| Header { name, value };
+    let headers = [header("trace", Some(&b"1"[..])), header("trace", Some(b"2")), header("gone", None)];
+    gather.push(b"{}", None, headers, 0, 0);
+    let batch = gather.take();
+    let message = batch.messages().next().expect("it is there");
+    for (expression, expected) in [
+        ("headers.trace == '2' && headers['gone'] == null", true),
+        ("has(headers.trace) && !has(headers.other)", true),
+        ("'trace' in headers && size(headers) == 2", true),
+    ] {
+        let compiled =
+            Expression::compile(expression).unwrap_or_else(|error| panic!("{expression}: {error}"));
+        assert_eq!(compiled.test(&message), Ok(expected), "{expression}");
+    }
+    let entries = |text: &str| Expression::compile(text).expect("an expression").entries(&message);
+    let told = entries("{'b': 1 + 1, 'a': headers.trace, 'c': null}").expect("a map");
+    let told: Vec<_> = told.iter().map(|(name, value)| (&**name, value.as_deref())).collect();
+    assert_eq!(told, [("a", Some(&b"2"[..])), ("b", Some(&b"2"[..])), ("c", None)]);
+    assert!(entries("1").expect_err("no map").to_string().contains("is int, not a map"));
 }

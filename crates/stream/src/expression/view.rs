@@ -11,7 +11,7 @@ use chrono::{DateTime, FixedOffset};
 
 use super::needs::Needs;
 use crate::json::{self, NotJson, Number, Raw};
-use crate::message::Message;
+use crate::message::{Headers, Message};
 
 /// Members that are kept without an allocation.
 const MEMBERS_AT_HAND: usize = 8;
@@ -106,12 +106,26 @@ impl VariableResolver for View<'_> {
                 Some(key) => CowVal::owned(CelString::from(String::from_utf8_lossy(key).into_owned())),
                 None => CowVal::owned(CelNull),
             },
+            "headers" => CowVal::owned(headers(message.headers)),
             "time" => CowVal::owned(CelTimestamp::from(timestamp(message.time_ms))),
             "time_ms" => CowVal::owned(CelInt::from(message.time_ms)),
             "sequence" => CowVal::owned(CelInt::from(message.sequence as i64)),
             _ => return None,
         })
     }
+}
+
+/// The names and, as text, the values; of a name that comes more than once, the last.
+fn headers(headers: Headers<'_>) -> CelMap<'_> {
+    let mut members: HashMap<CelMapKey<'_>, Box<dyn Val + '_>> = HashMap::new();
+    for header in headers.iter() {
+        let value: Box<dyn Val> = match header.value {
+            Some(value) => Box::new(CelString::from(String::from_utf8_lossy(value).into_owned())),
+            None => Box::new(CelNull),
+        };
+        members.insert(CelMapKey::from(header.name), value);
+    }
+    CelMap::from(members)
 }
 
 fn timestamp(ms: i64) -> DateTime<FixedOffset> {

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::BytesMut;
 use cel::common::ast::{EntryExpr, Expr, LiteralValue};
 use cel::common::types::{CelInt, CelString};
-use cel::objects::Key;
+use cel::objects::{Key, Map};
 use cel::{Context, IdedExpr, Value};
 
 use super::view::View;
@@ -87,6 +87,20 @@ pub fn value(
     }
     let found = Value::try_from(found.as_ref()).map_err(|error| expression.failed(error))?;
     write(expression, &found, out, form)
+}
+
+/// The members of a map, by name.
+pub fn entries(expression: &Expression, map: &Map) -> Result<Vec<(String, Option<BytesMut>)>, NoValue> {
+    let mut entries: Vec<_> = map.map.iter().map(|(key, value)| (key_text(key), value)).collect();
+    entries.sort_by(|a, b| a.0.cmp(&b.0));
+    let written = entries.into_iter().map(|(name, value)| {
+        let mut out = BytesMut::new();
+        match value {
+            Value::Null => Ok((name, None)),
+            value => write(expression, value, &mut out, Form::Plain).map(|()| (name, Some(out))),
+        }
+    });
+    written.collect()
 }
 
 /// The key and the value of an entry whose key is a literal.

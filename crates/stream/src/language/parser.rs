@@ -9,6 +9,15 @@ const TEXT_BYTES_MAX: usize = 1 << 20;
 /// Words before a colon that say where messages come from or go to; never labels.
 const DESTINATIONS: [&str; 3] = ["topic", "tap", "queue"];
 
+/// The longest name of a stream that is not only in one text.
+pub const NAME_BYTES_MAX: usize = 100;
+
+/// Whether this can be the name of a stream: taps name it, and topics begin with it.
+pub fn is_name(text: &str) -> bool {
+    let word = Parser { text, at: 0 }.word();
+    word.is_some_and(|word| word.span == (0..text.len())) && text.len() <= NAME_BYTES_MAX
+}
+
 /// Reads a text. What is wrong is told once for each stream, all of them in the order of the text.
 pub fn parse(text: &str) -> Result<Definition, Vec<Complaint>> {
     if text.len() > TEXT_BYTES_MAX {

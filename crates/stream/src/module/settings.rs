@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::Uri;
+use chrono::format::{Item, StrftimeItems};
 
 use super::{Absent, Module, OptionSpec, Takes};
 use crate::expression::Expression;
@@ -165,15 +166,20 @@ impl Takes {
             Takes::Size => size(text).map(Value::Integer),
             Takes::Choice(words) => words.contains(&text).then(|| Value::Text(text.to_owned())),
             Takes::Url => {
-                let is_secure = text.starts_with("https://");
-                if is_secure {
-                    let right = "http://HOST:PORT/PATH would be right.".to_owned();
-                    return Err(WrongValue { message: Some("https is not served yet".to_owned()), right });
-                }
                 let uri: Option<Uri> = text.parse().ok();
-                let is_whole =
-                    uri.is_some_and(|uri| uri.scheme_str() == Some("http") && uri.authority().is_some());
+                let is_whole = uri.is_some_and(|uri| {
+                    matches!(uri.scheme_str(), Some("http" | "https")) && uri.authority().is_some()
+                });
                 is_whole.then(|| Value::Text(text.to_owned()))
+            }
+            Takes::Topic => kafka::is_topic(text).then(|| Value::Text(text.to_owned())),
+            Takes::Topics => {
+                let names = text.split(',').all(|name| kafka::is_topic(name.trim()));
+                names.then(|| Value::Text(text.to_owned()))
+            }
+            Takes::TimeFormat => {
+                let is_read = StrftimeItems::new(text).all(|item| !matches!(item, Item::Error));
+                (is_read && !text.is_empty()).then(|| Value::Text(text.to_owned()))
             }
             Takes::Begin => Begin::read(text).map(|_begin| Value::Text(text.to_owned())),
             Takes::Partitions => kafka::partitions(text).map(|_partitions| Value::Text(text.to_owned())),
@@ -214,9 +220,14 @@ impl Takes {
                 words => words.join(""),
             },
             Takes::Expression => "An expression in CEL".to_owned(),
-            Takes::Begin => "earliest, latest, offset:N or timestamp:MS".to_owned(),
+            Takes::Topic => {
+                "The name of a topic (letters, digits, `.`, `_` and `-`, up to 249 of them)".to_owned()
+            }
+            Takes::Topics => "Names of topics, with commas between".to_owned(),
+            Takes::TimeFormat => "A time in the directives of strftime, such as %H:%M:%S".to_owned(),
+            Takes::Begin => "earliest, latest, offset:N, offset:PARTITION=N,... or timestamp:MS".to_owned(),
             Takes::Partitions => "Numbers of partitions, with commas between".to_owned(),
-            Takes::Url => "http://HOST:PORT/PATH".to_owned(),
+            Takes::Url => "http://HOST:PORT/PATH or https://HOST/PATH".to_owned(),
             Takes::Figures => "count, sum, min, max, avg, p50 or p99.9, with commas between".to_owned(),
         }
     }

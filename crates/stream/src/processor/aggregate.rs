@@ -15,8 +15,8 @@ use super::windows::{Closed, Refused, Shape, Windows};
 use crate::clock;
 use crate::expression::Expression;
 use crate::message::{Batch, Message};
-use crate::module::{Absent, Findings, Make, Module, OptionSpec, Settings, Site, Takes};
-use crate::stage::{IoFailed, Processor, StageError, Turn, Wait};
+use crate::module::{Absent, Findings, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
+use crate::stage::{Processor, StageError, Turn, Wait};
 
 /// The declaration.
 pub const MODULE: Module = Module {
@@ -87,6 +87,7 @@ pub const MODULE: Module = Module {
             "the orders of the last hour, every five minutes, by the time that stands in them",
         ),
     ],
+    check,
     make: Make::Processor(make),
 };
 
@@ -126,38 +127,55 @@ fn figure(name: &str) -> Option<Figure> {
     })
 }
 
-fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Processor>, StageError> {
-    let wrong = |reason: String| IoFailed {
-        action: "put up",
-        what: site.label.to_string(),
-        source: std::io::Error::new(std::io::ErrorKind::InvalidInput, reason),
-    };
+/// The most windows that a message may lie in.
+const WINDOWS_MAX: i64 = 10_000;
+
+fn check(settings: &Settings) -> Result<(), WrongMix> {
     let figures = figures(settings.text("figures")).unwrap_or_default();
-    let of = settings.optional_expression("of");
-    if of.is_none() && figures.iter().any(|figure| *figure != Figure::Count) {
-        return Err(wrong(
-            "figures other than count need --of, the number that is summed and compared".to_owned(),
-        )
-        .into());
+    if settings.optional_expression("of").is_none() && figures.iter().any(|figure| *figure != Figure::Count) {
+        let message = "Figures other than count are of a number";
+        return Err(WrongMix::new("figures", message, "Add --of, the number that is summed and compared."));
     }
+    let shape = shape(settings);
+    if settings.optional_duration("slide").is_some_and(|slide| slide.is_zero()) {
+        return Err(WrongMix::new(
+            "slide",
+            "Windows follow each other after some time",
+            "Such as --slide=10s.",
+        ));
+    }
+    if shape.slide_ms > shape.length_ms {
+        let message = "Messages between two windows would be in none";
+        return Err(WrongMix::new("slide", message, "--window or less would be right."));
+    }
+    if shape.length_ms / shape.slide_ms > WINDOWS_MAX {
+        let message = format!("A message would lie in more than {WINDOWS_MAX} windows");
+        return Err(WrongMix::new("slide", message, "A longer one would be right."));
+    }
+    Ok(())
+}
+
+fn shape(settings: &Settings) -> Shape {
     let ms = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     let length_ms = ms(settings.duration("window")).max(1);
-    let shape = Shape {
+    Shape {
         length_ms,
         slide_ms: settings.optional_duration("slide").map_or(length_ms, ms).max(1),
         lateness_ms: ms(settings.duration("lateness")),
-    };
-    if shape.length_ms / shape.slide_ms > 10_000 {
-        return Err(wrong("a message would lie in more than 10000 windows".to_owned()).into());
     }
+}
+
+fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Processor>, StageError> {
+    let figures = figures(settings.text("figures")).unwrap_or_default();
+    let shape = shape(settings);
     let with_quantiles = figures.iter().any(|figure| matches!(figure, Figure::Quantile(..)));
     Ok(Box::new(Aggregate {
         windows: Windows::new(shape, with_quantiles, settings.integer("keysMax") as usize),
         figures,
-        of,
+        of: settings.optional_expression("of"),
         key: settings.optional_expression("key"),
         time: settings.optional_expression("time"),
-        length_ms,
+        length_ms: shape.length_ms,
         late: 0,
         findings: site.findings.clone(),
     }))

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::clock;
 use crate::message::{BATCH_BYTES_MAX, Batch, MESSAGE_BYTES_MAX};
-use crate::module::{Absent, Make, Module, OptionSpec, Settings, Site, Takes};
+use crate::module::{self, Absent, Make, Module, OptionSpec, Settings, Site, Takes};
 use crate::stage::{IoFailed, Processor, ProgramFailed, StageError, Turn, Wait};
 
 /// Batches on their way in and out.
@@ -43,6 +43,7 @@ pub const MODULE: Module = Module {
         },
     ],
     examples: &[("stdin | exec --command='tr a-z A-Z' | stdout", "a program that knows nothing of streams")],
+    check: module::any,
     make: Make::Processor(start),
 };
 

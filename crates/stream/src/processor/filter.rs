@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use crate::expression::Expression;
 use crate::message::Batch;
-use crate::module::{Absent, Make, Module, OptionSpec, Takes};
+use crate::module::{self, Absent, Make, Module, OptionSpec, Takes};
 use crate::stage::{Processor, StageError, Turn};
 
 /// What there is to say about expressions, where a stage has one.
 pub const ABOUT_EXPRESSIONS: &str = "Expressions are written in CEL, the Common Expression Language. They see `payload` (the \
-    value as JSON), `text`, `raw` (its bytes), `key`, `time`, `time_ms` and `sequence`. Of a message only the fields that the \
-    expression names are read. A message that the expression fails on is a bad message: see `--on-error`.";
+    value as JSON), `text`, `raw` (its bytes), `key`, `headers` (a map of texts), `time`, `time_ms` and `sequence`. Of a message \
+    only the fields that the expression names are read. A message that the expression fails on is a bad message: see `--on-error`.";
 
 /// The declaration.
 pub const MODULE: Module = Module {
@@ -33,6 +33,7 @@ pub const MODULE: Module = Module {
             "the lines that a pattern matches",
         ),
     ],
+    check: module::any,
     make: Make::Processor(|settings, _site| {
         Ok(Box::new(Filter { expression: settings.expression("expression") }))
     }),

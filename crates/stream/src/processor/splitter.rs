@@ -5,7 +5,7 @@ use memchr::memmem::Finder;
 
 use crate::json::{self, NotJson, Raw};
 use crate::message::{Batch, Emit, Message};
-use crate::module::{Absent, Make, Module, OptionSpec, Takes};
+use crate::module::{Absent, Make, Module, OptionSpec, Settings, Takes, WrongMix};
 use crate::stage::{Processor, StageError, Turn};
 
 /// The declaration.
@@ -46,6 +46,7 @@ pub const MODULE: Module = Module {
         ),
         ("stdin | splitter --delimiter=, | stdout", "a line for each value between commas"),
     ],
+    check,
     make: Make::Processor(|settings, _site| {
         Ok(Box::new(Splitter {
             by_json: settings.text("by") == "json",
@@ -55,6 +56,19 @@ pub const MODULE: Module = Module {
         }))
     }),
 };
+
+fn check(settings: &Settings) -> Result<(), WrongMix> {
+    let by_json = settings.text("by") == "json";
+    if !by_json && settings.optional_text("member").is_some() {
+        let message = "A member lies in an object of JSON";
+        return Err(WrongMix::new("member", message, "Leave it out, or add --by=json."));
+    }
+    if by_json && settings.text("delimiter") != "\n" {
+        let message = "The elements of an array are told apart by JSON";
+        return Err(WrongMix::new("delimiter", message, "Leave it out, or leave out --by=json."));
+    }
+    Ok(())
+}
 
 struct Splitter {
     by_json: bool,

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use bytes::BytesMut;
+
 use super::filter::ABOUT_EXPRESSIONS;
-use crate::expression::Expression;
-use crate::message::Batch;
-use crate::module::{Absent, Make, Module, OptionSpec, Takes};
+use crate::expression::{Expression, NoValue};
+use crate::message::{Batch, Emit, Header, Message};
+use crate::module::{self, Absent, Make, Module, OptionSpec, Takes};
 use crate::stage::{Processor, StageError, Turn};
 
 /// The declaration.
@@ -26,6 +28,12 @@ pub const MODULE: Module = Module {
             default: Absent::None,
             summary: "The new key; without, the key stays.",
         },
+        OptionSpec {
+            name: "headers",
+            takes: Takes::Expression,
+            default: Absent::None,
+            summary: "A map of headers, set beside those that are there; null takes one away.",
+        },
     ],
     examples: &[
         (
@@ -33,44 +41,61 @@ pub const MODULE: Module = Module {
             "other fields of each object",
         ),
         ("stdin | transform --key=payload.customer | log --showKey=true", "a key from a field"),
+        (
+            "stdin | transform --headers='{\"type\": payload.type}' | kafka --topic=orders",
+            "a header from a field",
+        ),
     ],
+    check: module::any,
     make: Make::Processor(|settings, _site| {
+        let expression = settings.expression("expression");
         Ok(Box::new(Transform {
-            expression: settings.expression("expression"),
+            expression: (expression.text() != "text").then_some(expression),
             key: settings.optional_expression("key"),
+            headers: settings.optional_expression("headers"),
         }))
     }),
 };
 
 struct Transform {
-    expression: Arc<Expression>,
+    /// None where the value stays.
+    expression: Option<Arc<Expression>>,
     key: Option<Arc<Expression>>,
+    headers: Option<Arc<Expression>>,
+}
+
+impl Transform {
+    /// All is found out before anything is emitted: a message that fails leaves nothing behind.
+    fn apply(&self, message: &Message<'_>, key: &mut BytesMut, emit: &mut Emit<'_>) -> Result<(), NoValue> {
+        key.clear();
+        if let Some(expression) = &self.key {
+            expression.write(message, key)?;
+        }
+        let set = self.headers.as_ref().map(|expression| expression.entries(message)).transpose()?;
+        match &self.expression {
+            Some(expression) => emit.write(|out| expression.write(message, out))?,
+            None => emit.keep(),
+        }
+        if self.key.is_some() {
+            emit.key(key);
+        }
+        if let Some(set) = set {
+            let stay =
+                message.headers.iter().filter(|header| set.iter().all(|(name, _)| name != header.name));
+            let new =
+                set.iter().filter_map(|(name, value)| Some(Header { name, value: Some(value.as_ref()?) }));
+            emit.headers(stay.chain(new));
+        }
+        Ok(())
+    }
 }
 
 impl Processor for Transform {
     fn process(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
-        let is_value_kept = self.expression.text() == "text";
-        let mut key = bytes::BytesMut::new();
-        batch.rewrite(|message, emit| {
-            key.clear();
-            let written = match &self.key {
-                Some(expression) => expression.write(&message, &mut key),
-                None => Ok(()),
-            };
-            let written = match (written, is_value_kept) {
-                (Ok(()), true) => {
-                    emit.keep();
-                    Ok(())
-                }
-                (Ok(()), false) => emit.write(|out| self.expression.write(&message, out)),
-                (failed, _) => failed,
-            };
-            match written {
-                Ok(()) if self.key.is_some() => emit.key(&key),
-                Ok(()) => {}
-                Err(error) => turn.bad.take(&message, &error.to_string())?,
-            }
-            Ok(())
+        let mut key = BytesMut::new();
+        batch.rewrite(|message, emit| match self.apply(&message, &mut key, emit) {
+            Ok(()) => Ok(()),
+            Err(error) => turn.bad.take(&message, &error.to_string()),
         })
     }
 }

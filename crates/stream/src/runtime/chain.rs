@@ -12,6 +12,8 @@ use super::StreamFailed;
 use super::channel::Outlet;
 use super::report::{Ended, StageMeter, StreamMeter};
 use super::stop::Stop;
+use super::tap::TapPoint;
+use crate::Guarantee;
 use crate::bad::BadMessages;
 use crate::clock;
 use crate::message::Batch;
@@ -35,8 +37,11 @@ pub struct Chain {
     pub sink: Box<dyn Sink>,
     /// After the source, and after each processor.
     pub taps: Vec<Outlet>,
+    /// The same places, for streams that run beside this one.
+    pub points: Vec<TapPoint>,
     pub meter: Arc<StreamMeter>,
     pub bad: BadMessages,
+    pub guarantee: Guarantee,
     pub stop: Stop,
 }
 
@@ -77,7 +82,7 @@ impl Chain {
         let over = self.flow(flow).await;
         if over.is_err() {
             // What has come so far is not lost for what came after it.
-            let _ = self.sink.flush().await;
+            let _ = self.flush().await;
             let mut turn = turn(&mut self.bad, Instant::now());
             let _ = self.sink.finish(&mut turn);
             return over;
@@ -106,6 +111,7 @@ impl Chain {
             let filled = if is_full { Filled::Pending } else { self.fill(flow, now)? };
             match filled {
                 Filled::Ready => {
+                    self.claim(flow).await?;
                     self.push(0, flow).await?;
                     self.acknowledge_if_due(flow, now).await?;
                 }
@@ -119,6 +125,7 @@ impl Chain {
                     since = Instant::now();
                 }
             }
+            self.bad.settle().await.map_err(|error| (self.bad.stage(), error))?;
             if now.duration_since(since) > TURN {
                 tokio::task::yield_now().await;
                 since = Instant::now();
@@ -180,43 +187,61 @@ impl Chain {
     fn fill(&mut self, flow: &mut Flow, now: Instant) -> Result<Filled> {
         let meter = &self.meter.stages[0];
         self.bad.enter(&meter.label);
-        let filled = self.source.fill(&mut flow.batch, &mut turn(&mut self.bad, now));
+        let mut turn = turn(&mut self.bad, now);
+        let filled = self.source.fill(&mut flow.batch, &mut turn);
         let filled = filled.map_err(|error| (meter.label.clone(), error))?;
         if filled == Filled::Ready {
-            meter.worked(0, flow.batch.len(), flow.batch.value_bytes(), now.elapsed());
+            let busy = now.elapsed();
+            meter.worked(0, flow.batch.len(), flow.batch.value_bytes(), busy);
+            reached(meter, &flow.batch, turn.time_ms, busy);
             flow.seen = flow.batch.last_sequence().or(flow.seen);
         }
         Ok(filled)
     }
 
+    /// Where messages arrive at most once, takes out what may come again.
+    async fn claim(&mut self, flow: &mut Flow) -> Result<()> {
+        if self.guarantee != Guarantee::AtMostOnce {
+            return Ok(());
+        }
+        match self.source.claim(&mut flow.batch) {
+            Some(claimed) => claimed.await.map_err(|error| (self.meter.stages[0].label.clone(), error)),
+            None => Ok(()),
+        }
+    }
+
     /// Takes the batch from a stage on to the sink: 0 is what the source filled.
     async fn push(&mut self, from: usize, flow: &mut Flow) -> Result<()> {
         let batch = &mut flow.batch;
-        if !self.taps[from].is_empty() && !batch.is_empty() {
-            self.taps[from].send(batch).await;
-        }
-        for (link, tap) in self.links[from..].iter_mut().zip(&self.taps[from + 1..]) {
+        let mut meter = &self.meter.stages[from];
+        for place in from.. {
             if batch.is_empty() {
                 return Ok(());
             }
+            if !self.taps[place].is_empty() {
+                meter.waited_for(self.taps[place].send(batch)).await;
+            }
+            if !self.points[place].is_empty() {
+                meter.waited_for(self.points[place].send(batch)).await;
+            }
+            let Some(link) = self.links.get_mut(place) else { break };
+            meter = &link.meter;
             let now = Instant::now();
-            let came = batch.len();
-            self.bad.enter(&link.meter.label);
-            let processed = link.processor.process(batch, &mut turn(&mut self.bad, now));
-            processed.map_err(|error| (link.meter.label.clone(), error))?;
+            let (came, first_ms) = (batch.len(), batch.first_time_ms());
+            self.bad.enter(&meter.label);
+            let mut turn = turn(&mut self.bad, now);
+            let processed = link.processor.process(batch, &mut turn);
+            processed.map_err(|error| (meter.label.clone(), error))?;
+            let time_ms = turn.time_ms;
             let busy = now.elapsed();
+            let mut spent = busy;
             if let Some(settled) = link.processor.settle(batch) {
-                let settled = settled.await;
-                settled.map_err(|error| (link.meter.label.clone(), error))?;
-                link.meter.waited(now.elapsed() - busy);
+                let settled = meter.waited_for(settled).await;
+                settled.map_err(|error| (meter.label.clone(), error))?;
+                spent = now.elapsed();
             }
-            link.meter.worked(came, batch.len(), batch.value_bytes(), busy);
-            if !tap.is_empty() && !batch.is_empty() {
-                tap.send(batch).await;
-            }
-        }
-        if batch.is_empty() {
-            return Ok(());
+            meter.worked(came, batch.len(), batch.value_bytes(), busy);
+            meter.reached(came, age_ms(first_ms, time_ms, spent));
         }
         self.write(flow).await
     }
@@ -225,15 +250,19 @@ impl Chain {
         let meter = self.meter.stages.last().expect("a stream has two ends");
         let now = Instant::now();
         self.bad.enter(&meter.label);
-        let written = self.sink.write(&flow.batch, &mut turn(&mut self.bad, now));
+        let mut turn = turn(&mut self.bad, now);
+        let written = self.sink.write(&flow.batch, &mut turn);
         written.map_err(|error| (meter.label.clone(), error))?;
+        let time_ms = turn.time_ms;
         let busy = now.elapsed();
+        let mut spent = busy;
         if let Some(settled) = self.sink.settle() {
-            let settled = settled.await;
+            let settled = meter.waited_for(settled).await;
             settled.map_err(|error| (meter.label.clone(), error))?;
-            meter.waited(now.elapsed() - busy);
+            spent = now.elapsed();
         }
         meter.worked(flow.batch.len(), flow.batch.len(), flow.batch.value_bytes(), busy);
+        reached(meter, &flow.batch, time_ms, spent);
         Ok(())
     }
 
@@ -272,9 +301,14 @@ impl Chain {
             self.push_from_link(index, flow).await?;
         }
         let label = self.meter.stages.last().expect("a stream has two ends").label.clone();
-        self.sink.flush().await.map_err(|error| (label.clone(), error))?;
+        let failed = |error| (label.clone(), error);
+        self.flush().await?;
+        self.sink.finish(&mut turn(&mut self.bad, Instant::now())).map_err(failed)?;
+        // Who taps is told that no more comes before anybody is waited for.
+        self.taps.iter_mut().for_each(Outlet::close);
+        self.sink.arrive().await.map_err(failed)?;
         self.tell_source(flow, u64::MAX).await?;
-        self.sink.finish(&mut turn(&mut self.bad, Instant::now())).map_err(|error| (label, error))
+        self.source.finish().await.map_err(|error| (self.meter.stages[0].label.clone(), error))
     }
 
     async fn acknowledge_if_due(&mut self, flow: &mut Flow, now: Instant) -> Result<()> {
@@ -285,10 +319,23 @@ impl Chain {
             return Ok(());
         }
         flow.next_acknowledgement = now + ACKNOWLEDGE_EVERY;
+        self.flush().await?;
+        let held = self.held_since();
+        self.tell_source(flow, held.unwrap_or(u64::MAX)).await
+    }
+
+    /// Waits until the sink has all that it was given, and dead letters are where they belong.
+    async fn flush(&mut self) -> Result<()> {
         let label = self.meter.stages.last().expect("a stream has two ends").label.clone();
         self.sink.flush().await.map_err(|error| (label, error))?;
-        let held = self.links.iter().filter_map(|link| link.processor.held_since()).min();
-        self.tell_source(flow, held.unwrap_or(u64::MAX)).await
+        self.bad.flush().await.map_err(|error| (self.bad.stage(), error))
+    }
+
+    /// The first message that has not arrived: a processor holds it back, or the streams behind a named destination have it.
+    /// Who taps only listens, and is not asked.
+    fn held_since(&mut self) -> Option<u64> {
+        let links = self.links.iter().filter_map(|link| link.processor.held_since()).min();
+        links.into_iter().chain(self.sink.held_since()).min()
     }
 
     /// Tells the source what has arrived: all that was seen before what is still held.
@@ -315,6 +362,17 @@ struct Flow {
     /// The last that the source was told of.
     acknowledged: Option<u64>,
     next_acknowledgement: Instant,
+}
+
+/// Counts how old the messages of a batch are when a stage is done with them.
+fn reached(meter: &StageMeter, batch: &Batch, time_ms: i64, spent: Duration) {
+    meter.reached(batch.len(), age_ms(batch.first_time_ms(), time_ms, spent));
+}
+
+/// The age of the first message of a batch: at this time, and then so much later.
+fn age_ms(first_ms: Option<i64>, time_ms: i64, spent: Duration) -> i64 {
+    let since = first_ms.map_or(0, |first_ms| time_ms.saturating_sub(first_ms));
+    since.saturating_add(i64::try_from(spent.as_millis()).unwrap_or(i64::MAX))
 }
 
 fn turn(bad: &mut BadMessages, now: Instant) -> Turn<'_> {

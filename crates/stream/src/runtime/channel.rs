@@ -1,32 +1,123 @@
 //! What joins streams: bounded channels of batches. A topic hands every batch to each stream that reads it, a tap to the one
 //! that listens. The buffers are shared; whoever reads slowly is waited for.
+//!
+//! With each batch goes a receipt. The reader gives it back when its own sink has acknowledged the batch. Until then the writer to
+//! a topic tells its source that the batch is still held: a source hears that its messages have arrived when they have behind
+//! every named destination, too. Who taps a stream only listens: the source does not wait for that.
 
-use tokio::sync::mpsc;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
 use tokio::sync::mpsc::error::TryRecvError;
+use tokio::sync::{mpsc, watch};
 
 use crate::message::Batch;
-use crate::stage::{Filled, Sink, Source, StageError, Turn, Wait};
+use crate::stage::{Filled, ReaderGone, Sink, Source, StageError, Turn, Wait};
 
 /// Batches on their way to one reader. With what a batch holds, this is the memory that a slow reader costs.
-const BATCHES_MAX: usize = 16;
+pub const BATCHES_MAX: usize = 16;
 
-/// The end that is written to.
-pub type Sender = mpsc::Sender<Batch>;
+/// A batch on its way.
+struct Parcel {
+    batch: Batch,
+    receipt: Receipt,
+}
+
+/// Says to the writer that a batch has arrived. All receipts of a writer and a reader lead to one count; when the last of them
+/// is gone, the writer knows that there will be no more.
+struct Receipt {
+    /// The place of the batch in what the writer has sent, from 1 on.
+    number: u64,
+    arrived: Arc<watch::Sender<u64>>,
+}
+
+impl Receipt {
+    fn give_back(self) {
+        self.arrived.send_replace(self.number);
+    }
+}
+
+/// The end that is written to, until a writer takes one of its own.
+#[derive(Clone)]
+pub struct Sender(mpsc::Sender<Parcel>);
 
 /// A channel to one reader.
 pub fn channel() -> (Sender, ChannelSource) {
     let (sender, receiver) = mpsc::channel(BATCHES_MAX);
-    (sender, ChannelSource { receiver, next: None, sequence: 0, has_ended: false })
+    let source =
+        ChannelSource { receiver, next: None, sequence: 0, has_ended: false, receipts: VecDeque::new() };
+    (Sender(sender), source)
 }
 
-/// Where batches go to several readers.
+/// The readers of a topic or a tap, before anybody writes.
 #[derive(Clone, Default)]
-pub struct Outlet(Vec<Sender>);
+pub struct Readers(Vec<Sender>);
 
-impl Outlet {
+impl Readers {
     /// Adds a reader.
     pub fn add(&mut self, sender: Sender) {
         self.0.push(sender);
+    }
+}
+
+/// One writer's way to one reader.
+struct Joint {
+    /// None when no more is sent.
+    sender: Option<(mpsc::Sender<Parcel>, Arc<watch::Sender<u64>>)>,
+    arrived: watch::Receiver<u64>,
+    sent: u64,
+    /// For each batch that has not arrived, the first of its messages.
+    held: VecDeque<(u64, u64)>,
+}
+
+impl Joint {
+    fn to(reader: Sender) -> Joint {
+        let (sender, arrived) = watch::channel(0);
+        Joint { sender: Some((reader.0, Arc::new(sender))), arrived, sent: 0, held: VecDeque::new() }
+    }
+
+    async fn send(&mut self, batch: &Batch, first_sequence: u64) {
+        let Some((sender, receipts)) = &self.sender else { return };
+        self.sent += 1;
+        let receipt = Receipt { number: self.sent, arrived: receipts.clone() };
+        self.held.push_back((self.sent, first_sequence));
+        // A reader that has failed is passed over: its failure ends the run, not this stream.
+        let _ = sender.send(Parcel { batch: batch.clone(), receipt }).await;
+        self.forget_arrived();
+    }
+
+    fn forget_arrived(&mut self) {
+        let arrived = *self.arrived.borrow();
+        while self.held.front().is_some_and(|(number, _)| *number <= arrived) {
+            self.held.pop_front();
+        }
+    }
+
+    fn held_since(&mut self) -> Option<u64> {
+        self.forget_arrived();
+        self.held.iter().map(|(_, first_sequence)| *first_sequence).min()
+    }
+
+    async fn arrive(&mut self) -> Result<(), ReaderGone> {
+        self.sender = None;
+        while *self.arrived.borrow_and_update() < self.sent {
+            if self.arrived.changed().await.is_err() && *self.arrived.borrow() < self.sent {
+                return Err(ReaderGone);
+            }
+        }
+        self.held.clear();
+        Ok(())
+    }
+}
+
+/// Where one writer's batches go to several readers.
+#[derive(Default)]
+pub struct Outlet(Vec<Joint>);
+
+impl Outlet {
+    /// To these readers.
+    pub fn to(readers: Readers) -> Outlet {
+        Outlet(readers.0.into_iter().map(Joint::to).collect())
     }
 
     /// Whether nobody reads.
@@ -34,22 +125,44 @@ impl Outlet {
         self.0.is_empty()
     }
 
-    /// Hands a batch to every reader. One that has failed is passed over: its failure ends the run, not this stream.
-    pub async fn send(&self, batch: &Batch) {
-        for sender in &self.0 {
-            if let Err(_gone) = sender.send(batch.clone()).await {
-                continue;
-            }
+    /// Hands a batch to every reader.
+    pub async fn send(&mut self, batch: &Batch) {
+        let Some(first) = batch.messages().map(|message| message.sequence).min() else { return };
+        for joint in &mut self.0 {
+            joint.send(batch, first).await;
         }
+    }
+
+    /// The first message that has not arrived with every reader.
+    pub fn held_since(&mut self) -> Option<u64> {
+        self.0.iter_mut().filter_map(Joint::held_since).min()
+    }
+
+    /// Sends no more.
+    pub fn close(&mut self) {
+        for joint in &mut self.0 {
+            joint.sender = None;
+        }
+    }
+
+    /// Sends no more, and waits until all has arrived.
+    pub async fn arrive(&mut self) -> Result<(), ReaderGone> {
+        self.close();
+        for joint in &mut self.0 {
+            joint.arrive().await?;
+        }
+        Ok(())
     }
 }
 
 /// The end of a channel, as the source of a stream.
 pub struct ChannelSource {
-    receiver: mpsc::Receiver<Batch>,
-    next: Option<Batch>,
+    receiver: mpsc::Receiver<Parcel>,
+    next: Option<Parcel>,
     sequence: u64,
     has_ended: bool,
+    /// With the last message of each batch, in the count of this stream.
+    receipts: VecDeque<(u64, Receipt)>,
 }
 
 impl Source for ChannelSource {
@@ -62,10 +175,11 @@ impl Source for ChannelSource {
                 Err(_) => return Ok(Filled::End),
             },
         };
-        *batch = next;
+        *batch = next.batch;
         // Several may write, each with its own count: here they become one.
         batch.renumber(self.sequence);
         self.sequence += batch.len() as u64;
+        self.receipts.push_back((self.sequence - 1, next.receipt));
         Ok(Filled::Ready)
     }
 
@@ -85,6 +199,19 @@ impl Source for ChannelSource {
     fn is_fed(&self) -> bool {
         true
     }
+
+    fn wants_acknowledgement(&self) -> bool {
+        !self.receipts.is_empty()
+    }
+
+    fn acknowledge(&mut self, through: u64) -> Wait<'_, Result<(), StageError>> {
+        while self.receipts.front().is_some_and(|(last, _)| *last <= through) {
+            if let Some((_, receipt)) = self.receipts.pop_front() {
+                receipt.give_back();
+            }
+        }
+        Box::pin(async { Ok(()) })
+    }
 }
 
 /// A topic, as the sink of a stream.
@@ -95,8 +222,8 @@ pub struct TopicSink {
 
 impl TopicSink {
     /// To these readers.
-    pub fn new(outlet: Outlet) -> TopicSink {
-        TopicSink { outlet, waiting: None }
+    pub fn new(readers: Readers) -> TopicSink {
+        TopicSink { outlet: Outlet::to(readers), waiting: None }
     }
 }
 
@@ -112,5 +239,96 @@ impl Sink for TopicSink {
             self.outlet.send(&batch).await;
             Ok(())
         }))
+    }
+
+    fn held_since(&mut self) -> Option<u64> {
+        self.outlet.held_since()
+    }
+
+    fn arrive(&mut self) -> Wait<'_, Result<(), StageError>> {
+        Box::pin(async { Ok(self.outlet.arrive().await?) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bad::{BadMessages, OnError};
+    use crate::kafka::Cluster;
+    use std::future::Future;
+    use std::task::{Context, Poll, Waker};
+    use tokio::time::Instant;
+
+    fn batch(sequences: std::ops::Range<u64>) -> Batch {
+        let mut batch = Batch::new();
+        for sequence in sequences {
+            batch.push(bytes::Bytes::from_static(b"x"), None, 0, sequence);
+        }
+        batch
+    }
+
+    /// Channels that have room need no runtime.
+    fn now<T>(future: impl Future<Output = T>) -> Option<T> {
+        let mut future = std::pin::pin!(future);
+        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => Some(value),
+            Poll::Pending => None,
+        }
+    }
+
+    fn fill(source: &mut ChannelSource) -> Option<u64> {
+        let cluster = Cluster { bootstrap: "none".to_owned(), properties: None };
+        let bad = BadMessages::new(&OnError::Fail, &cluster, "s".into(), Arc::default());
+        let mut bad = bad.expect("there is nothing to open");
+        let mut turn = Turn { now: Instant::now(), time_ms: 0, bad: &mut bad };
+        let mut batch = Batch::new();
+        let filled = source.fill(&mut batch, &mut turn).expect("a channel does not fail");
+        (filled == Filled::Ready).then(|| batch.last_sequence()).flatten()
+    }
+
+    fn two_readers() -> (Outlet, ChannelSource, ChannelSource) {
+        let (first, first_source) = channel();
+        let (second, second_source) = channel();
+        let mut readers = Readers::default();
+        readers.add(first);
+        readers.add(second);
+        (Outlet::to(readers), first_source, second_source)
+    }
+
+    #[test]
+    fn a_batch_is_held_until_every_reader_has_acknowledged_it() {
+        let (mut outlet, mut first, mut second) = two_readers();
+        for sequences in [10..12, 20..23] {
+            assert_eq!(now(outlet.send(&batch(sequences))), Some(()));
+        }
+        assert_eq!(outlet.held_since(), Some(10));
+        for reader in [&mut first, &mut second] {
+            assert_eq!((fill(reader), fill(reader), fill(reader)), (Some(1), Some(4), None));
+        }
+        // The first batch has the places 0 and 1 with its readers.
+        assert!(now(first.acknowledge(4)).is_some_and(|told| told.is_ok()));
+        assert_eq!(outlet.held_since(), Some(10));
+        assert!(now(second.acknowledge(3)).is_some_and(|told| told.is_ok()));
+        assert_eq!(outlet.held_since(), Some(20));
+        assert!(!first.wants_acknowledgement() && second.wants_acknowledgement());
+        assert!(now(outlet.arrive()).is_none(), "one batch has not arrived");
+        assert!(now(second.acknowledge(4)).is_some_and(|told| told.is_ok()));
+        assert_eq!(now(outlet.arrive()), Some(Ok(())));
+        assert_eq!(outlet.held_since(), None);
+    }
+
+    #[test]
+    fn a_reader_that_ends_before_its_time_is_found_out() {
+        let (mut outlet, mut first, second) = two_readers();
+        assert_eq!(now(outlet.send(&batch(0..1))), Some(()));
+        assert_eq!(fill(&mut first), Some(0));
+        assert!(now(first.acknowledge(0)).is_some_and(|told| told.is_ok()));
+        drop(second);
+        // Others go on.
+        assert_eq!(now(outlet.send(&batch(1..2))), Some(()));
+        assert_eq!(fill(&mut first), Some(1));
+        assert!(now(first.acknowledge(1)).is_some_and(|told| told.is_ok()));
+        assert_eq!(outlet.held_since(), Some(0));
+        assert_eq!(now(outlet.arrive()), Some(Err(ReaderGone)));
     }
 }

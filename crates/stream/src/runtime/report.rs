@@ -5,9 +5,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
+use super::latency::{Latency, LatencyMeter};
 use crate::module::Findings;
-use crate::plan::{Input, Output, StreamPlan};
+use crate::plan::{Input, Output, StagePlan, StreamPlan};
 
 /// The counts of a stage.
 pub struct StageMeter {
@@ -19,14 +21,21 @@ pub struct StageMeter {
     bytes_out: AtomicU64,
     busy_ns: AtomicU64,
     waited_ns: AtomicU64,
+    /// Since when it is waited for, in nanoseconds from the start; 0 while it is not.
+    waiting_since_ns: AtomicU64,
+    latency: LatencyMeter,
+    started: Instant,
 }
 
 impl StageMeter {
-    fn new(label: Arc<str>, module: &'static str) -> Arc<StageMeter> {
+    fn new(label: Arc<str>, module: &'static str, started: Instant) -> Arc<StageMeter> {
         let zero = AtomicU64::default;
         Arc::new(StageMeter {
             label,
             module,
+            started,
+            waiting_since_ns: zero(),
+            latency: LatencyMeter::default(),
             findings: Findings::default(),
             messages_in: zero(),
             messages_out: zero(),
@@ -44,15 +53,49 @@ impl StageMeter {
         self.busy_ns.fetch_add(busy.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// The time that it was waited for.
-    pub fn waited(&self, time: Duration) {
-        self.waited_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+    /// Messages that it is done with, and how old they are.
+    #[inline]
+    pub fn reached(&self, messages: usize, age_ms: i64) {
+        self.latency.count(messages, age_ms);
+    }
+
+    /// Waits for it, and counts the time, also while it is waited.
+    pub async fn waited_for<T>(&self, wait: impl Future<Output = T>) -> T {
+        let since = self.started.elapsed().as_nanos() as u64;
+        self.waiting_since_ns.store(since.max(1), Ordering::Relaxed);
+        let waited = wait.await;
+        self.waiting_since_ns.store(0, Ordering::Relaxed);
+        let until = self.started.elapsed().as_nanos() as u64;
+        self.waited_ns.fetch_add(until.saturating_sub(since), Ordering::Relaxed);
+        waited
+    }
+
+    fn figures(&self) -> StageFigures {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let waited = get(&self.waited_ns)
+            + match get(&self.waiting_since_ns) {
+                0 => 0,
+                since => (self.started.elapsed().as_nanos() as u64).saturating_sub(since),
+            };
+        StageFigures {
+            label: self.label.clone(),
+            module: self.module,
+            messages_in: get(&self.messages_in),
+            messages_out: get(&self.messages_out),
+            bytes_out: get(&self.bytes_out),
+            busy: Duration::from_nanos(get(&self.busy_ns)),
+            waited: Duration::from_nanos(waited),
+            latency: self.latency.read(),
+            findings: self.findings.all(),
+        }
     }
 }
 
 /// The counts of a stream.
 pub struct StreamMeter {
     pub name: Arc<str>,
+    stream: Arc<str>,
+    instance: usize,
     pub stages: Vec<Arc<StageMeter>>,
     pub bad: Arc<AtomicU64>,
     ended: OnceLock<Ended>,
@@ -70,20 +113,29 @@ pub enum Ended {
 }
 
 impl StreamMeter {
-    pub fn new(stream: &StreamPlan) -> StreamMeter {
+    pub fn new(stream: &StreamPlan, instance: usize) -> StreamMeter {
+        let started = Instant::now();
+        let of = |stage: &StagePlan| StageMeter::new(stage.label.clone(), stage.module.name, started);
+        let topic = |name: &str| StageMeter::new(format!("topic:{name}").into(), "topic", started);
         let first = match &stream.input {
-            Input::Stage(stage) => StageMeter::new(stage.label.clone(), stage.module.name),
-            Input::Topic(name) => StageMeter::new(format!("topic:{name}").into(), "topic"),
-            Input::Tap { .. } => StageMeter::new("tap".into(), "tap"),
+            Input::Stage(stage) => of(stage),
+            Input::Topic(name) => topic(name),
+            Input::Tap { .. } | Input::Beside { .. } => StageMeter::new("tap".into(), "tap", started),
         };
         let last = match &stream.output {
-            Output::Stage(stage) => StageMeter::new(stage.label.clone(), stage.module.name),
-            Output::Topic(name) => StageMeter::new(format!("topic:{name}").into(), "topic"),
+            Output::Stage(stage) => of(stage),
+            Output::Topic(name) => topic(name),
         };
-        let between =
-            stream.processors.iter().map(|stage| StageMeter::new(stage.label.clone(), stage.module.name));
+        let between = stream.processors.iter().map(of);
         let stages = std::iter::once(first).chain(between).chain([last]).collect();
-        StreamMeter { name: stream.name.clone(), stages, bad: Arc::default(), ended: OnceLock::new() }
+        StreamMeter {
+            name: stream.name.clone(),
+            stream: stream.origin.stream.clone(),
+            instance,
+            stages,
+            bad: Arc::default(),
+            ended: OnceLock::new(),
+        }
     }
 
     /// Says how it ended.
@@ -106,6 +158,10 @@ pub struct Figures {
 pub struct StreamFigures {
     /// Its name.
     pub name: Arc<str>,
+    /// The stream of the text that it is, or is a part of.
+    pub stream: Arc<str>,
+    /// Which of its instances: from 0 on.
+    pub instance: usize,
     /// From source to sink.
     pub stages: Vec<StageFigures>,
     /// Messages that could not be worked on and were left out.
@@ -131,28 +187,19 @@ pub struct StageFigures {
     pub busy: Duration,
     /// How long it was waited for.
     pub waited: Duration,
+    /// How old messages were when it was done with them.
+    pub latency: Latency,
     /// What it found out.
     pub findings: Map<String, Value>,
 }
 
 impl Figures {
     pub(super) fn of(meters: &[Arc<StreamMeter>], elapsed: Duration) -> Figures {
-        let stage = |meter: &Arc<StageMeter>| {
-            let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
-            StageFigures {
-                label: meter.label.clone(),
-                module: meter.module,
-                messages_in: get(&meter.messages_in),
-                messages_out: get(&meter.messages_out),
-                bytes_out: get(&meter.bytes_out),
-                busy: Duration::from_nanos(get(&meter.busy_ns)),
-                waited: Duration::from_nanos(get(&meter.waited_ns)),
-                findings: meter.findings.all(),
-            }
-        };
         let stream = |meter: &Arc<StreamMeter>| StreamFigures {
             name: meter.name.clone(),
-            stages: meter.stages.iter().map(stage).collect(),
+            stream: meter.stream.clone(),
+            instance: meter.instance,
+            stages: meter.stages.iter().map(|stage| stage.figures()).collect(),
             bad: meter.bad.load(Ordering::Relaxed),
             ended: meter.ended.get().cloned(),
         };
@@ -177,6 +224,8 @@ impl StreamFigures {
         let stages: Vec<Value> = self.stages.iter().map(StageFigures::to_json).collect();
         json!({
             "name": &*self.name,
+            "stream": &*self.stream,
+            "instance": self.instance,
             "ended": ended,
             "error": error,
             "bad_messages": self.bad,
@@ -202,6 +251,11 @@ impl StageFigures {
             "busy_s": self.busy.as_secs_f64(),
             "waited_s": self.waited.as_secs_f64(),
             "cost_ns_per_message": self.cost_ns(),
+            "latency": {
+                "p50_below_ms": self.latency.below_ms(0.5),
+                "p99_below_ms": self.latency.below_ms(0.99),
+                "messages_below_1_2_4_ms": self.latency.counts(),
+            },
             "found": self.findings,
         })
     }

@@ -2,16 +2,19 @@
 //!
 //! A file that is full is renamed: `orders.log` becomes `orders.1.log`, the next `orders.2.log`, and so on, and a new
 //! `orders.log` begins. No file that is there is overwritten by that.
+//!
+//! What cannot be written is tried again, with the rest of its batch behind it: the medium may be full for a while, or a folder
+//! away. What could not be brought onto the medium is not tried again: after a failed sync nobody knows what is there.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::disk::Appender;
 use crate::message::Batch;
-use crate::module::{Absent, Make, Module, OptionSpec, Takes};
+use crate::module::{self, Absent, Make, Module, OptionSpec, Takes};
+use crate::retry::Retry;
 use crate::stage::{IoFailed, Sink, StageError, Turn, Wait};
 
 /// How long what was written may stay in the buffer.
@@ -22,7 +25,8 @@ pub const MODULE: Module = Module {
     name: "file",
     summary: "messages in a file, which is rolled when it is large or old",
     about: "A file that is full is renamed: `orders.log` becomes `orders.1.log`, the next one `orders.2.log`, and a new \
-            `orders.log` begins.",
+            `orders.log` begins. What cannot be written, because the medium is full for example, is tried again with growing \
+            pauses for as long as `--retryFor` allows.",
     options: &[
         OptionSpec { name: "path", takes: Takes::Name, default: Absent::Required, summary: "The file." },
         OptionSpec {
@@ -55,8 +59,15 @@ pub const MODULE: Module = Module {
             default: Absent::Value("false"),
             summary: "Whether what is acknowledged to the source is on the medium, and not in the page cache alone.",
         },
+        OptionSpec {
+            name: "retryFor",
+            takes: Takes::Duration,
+            default: Absent::Value("5m"),
+            summary: "How long what cannot be written is tried again.",
+        },
     ],
     examples: &[("stdin | file --path=orders.log --rollSize=100MiB", "files of a hundred mebibytes")],
+    check: module::any,
     make: Make::Sink(|settings, _site| {
         let path = PathBuf::from(settings.text("path"));
         let file = match settings.text("mode") {
@@ -74,6 +85,9 @@ pub const MODULE: Module = Module {
             begun: None,
             flush_at: None,
             rolled: 0,
+            is_renamed: false,
+            retry: Retry::within(settings.duration("retryFor")),
+            waiting: None,
         }))
     }),
 };
@@ -88,31 +102,103 @@ struct File {
     begun: Option<Instant>,
     flush_at: Option<Instant>,
     rolled: u64,
+    /// The file was renamed, and the new one is not there yet.
+    is_renamed: bool,
+    retry: Retry,
+    /// Messages from this place on that could not be written, and why.
+    waiting: Option<(Batch, usize, IoFailed)>,
 }
 
 impl File {
-    fn flush_now(&mut self) -> Result<(), IoFailed> {
-        self.flush_at = None;
-        if self.sync {
-            return self.file.sync();
+    /// Takes messages from a place on. Where it comes to a failure, the first that was not taken.
+    fn take(&mut self, batch: &Batch, from: usize, now: Instant) -> Result<(), (usize, IoFailed)> {
+        for (index, message) in batch.messages().enumerate().skip(from) {
+            if self.is_due(now) {
+                self.roll().map_err(|error| (index, error))?;
+            }
+            if self.file.is_full() {
+                self.file.flush().map_err(|error| (index, error))?;
+            }
+            self.begun.get_or_insert(now);
+            self.file.append(message.value);
+            self.file.append(&self.delimiter);
         }
-        self.file.flush().map_err(|error| IoFailed::file("write", &self.path, error))
+        self.flush_at.get_or_insert(now + FLUSH_EVERY);
+        Ok(())
     }
 
+    fn is_due(&self, now: Instant) -> bool {
+        let is_full = self.roll_size.is_some_and(|size| self.file.len() >= size);
+        let is_old = self.roll_every.zip(self.begun).is_some_and(|(every, begun)| now - begun >= every);
+        is_full || is_old || self.is_renamed
+    }
+
+    /// May be tried again after a failure, and goes on where it failed.
     fn roll(&mut self) -> Result<(), IoFailed> {
-        self.flush_now()?;
-        self.begun = None;
-        let failed = |error| IoFailed::file("rename", &self.path, error);
-        let to = loop {
-            self.rolled += 1;
-            let to = numbered(&self.path, self.rolled);
-            if !to.try_exists().map_err(failed)? {
-                break to;
+        let path = self.path.clone();
+        let failed = |error| IoFailed::file("rename", &path, error);
+        if !self.is_renamed {
+            self.file.flush()?;
+            if self.sync {
+                self.sync()?;
             }
-        };
-        std::fs::rename(&self.path, to).map_err(failed)?;
+            let to = loop {
+                let to = numbered(&self.path, self.rolled + 1);
+                if !to.try_exists().map_err(failed)? {
+                    break to;
+                }
+                self.rolled += 1;
+            };
+            std::fs::rename(&self.path, to).map_err(failed)?;
+            self.is_renamed = true;
+        }
         self.file = Appender::open(&self.path)?;
+        self.rolled += 1;
+        (self.is_renamed, self.begun, self.flush_at) = (false, None, None);
         Ok(())
+    }
+
+    /// The pause after a failure; the failure itself when there was time enough.
+    fn pause_after(&mut self, error: IoFailed) -> Result<Duration, IoFailed> {
+        let pause = self.retry.failed(Instant::now());
+        if pause.is_some() && self.retry.tries() == 1 {
+            tracing::warn!(error = %error, "A file cannot be written; it is tried again");
+        }
+        pause.ok_or(error)
+    }
+
+    fn has_written(&mut self) {
+        if self.retry.succeeded() {
+            tracing::warn!(path = %self.path.display(), "The file can be written again");
+        }
+    }
+
+    async fn take_rest(&mut self) -> Result<(), IoFailed> {
+        while let Some((batch, from, error)) = self.waiting.take() {
+            let pause = self.pause_after(error)?;
+            sleep(pause).await;
+            match self.take(&batch, from, Instant::now()) {
+                Ok(()) => self.has_written(),
+                Err((reached, error)) => self.waiting = Some((batch, reached, error)),
+            }
+        }
+        Ok(())
+    }
+
+    async fn flush_all(&mut self) -> Result<(), IoFailed> {
+        self.take_rest().await?;
+        while let Err(error) = self.file.flush() {
+            let pause = self.pause_after(error)?;
+            sleep(pause).await;
+        }
+        self.has_written();
+        self.flush_at = None;
+        if self.sync { self.sync() } else { Ok(()) }
+    }
+
+    /// After a failure, nothing is tried again.
+    fn sync(&mut self) -> Result<(), IoFailed> {
+        self.file.sync().inspect_err(|_| self.retry = Retry::within(Duration::ZERO))
     }
 }
 
@@ -128,20 +214,15 @@ fn numbered(path: &Path, number: u64) -> PathBuf {
 
 impl Sink for File {
     fn write(&mut self, batch: &Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
-        for message in batch.messages() {
-            let is_full = self.roll_size.is_some_and(|size| self.file.len() >= size);
-            let is_old =
-                self.roll_every.zip(self.begun).is_some_and(|(every, begun)| turn.now - begun >= every);
-            if is_full || is_old {
-                self.roll()?;
-            }
-            self.begun.get_or_insert(turn.now);
-            let written =
-                self.file.write_all(message.value).and_then(|()| self.file.write_all(&self.delimiter));
-            written.map_err(|error| IoFailed::file("write", &self.path, error))?;
+        if let Err((reached, error)) = self.take(batch, 0, turn.now) {
+            self.waiting = Some((batch.clone(), reached, error));
         }
-        self.flush_at.get_or_insert(turn.now + FLUSH_EVERY);
         Ok(())
+    }
+
+    fn settle(&mut self) -> Option<Wait<'_, Result<(), StageError>>> {
+        self.waiting.as_ref()?;
+        Some(Box::pin(async { Ok(self.take_rest().await?) }))
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -149,14 +230,24 @@ impl Sink for File {
     }
 
     fn tick(&mut self, turn: &mut Turn<'_>) -> Result<(), StageError> {
-        if self.flush_at.is_some_and(|at| at <= turn.now) {
-            self.flush_now()?;
+        if self.flush_at.is_none_or(|at| at > turn.now) {
+            return Ok(());
+        }
+        match self.file.flush() {
+            Ok(()) => {
+                self.has_written();
+                self.flush_at = None;
+                if self.sync {
+                    self.sync()?;
+                }
+            }
+            Err(error) => self.flush_at = Some(turn.now + self.pause_after(error)?),
         }
         Ok(())
     }
 
     fn flush(&mut self) -> Wait<'_, Result<(), StageError>> {
-        Box::pin(async { Ok(self.flush_now()?) })
+        Box::pin(async { Ok(self.flush_all().await?) })
     }
 }
 

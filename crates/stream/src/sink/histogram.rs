@@ -1,23 +1,29 @@
 //! `histogram`: how the numbers in messages are spread.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hdrhistogram::Histogram as Hdr;
+use tokio::time::Instant;
 
 use crate::expression::Expression;
 use crate::message::Batch;
-use crate::module::{Absent, Console, Findings, Make, Module, OptionSpec, Takes};
+use crate::module::{self, Absent, Console, Findings, Make, Module, OptionSpec, Takes};
 use crate::stage::{Sink, StageError, Turn};
 
 /// What is told of the numbers.
 const PERCENTILES: [(&str, f64); 5] =
     [("p50", 50.0), ("p90", 90.0), ("p95", 95.0), ("p99", 99.0), ("p99.9", 99.9)];
 
+/// How often they are told while the stream runs.
+const LIVE_EVERY: Duration = Duration::from_secs(1);
+
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "histogram",
     summary: "how the numbers in messages are spread, told at the end",
-    about: "Counts numbers from 0 on in steps of `--step`, to three digits. A negative number is a bad message.",
+    about: "Counts numbers from 0 on in steps of `--step`, to three digits. A negative number is a bad message. \
+            While the stream runs, the figures are on `/metrics`.",
     options: &[
         OptionSpec {
             name: "of",
@@ -39,10 +45,15 @@ pub const MODULE: Module = Module {
         },
     ],
     examples: &[("stdin | histogram --of=payload.amount --step=0.01", "the amounts of orders, to the cent")],
+    check: module::any,
     make: Make::Sink(|settings, site| {
         let step = settings.optional_number("step").unwrap_or(1.0);
+        let name = settings.optional_text("name").unwrap_or(&site.stream).to_owned();
+        site.findings.set("name", name.as_str());
         Ok(Box::new(Histogram {
-            name: settings.optional_text("name").unwrap_or(&site.stream).to_owned(),
+            name,
+            told_at: Instant::now(),
+            is_told: true,
             of: settings.expression("of"),
             step,
             seen: Hdr::new(3).expect("three digits are allowed"),
@@ -54,6 +65,9 @@ pub const MODULE: Module = Module {
 
 struct Histogram {
     name: String,
+    /// When the figures were told of last, and whether they are what was told.
+    told_at: Instant,
+    is_told: bool,
     of: Arc<Expression>,
     step: f64,
     seen: Hdr<u64>,
@@ -61,8 +75,35 @@ struct Histogram {
     console: Arc<dyn Console>,
 }
 
+impl Histogram {
+    /// The figures that there are of at least one number.
+    fn figures(&self) -> Vec<(&'static str, f64)> {
+        if self.seen.is_empty() {
+            return Vec::new();
+        }
+        let scaled = |steps: u64| steps as f64 * self.step;
+        let mut figures = vec![("min", scaled(self.seen.min())), ("mean", self.seen.mean() * self.step)];
+        for (name, percentile) in PERCENTILES {
+            figures.push((name, scaled(self.seen.value_at_percentile(percentile))));
+        }
+        figures.push(("max", scaled(self.seen.max())));
+        // Steps are not whole in binary: their digits end where the step's do.
+        figures.iter().map(|(name, value)| (*name, (value * 1e9).round() / 1e9)).collect()
+    }
+
+    fn tell(&mut self, now: Instant) {
+        self.told_at = now;
+        self.is_told = true;
+        self.findings.set("count", self.seen.len());
+        for (name, value) in self.figures() {
+            self.findings.set(name, value);
+        }
+    }
+}
+
 impl Sink for Histogram {
     fn write(&mut self, batch: &Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
+        self.is_told = false;
         for message in batch.messages() {
             let steps = self.of.number(&message).map_err(|error| error.to_string()).and_then(|number| {
                 let steps = (number / self.step).round();
@@ -76,25 +117,25 @@ impl Sink for Histogram {
                 turn.bad.take(&message, &reason)?;
             }
         }
-        self.findings.set("count", self.seen.len());
         Ok(())
     }
 
-    fn finish(&mut self, _turn: &mut Turn<'_>) -> Result<(), StageError> {
-        let scaled = |steps: u64| steps as f64 * self.step;
-        let mut figures = vec![("min", scaled(self.seen.min())), ("mean", self.seen.mean() * self.step)];
-        for (name, percentile) in PERCENTILES {
-            figures.push((name, scaled(self.seen.value_at_percentile(percentile))));
+    fn deadline(&self) -> Option<Instant> {
+        (!self.is_told).then(|| self.told_at + LIVE_EVERY)
+    }
+
+    fn tick(&mut self, turn: &mut Turn<'_>) -> Result<(), StageError> {
+        if !self.is_told && turn.now >= self.told_at + LIVE_EVERY {
+            self.tell(turn.now);
         }
-        figures.push(("max", scaled(self.seen.max())));
+        Ok(())
+    }
+
+    fn finish(&mut self, turn: &mut Turn<'_>) -> Result<(), StageError> {
+        self.tell(turn.now);
         let mut line = format!("{}: {} numbers", self.name, self.seen.len());
-        if !self.seen.is_empty() {
-            for (name, value) in figures {
-                // Steps are not whole in binary: their digits end where the step's do.
-                let value = (value * 1e9).round() / 1e9;
-                self.findings.set(name, value);
-                line.push_str(&format!(", {name} {value}"));
-            }
+        for (name, value) in self.figures() {
+            line.push_str(&format!(", {name} {value}"));
         }
         self.console.line(&line);
         Ok(())

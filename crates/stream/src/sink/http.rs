@@ -1,23 +1,30 @@
 //! `http`: posts each message to a server, and waits for its answer. What fails for the moment is tried again, ever more slowly.
 
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::{Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper_util::client::legacy::Client;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::TokioExecutor;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::Guarantee;
+use crate::disk;
 use crate::message::Batch;
-use crate::module::{Absent, Make, Module, OptionSpec, Settings, Site, Takes};
+use crate::module::{Absent, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
+use crate::retry::Retry;
 use crate::stage::{IoFailed, NotDelivered, Sink, StageError, Turn, Wait};
 
-/// The wait before the second try. It doubles from try to try.
-const BACKOFF_MIN: Duration = Duration::from_millis(100);
-const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// How much of an answer is read.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
@@ -27,8 +34,10 @@ pub const MODULE: Module = Module {
     summary: "posts each message to a server, and tries again what fails",
     about: "An answer with a status of 200 to 299 takes the message. A server that cannot be reached or does not answer in time, \
             and the statuses 408, 425, 429 and 500 to 599, are tried again with growing pauses for as long as `--retryFor` \
-            allows. Any other status fails the stream at once. With one request at a time messages arrive in order; with more \
-            they may pass each other. There is no TLS yet: the URL begins with http://.",
+            allows; with `--guarantee=at-most-once` only if the message was not taken for sure: the server cannot be reached, or \
+            answers 408, 425, 429 or 503. Any other status fails the stream at once. With one request at a time messages arrive in order; with more \
+            they may pass each other. A server with https:// must have a certificate of somebody whom this system trusts, or of \
+            those in `--caFile`.",
     options: &[
         OptionSpec {
             name: "url",
@@ -66,29 +75,91 @@ pub const MODULE: Module = Module {
             default: Absent::Value("5m"),
             summary: "How long a message is tried again.",
         },
+        OptionSpec {
+            name: "caFile",
+            takes: Takes::Name,
+            default: Absent::None,
+            summary: "With https, whose certificates are trusted, in PEM; without, those whom the system trusts.",
+        },
     ],
     examples: &[(
         "stdin | http --url=http://127.0.0.1:9000/orders --contentType=application/json",
         "a request for each line",
     )],
+    check,
     make: Make::Sink(make),
 };
 
-fn make(settings: &Settings, _site: &Site) -> Result<Box<dyn Sink>, StageError> {
+fn check(settings: &Settings) -> Result<(), WrongMix> {
+    match settings.optional_text("caFile").is_some() && !is_secure(settings) {
+        true => {
+            let message = "There are no certificates without https";
+            Err(WrongMix::new("caFile", message, "Leave it out, or let --url begin with https://."))
+        }
+        false => Ok(()),
+    }
+}
+
+fn is_secure(settings: &Settings) -> bool {
+    settings.text("url").starts_with("https://")
+}
+
+/// The largest file of certificates.
+const CA_BYTES_MAX: usize = 4 << 20;
+
+/// Whom to trust. Without https, nobody: it is not asked.
+fn trusted(settings: &Settings) -> Result<RootCertStore, StageError> {
+    let mut trusted = RootCertStore::empty();
+    if !is_secure(settings) {
+        return Ok(trusted);
+    }
+    let (found, whom) = match settings.optional_text("caFile") {
+        Some(path) => {
+            let pem = disk::read_whole(Path::new(path), CA_BYTES_MAX)?;
+            let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+            (found.unwrap_or_default(), path)
+        }
+        None => (rustls_native_certs::load_native_certs().certs, "this system"),
+    };
+    let (taken, _refused) = trusted.add_parsable_certificates(found);
+    if taken == 0 {
+        let error = io::Error::new(io::ErrorKind::InvalidData, "there is none, in PEM");
+        return Err(IoFailed {
+            action: "find a certificate to trust in",
+            what: whom.to_owned(),
+            source: error,
+        }
+        .into());
+    }
+    Ok(trusted)
+}
+
+fn connector(settings: &Settings) -> Result<HttpsConnector<HttpConnector>, StageError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the provider knows the protocols' versions")
+        .with_root_certificates(trusted(settings)?)
+        .with_no_client_auth();
+    Ok(HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1().build())
+}
+
+fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Sink>, StageError> {
     let url = settings.text("url");
     let uri: Uri = url.parse().map_err(|error| IoFailed {
         action: "post to",
         what: url.to_owned(),
-        source: std::io::Error::new(std::io::ErrorKind::InvalidInput, format!("{error}")),
+        source: io::Error::new(io::ErrorKind::InvalidInput, format!("{error}")),
     })?;
     Ok(Box::new(Http {
         poster: Poster {
-            client: Client::builder(TokioExecutor::new()).build_http(),
+            client: Client::builder(TokioExecutor::new()).build(connector(settings)?),
             uri,
             method: if settings.text("method") == "PUT" { Method::PUT } else { Method::POST },
             content_type: settings.text("contentType").to_owned(),
             timeout: settings.duration("timeout"),
             retry_for: settings.duration("retryFor"),
+            guarantee: site.guarantee,
         },
         concurrency: settings.integer("concurrency") as usize,
         waiting: Vec::new(),
@@ -103,44 +174,46 @@ struct Http {
 
 #[derive(Clone)]
 struct Poster {
-    client: Client<HttpConnector, Full<Bytes>>,
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     uri: Uri,
     method: Method,
     content_type: String,
     timeout: Duration,
     retry_for: Duration,
+    guarantee: Guarantee,
 }
 
 /// How a try ended.
 enum Try {
     Taken,
-    /// Another may succeed.
-    Failed(String),
-    /// No other will.
+    /// The message was not taken, and another try may succeed.
+    NotTaken(String),
+    /// Nobody knows whether it was taken.
+    Unknown(String),
+    /// No other try will succeed.
     Refused(String),
 }
 
 impl Poster {
     async fn deliver(self, body: Bytes) -> Result<(), NotDelivered> {
-        let started = Instant::now();
-        let mut backoff = BACKOFF_MIN;
-        let mut tries = 0;
+        let mut retry = Retry::within(self.retry_for);
         loop {
-            tries += 1;
-            let (reason, is_final) = match self.post(body.clone()).await {
+            let (reason, may_be_tried) = match self.post(body.clone()).await {
                 Try::Taken => return Ok(()),
-                Try::Failed(reason) => (reason, started.elapsed() + backoff > self.retry_for),
-                Try::Refused(reason) => (reason, true),
+                Try::NotTaken(reason) => (reason, true),
+                Try::Unknown(reason) => (reason, self.guarantee != Guarantee::AtMostOnce),
+                Try::Refused(reason) => (reason, false),
             };
-            if is_final {
-                let seconds = started.elapsed().as_secs_f64();
-                return Err(NotDelivered { to: self.uri.to_string(), tries, seconds, reason });
-            }
-            if tries == 1 {
+            let now = Instant::now();
+            let pause = retry.failed(now).filter(|_| may_be_tried);
+            let Some(pause) = pause else {
+                let seconds = retry.elapsed(now).as_secs_f64();
+                return Err(NotDelivered { to: self.uri.to_string(), tries: retry.tries(), seconds, reason });
+            };
+            if retry.tries() == 1 {
                 tracing::warn!(url = %self.uri, reason, "A message was not taken; it is tried again");
             }
-            sleep(backoff).await;
-            backoff = (backoff * 2).min(BACKOFF_MAX);
+            sleep(pause).await;
         }
     }
 
@@ -155,20 +228,22 @@ impl Poster {
             Err(error) => return Try::Refused(error.to_string()),
         };
         let answered = timeout(self.timeout, async {
-            let answer = self.client.request(request).await.map_err(|error| told(&error))?;
+            let answer = self.client.request(request).await?;
             let status = answer.status();
             // The connection is used again only when the answer has been read.
             let _ = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-            Ok::<StatusCode, String>(status)
+            Ok::<StatusCode, legacy::Error>(status)
         });
         match answered.await {
-            Err(_elapsed) => Try::Failed(format!("no answer within {:?}", self.timeout)),
-            Ok(Err(reason)) => Try::Failed(reason),
-            Ok(Ok(status)) if status.is_success() => Try::Taken,
-            Ok(Ok(status)) if status.is_server_error() || matches!(status.as_u16(), 408 | 425 | 429) => {
-                Try::Failed(format!("it answers {status}"))
-            }
-            Ok(Ok(status)) => Try::Refused(format!("it answers {status}")),
+            Err(_elapsed) => Try::Unknown(format!("no answer within {:?}", self.timeout)),
+            Ok(Err(error)) if error.is_connect() => Try::NotTaken(told(&error)),
+            Ok(Err(error)) => Try::Unknown(told(&error)),
+            Ok(Ok(status)) => match status.as_u16() {
+                200..=299 => Try::Taken,
+                408 | 425 | 429 | 503 => Try::NotTaken(format!("it answers {status}")),
+                500..=599 => Try::Unknown(format!("it answers {status}")),
+                _ => Try::Refused(format!("it answers {status}")),
+            },
         }
     }
 }

@@ -11,18 +11,24 @@ use std::time::Duration;
 use rdkafka::ClientContext;
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::DeliveryResult;
+use rdkafka::message::{DeliveryResult, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use crate::kafka::{self, BOOTSTRAP, PROPERTIES};
-use crate::message::Batch;
-use crate::module::{Absent, Make, Module, OptionSpec, Settings, Site, Takes};
+use crate::message::{Batch, Headers};
+use crate::module::{Absent, Findings, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
 use crate::stage::{Sink, StageError, Turn, Wait};
 
 /// The pause while the queue of librdkafka is full.
 const FULL_PAUSE: Duration = Duration::from_millis(2);
+
+/// The least and the most that librdkafka may keep.
+const BUFFER_BYTES: (u64, u64) = (1 << 20, 1 << 40);
+
+/// The longest that a batch may wait.
+const LINGER_MAX: Duration = Duration::from_secs(900);
 
 /// The declaration.
 pub const MODULE: Module = Module {
@@ -30,9 +36,9 @@ pub const MODULE: Module = Module {
     summary: "messages to a topic of a cluster, in its order and with its key",
     about: "By librdkafka, with an idempotent producer that waits for all replicas in sync: a message is delivered at least once, \
             and once only unless the stream itself begins anew. What the cluster does not take is tried again for as long as \
-            `--deliveryTimeout` allows. Headers are not carried yet.",
+            `--deliveryTimeout` allows. A slow cluster is waited for: no more than\n            `--buffer` waits in memory.",
     options: &[
-        OptionSpec { name: "topic", takes: Takes::Name, default: Absent::Required, summary: "The topic." },
+        OptionSpec { name: "topic", takes: Takes::Topic, default: Absent::Required, summary: "The topic." },
         BOOTSTRAP,
         OptionSpec {
             name: "compression",
@@ -52,15 +58,59 @@ pub const MODULE: Module = Module {
             default: Absent::Value("5m"),
             summary: "How long a message is tried.",
         },
+        OptionSpec {
+            name: "buffer",
+            takes: Takes::Size,
+            default: Absent::Value("64MiB"),
+            summary: "How many bytes may be on their way to the cluster.",
+        },
+        kafka::MODE,
         PROPERTIES,
     ],
     examples: &[("stdin | kafka --topic=orders", "a record for each line")],
+    check,
     make: Make::Sink(make),
 };
 
-fn make(settings: &Settings, _site: &Site) -> Result<Box<dyn Sink>, StageError> {
+fn check(settings: &Settings) -> Result<(), WrongMix> {
+    let (least, most) = BUFFER_BYTES;
+    if !(least..=most).contains(&settings.integer("buffer")) {
+        return Err(WrongMix::new(
+            "buffer",
+            "This is no buffer for a producer",
+            "1MiB to 1024GiB would be right.",
+        ));
+    }
+    let (linger, timeout) = (settings.duration("linger"), settings.duration("deliveryTimeout"));
+    if timeout <= linger || timeout.as_millis() > i32::MAX as u128 {
+        let message = "Messages that wait for --linger must have time left to be delivered";
+        return Err(WrongMix::new(
+            "deliveryTimeout",
+            message,
+            "More than --linger, and at most 24d, would be right.",
+        ));
+    }
+    if linger > LINGER_MAX {
+        return Err(WrongMix::new(
+            "linger",
+            "librdkafka waits no longer than 15 minutes",
+            "15m at the most.",
+        ));
+    }
+    Ok(())
+}
+
+fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Sink>, StageError> {
+    let mut sink = open(settings)?;
+    sink.findings = site.findings.clone();
+    Ok(Box::new(sink))
+}
+
+/// A producer for a topic.
+pub(crate) fn open(settings: &Settings) -> Result<Kafka, StageError> {
     let linger_ms = settings.duration("linger").as_millis().to_string();
     let timeout_ms = settings.duration("deliveryTimeout").as_millis().to_string();
+    let buffer_kib = (settings.integer("buffer") >> 10).to_string();
     let config = kafka::config(
         settings,
         &[
@@ -68,6 +118,7 @@ fn make(settings: &Settings, _site: &Site) -> Result<Box<dyn Sink>, StageError> 
             ("linger.ms", &linger_ms),
             ("delivery.timeout.ms", &timeout_ms),
             ("compression.type", settings.text("compression")),
+            ("queue.buffering.max.kbytes", &buffer_kib),
             // Keys go where the producers of Java put them.
             ("partitioner", "murmur2_random"),
         ],
@@ -76,7 +127,16 @@ fn make(settings: &Settings, _site: &Site) -> Result<Box<dyn Sink>, StageError> 
     let topic = settings.text("topic").to_owned();
     let producer = ThreadedProducer::from_config_and_context(&config, Context(reports.clone()))
         .map_err(|error| kafka::failed("The producer of librdkafka cannot be made", error))?;
-    Ok(Box::new(Kafka { topic, producer, reports, waiting: None }))
+    let with_headers = kafka::with_headers(settings);
+    Ok(Kafka {
+        topic,
+        producer,
+        with_headers,
+        findings: Findings::default(),
+        taken: 0,
+        reports,
+        waiting: None,
+    })
 }
 
 /// What has come of messages that were handed over.
@@ -121,9 +181,13 @@ impl ProducerContext for Context {
     }
 }
 
-struct Kafka {
+/// A topic, and what is on its way to it.
+pub(crate) struct Kafka {
     topic: String,
     producer: ThreadedProducer<Context>,
+    with_headers: bool,
+    findings: Findings,
+    taken: u64,
     reports: Arc<Reports>,
     /// Messages that librdkafka had no room for, from this place on.
     waiting: Option<(Batch, usize)>,
@@ -147,6 +211,9 @@ impl Kafka {
             if let Some(key) = message.key {
                 record = record.key(key);
             }
+            if self.with_headers && !message.headers.is_empty() {
+                record = record.headers(owned(message.headers));
+            }
             self.reports.under_way.fetch_add(1, Ordering::AcqRel);
             if let Err((error, _record)) = self.producer.send(record) {
                 self.reports.under_way.fetch_sub(1, Ordering::AcqRel);
@@ -159,7 +226,22 @@ impl Kafka {
         Ok(batch.len())
     }
 
-    async fn hand_over_rest(&mut self) -> Result<(), StageError> {
+    /// Takes messages. What there is no room for waits for [`Kafka::hand_over_rest`].
+    pub(crate) fn take(&mut self, batch: &Batch) -> Result<(), StageError> {
+        self.check()?;
+        self.taken += batch.len() as u64;
+        let reached = self.hand_over(batch, 0)?;
+        let mut not_there = self.reports.under_way.load(Ordering::Relaxed);
+        if reached < batch.len() {
+            not_there += (batch.len() - reached) as u64;
+            self.waiting = Some((batch.clone(), reached));
+        }
+        self.findings.set("acknowledged", self.taken - not_there);
+        Ok(())
+    }
+
+    /// Waits until there is room for all that was taken.
+    pub(crate) async fn hand_over_rest(&mut self) -> Result<(), StageError> {
         let Some((batch, mut from)) = self.waiting.take() else { return Ok(()) };
         while from < batch.len() {
             self.check()?;
@@ -169,7 +251,8 @@ impl Kafka {
         Ok(())
     }
 
-    async fn arrive(&mut self) -> Result<(), StageError> {
+    /// Waits until all has arrived.
+    pub(crate) async fn arrive(&mut self) -> Result<(), StageError> {
         self.hand_over_rest().await?;
         loop {
             // Listen, then look.
@@ -177,21 +260,24 @@ impl Kafka {
             let mut changed = std::pin::pin!(changed);
             changed.as_mut().enable();
             if self.reports.under_way.load(Ordering::Acquire) == 0 {
-                return self.check();
+                self.check()?;
+                self.findings.set("acknowledged", self.taken);
+                return Ok(());
             }
             changed.await;
         }
     }
 }
 
+fn owned(headers: Headers<'_>) -> OwnedHeaders {
+    headers.iter().fold(OwnedHeaders::new(), |owned, header| {
+        owned.insert(rdkafka::message::Header { key: header.name, value: header.value })
+    })
+}
+
 impl Sink for Kafka {
     fn write(&mut self, batch: &Batch, _turn: &mut Turn<'_>) -> Result<(), StageError> {
-        self.check()?;
-        let reached = self.hand_over(batch, 0)?;
-        if reached < batch.len() {
-            self.waiting = Some((batch.clone(), reached));
-        }
-        Ok(())
+        self.take(batch)
     }
 
     fn settle(&mut self) -> Option<Wait<'_, Result<(), StageError>>> {

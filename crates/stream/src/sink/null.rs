@@ -1,7 +1,7 @@
 //! `null`: takes messages, and nothing comes of them.
 
 use crate::message::Batch;
-use crate::module::{Make, Module};
+use crate::module::{self, Make, Module};
 use crate::stage::{Sink, StageError, Turn};
 
 /// The declaration.
@@ -11,6 +11,7 @@ pub const MODULE: Module = Module {
     about: "",
     options: &[],
     examples: &[("time --count=3 | null", "a stream that only its report tells of")],
+    check: module::any,
     make: Make::Sink(|_settings, _site| Ok(Box::new(Null))),
 };
 

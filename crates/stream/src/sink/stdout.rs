@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use crate::message::Batch;
-use crate::module::{Absent, Make, Module, OptionSpec, Takes};
+use crate::module::{self, Absent, Make, Module, OptionSpec, Takes};
 use crate::stage::{IoFailed, Sink, StageError, Turn};
 
 /// The declaration.
@@ -18,6 +18,7 @@ pub const MODULE: Module = Module {
         summary: "What is written after each message; an end of line by default.",
     }],
     examples: &[("time --count=3 | stdout", "three lines with the time")],
+    check: module::any,
     make: Make::Sink(|settings, _site| {
         Ok(Box::new(Stdout {
             delimiter: settings.text("delimiter").as_bytes().to_vec(),

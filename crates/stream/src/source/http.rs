@@ -1,23 +1,30 @@
 //! `http`: what is posted to a port. A request is answered when the stream has taken its message; where the stream is slow, its
-//! clients wait.
+//! clients wait. Bodies that wait or are on their way have a bound in bytes, however many clients there are.
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, RawQuery, State};
-use axum::http::StatusCode;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::routing::post;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
-use crate::message::{BATCH_MESSAGES_MAX, Batch, MESSAGE_BYTES_MAX};
-use crate::module::{Absent, Make, Module, OptionSpec, Settings, Site, Takes};
+use crate::message::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Batch, MESSAGE_BYTES_MAX};
+use crate::module::{Absent, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
 use crate::stage::{Filled, IoFailed, Source, StageError, Turn, Wait};
 
 /// Messages that were posted and wait to be taken.
 const WAITING_MAX: usize = 256;
+/// The bytes of bodies that wait or are read.
+const WAITING_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
+/// How long a client may take to send a body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The declaration.
 pub const MODULE: Module = Module {
@@ -53,10 +60,33 @@ pub const MODULE: Module = Module {
         },
     ],
     examples: &[("http --port=9000 | log", "what is posted to the port, shown")],
+    check,
     make: Make::Source(start),
 };
 
-type Posted = (Bytes, Option<String>);
+fn check(settings: &Settings) -> Result<(), WrongMix> {
+    match settings.text("path").contains(['{', '}', '*', ':']) {
+        true => {
+            Err(WrongMix::new("path", "A path is plain text here", "A path such as /orders would be right."))
+        }
+        false => Ok(()),
+    }
+}
+
+/// What was posted, with its share of the bytes that may wait.
+struct Posted {
+    body: Bytes,
+    key: Option<String>,
+    _bytes: OwnedSemaphorePermit,
+}
+
+/// Where requests go.
+#[derive(Clone)]
+struct Door {
+    sender: mpsc::Sender<Posted>,
+    bytes: Arc<Semaphore>,
+    size_max: usize,
+}
 
 fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError> {
     let address = format!("{}:{}", settings.text("host"), settings.integer("port"));
@@ -71,14 +101,9 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
     let (sender, posted) = mpsc::channel(WAITING_MAX);
     let path = settings.text("path");
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-    let is_plain = !path.contains(['{', '}', '*', ':']);
-    if !is_plain {
-        let source = io::Error::new(io::ErrorKind::InvalidInput, "a path is plain text here");
-        return Err(IoFailed { action: "listen for", what: path, source }.into());
-    }
     let size_max = (settings.integer("maxSize") as usize).min(MESSAGE_BYTES_MAX);
-    let router =
-        Router::new().route(&path, post(take)).layer(DefaultBodyLimit::max(size_max)).with_state(sender);
+    let door = Door { sender, bytes: Arc::new(Semaphore::new(WAITING_BYTES_MAX)), size_max };
+    let router = Router::new().route(&path, post(take)).with_state(door);
     let server = tokio::spawn(async move {
         let _ = axum::serve(listener, router).await;
     });
@@ -104,9 +129,22 @@ fn key(query: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-async fn take(State(sender): State<mpsc::Sender<Posted>>, query: RawQuery, body: Bytes) -> StatusCode {
+async fn take(State(door): State<Door>, query: RawQuery, headers: HeaderMap, body: Body) -> StatusCode {
     let key = key(query.0.as_deref().unwrap_or_default());
-    match sender.send((body, key)).await {
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let length: usize = length.unwrap_or(door.size_max);
+    if length > door.size_max {
+        return StatusCode::PAYLOAD_TOO_LARGE;
+    }
+    let Ok(bytes) = door.bytes.acquire_many_owned(length as u32).await else {
+        return StatusCode::SERVICE_UNAVAILABLE;
+    };
+    let body = match timeout(BODY_TIMEOUT, to_bytes(body, length)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(_)) => return StatusCode::PAYLOAD_TOO_LARGE,
+        Err(_elapsed) => return StatusCode::REQUEST_TIMEOUT,
+    };
+    match door.sender.send(Posted { body, key, _bytes: bytes }).await {
         Ok(()) => StatusCode::OK,
         Err(_ended) => StatusCode::SERVICE_UNAVAILABLE,
     }
@@ -123,9 +161,11 @@ struct Http {
 impl Source for Http {
     fn fill(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<Filled, StageError> {
         batch.clear();
-        while batch.len() < BATCH_MESSAGES_MAX {
-            let Some((body, key)) = self.next.take().or_else(|| self.posted.try_recv().ok()) else { break };
-            batch.push(body, key.map(Bytes::from), turn.time_ms, self.sequence);
+        let mut bytes = 0;
+        while batch.len() < BATCH_MESSAGES_MAX && bytes < BATCH_BYTES_MAX {
+            let Some(posted) = self.next.take().or_else(|| self.posted.try_recv().ok()) else { break };
+            bytes += posted.body.len();
+            batch.push(posted.body, posted.key.map(Bytes::from), turn.time_ms, self.sequence);
             self.sequence += 1;
         }
         match (batch.is_empty(), self.has_ended) {

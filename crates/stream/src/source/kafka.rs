@@ -4,6 +4,8 @@
 //! A commit names the partitions that this member has at the moment: what was taken from others or given away is redelivered
 //! by whoever has it. So each record arrives at least once.
 
+mod ends;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,15 +15,16 @@ use std::time::Duration;
 use rdkafka::config::FromClientConfig;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::Message;
+use rdkafka::message::{Headers, Message};
 use rdkafka::{Offset, TopicPartitionList};
 use tokio::sync::mpsc;
 
 use crate::clock;
 use crate::kafka::{self, BOOTSTRAP, Begin, PROPERTIES};
-use crate::message::{Batch, Gather};
-use crate::module::{Absent, Make, Module, OptionSpec, Settings, Site, Takes};
+use crate::message::{Batch, Gather, Header};
+use crate::module::{Absent, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
 use crate::stage::{Filled, Source, StageError, Turn, Wait};
+use ends::Ends;
 
 /// Batches that wait to be taken.
 const WAITING_MAX: usize = 8;
@@ -37,13 +40,14 @@ pub const MODULE: Module = Module {
     name: "kafka",
     summary: "the records of topics of a cluster",
     about: "By librdkafka. With `--group` the stream is a member of a consumer group: it shares the partitions with the other \
-            members, begins where the group left off, and commits offsets when the sink has acknowledged the messages, so that \
-            each arrives at least once. Without it, all partitions or those of `--partitions` are read from `--from` on, and \
-            nothing is committed. Headers are not carried yet.",
+            members, begins where the group left off, and commits offsets when every sink has acknowledged the messages, \
+            those behind `topic:` among them (a tap only listens), so that each arrives at least once; \
+            `--guarantee=at-most-once` commits before any stage sees them. Without it, all partitions or those of `--partitions` are read from `--from` on, and \
+            nothing is committed. Keys, times and headers of records are those of the messages.",
     options: &[
         OptionSpec {
             name: "topics",
-            takes: Takes::Name,
+            takes: Takes::Topics,
             default: Absent::Required,
             summary: "The topics, with commas between.",
         },
@@ -55,10 +59,17 @@ pub const MODULE: Module = Module {
             summary: "The consumer group; without, the source is in none.",
         },
         OptionSpec {
+            name: "sessionTimeout",
+            takes: Takes::Duration,
+            default: Absent::Value("45s"),
+            summary: "With --group: how long after the last sign of life of a member that was killed others take its partitions.",
+        },
+        OptionSpec {
             name: "from",
             takes: Takes::Begin,
             default: Absent::Value("earliest"),
-            summary: "Where to begin. With --group, where the group has no offset: earliest or latest.",
+            summary: "Where to begin; with offset:0=17,2=5 in each partition, and with the first record in others. With --group, \
+                      where the group has no offset: earliest or latest.",
         },
         OptionSpec {
             name: "partitions",
@@ -70,8 +81,9 @@ pub const MODULE: Module = Module {
             name: "untilEnd",
             takes: Takes::Flag,
             default: Absent::Value("false"),
-            summary: "Whether to end when the end of every partition was reached; not with --group.",
+            summary: "Whether to end where the partitions ended when reading began; not with --group.",
         },
+        kafka::MODE,
         PROPERTIES,
     ],
     examples: &[
@@ -81,27 +93,57 @@ pub const MODULE: Module = Module {
             "from topic to topic, each record at least once",
         ),
     ],
+    check,
     make: Make::Source(start),
 };
 
-fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError> {
+fn check(settings: &Settings) -> Result<(), WrongMix> {
+    let begin = Begin::read(settings.text("from")).unwrap_or(Begin::Earliest);
+    if settings.optional_text("group").is_some() {
+        let wrong =
+            |option, message| Err(WrongMix::new(option, message, "Leave it out, or leave out --group."));
+        if settings.optional_text("partitions").is_some() {
+            return wrong("partitions", "The members of a group share all partitions");
+        }
+        if settings.flag("untilEnd") {
+            return wrong("untilEnd", "A member of a group does not know which partitions it will have");
+        }
+        if !matches!(begin, Begin::Earliest | Begin::Latest) {
+            let right = "earliest or latest would be right, where the group has no offset yet.";
+            return Err(WrongMix::new("from", "A group begins where it left off", right));
+        }
+    }
+    let chosen = settings.optional_text("partitions").and_then(kafka::partitions);
+    if let (Begin::Offsets(offsets), Some(chosen)) = (&begin, chosen)
+        && let Some(other) = offsets.keys().find(|partition| !chosen.contains(partition))
+    {
+        let message = format!("Partition {other} is not among --partitions");
+        return Err(WrongMix::new("from", message, "Name it there, or leave it out here."));
+    }
+    Ok(())
+}
+
+fn start(settings: &Settings, _site: &Site) -> Result<Box<dyn Source>, StageError> {
     let group = settings.optional_text("group");
     let begin = Begin::read(settings.text("from")).unwrap_or(Begin::Earliest);
     let until_end = settings.flag("untilEnd");
     let chosen = settings.optional_text("partitions").and_then(kafka::partitions);
-    let by_offset = matches!(begin, Begin::Offset(_) | Begin::Timestamp(_));
-    if group.is_some() && (chosen.is_some() || until_end || by_offset) {
-        let right = "with --group, leave out --partitions and --untilEnd, and begin at earliest or latest";
-        return Err(kafka::failed(site.label.to_string(), right));
-    }
+    let reset = match &begin {
+        Begin::Latest => "latest",
+        // An offset that is not there is no word to begin elsewhere.
+        Begin::Offset(_) | Begin::Offsets(_) => "error",
+        Begin::Earliest | Begin::Timestamp(_) => "earliest",
+    };
+    let session_timeout_ms = settings.duration("sessionTimeout").as_millis().to_string();
     let config = kafka::config(
         settings,
         &[
+            ("session.timeout.ms", &session_timeout_ms),
             ("group.id", group.unwrap_or(NO_GROUP)),
             ("enable.auto.commit", "false"),
             ("enable.auto.offset.store", "false"),
             ("enable.partition.eof", if until_end { "true" } else { "false" }),
-            ("auto.offset.reset", if begin == Begin::Latest { "latest" } else { "earliest" }),
+            ("auto.offset.reset", reset),
             // A slow sink holds up the polling, and is no reason to leave the group.
             ("max.poll.interval.ms", "86400000"),
         ],
@@ -118,6 +160,8 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
         begin,
         chosen,
         until_end,
+        ends: Ends::default(),
+        with_headers: kafka::with_headers(settings),
         is_closed: is_closed.clone(),
         sequence: 0,
     };
@@ -132,6 +176,7 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
         is_closed,
         has_ended: false,
         unacknowledged: VecDeque::new(),
+        committing: None,
     }))
 }
 
@@ -152,6 +197,8 @@ struct Reader {
     begin: Begin,
     chosen: Option<Vec<i32>>,
     until_end: bool,
+    ends: Ends,
+    with_headers: bool,
     is_closed: Arc<AtomicBool>,
     sequence: u64,
 }
@@ -166,7 +213,9 @@ impl Reader {
 
     fn read(&mut self, batches: &mpsc::Sender<Result<Polled, StageError>>) -> Result<(), StageError> {
         let partitions = self.find_partitions()?;
-        let count = partitions.count();
+        if self.until_end {
+            self.find_ends(&partitions)?;
+        }
         if self.in_group {
             let topics: Vec<&str> = self.topics.iter().map(String::as_str).collect();
             let subscribed = self.consumer.subscribe(&topics);
@@ -175,14 +224,12 @@ impl Reader {
             let assigned = self.consumer.assign(&partitions);
             assigned.map_err(|error| kafka::failed("Taking partitions", error))?;
         }
-        let mut at_end = 0;
         while !self.is_closed.load(Ordering::Relaxed) {
-            let (polled, ends) = self.poll()?;
-            at_end += ends;
+            let polled = self.poll()?;
             if !polled.batch.is_empty() && batches.blocking_send(Ok(polled)).is_err() {
                 return Ok(());
             }
-            if self.until_end && at_end >= count {
+            if self.until_end && self.ends.are_reached() {
                 return Ok(());
             }
         }
@@ -209,10 +256,13 @@ impl Reader {
                         format!("it has no partition {index}: 0 to {} would be right", indexes.len() - 1);
                     return Err(kafka::failed(format!("Topic {topic}"), reason));
                 }
-                let offset = match self.begin {
+                let offset = match &self.begin {
                     Begin::Earliest => Offset::Beginning,
                     Begin::Latest => Offset::End,
-                    Begin::Offset(offset) | Begin::Timestamp(offset) => Offset::Offset(offset),
+                    Begin::Offset(offset) | Begin::Timestamp(offset) => Offset::Offset(*offset),
+                    Begin::Offsets(offsets) => {
+                        offsets.get(&index).map_or(Offset::Beginning, |&at| Offset::Offset(at))
+                    }
                 };
                 let added = list.add_partition_offset(topic, index, offset);
                 added.map_err(|error| kafka::failed(format!("Topic {topic}"), error))?;
@@ -225,29 +275,49 @@ impl Reader {
         Ok(list)
     }
 
-    /// What is there, and how many partitions have come to their end.
-    fn poll(&mut self) -> Result<(Polled, usize), StageError> {
+    /// Where the partitions end at the moment.
+    fn find_ends(&mut self, partitions: &TopicPartitionList) -> Result<(), StageError> {
+        for element in partitions.elements() {
+            let (topic, partition) = (element.topic(), element.partition());
+            let found = self.consumer.fetch_watermarks(topic, partition, METADATA_TIMEOUT);
+            let (low, high) = found.map_err(|error| kafka::failed(format!("Topic {topic}"), error))?;
+            let from = match element.offset() {
+                Offset::Offset(offset) => offset,
+                Offset::Beginning => low,
+                _ => high,
+            };
+            self.ends.add(topic, partition, from, high);
+        }
+        Ok(())
+    }
+
+    /// What is there.
+    fn poll(&mut self) -> Result<Polled, StageError> {
         let mut gather = Gather::default();
         let mut offsets = Offsets::new();
         let mut last: Option<((Arc<str>, i32), i64)> = None;
-        let mut ends = 0;
         let mut wait = POLL;
         while !gather.is_full() {
             let record = match self.consumer.poll(wait) {
                 None => break,
                 Some(Ok(record)) => record,
-                Some(Err(KafkaError::PartitionEOF(_))) => {
-                    ends += 1;
-                    continue;
+                Some(Err(KafkaError::PartitionEOF(partition))) => {
+                    self.ends.told(partition);
+                    // Nothing may come for a while, and what is there need not wait for it.
+                    if gather.is_empty() { break } else { continue }
                 }
                 Some(Err(error)) => {
-                    check(error)?;
+                    mends_itself(error)?;
                     continue;
                 }
             };
             wait = Duration::ZERO;
             let time_ms = record.timestamp().to_millis().unwrap_or_else(clock::time_ms);
-            gather.push(record.payload().unwrap_or_default(), record.key(), time_ms, self.sequence);
+            let headers = if self.with_headers { record.headers() } else { None };
+            let headers = headers.into_iter().flat_map(|headers| headers.iter());
+            let headers = headers.map(|header| Header { name: header.key, value: header.value });
+            let value = record.payload().unwrap_or_default();
+            gather.push(value, record.key(), headers, time_ms, self.sequence);
             self.sequence += 1;
             // Records of a partition come one after the other: its name is looked up when it changes.
             match &mut last {
@@ -263,12 +333,17 @@ impl Reader {
             }
         }
         offsets.extend(last);
-        Ok((Polled { batch: gather.take(), offsets }, ends))
+        if self.until_end {
+            for ((topic, partition), next) in &offsets {
+                self.ends.read(topic, *partition, *next);
+            }
+        }
+        Ok(Polled { batch: gather.take(), offsets })
     }
 }
 
 /// Whether librdkafka mends an error by itself.
-fn check(error: KafkaError) -> Result<(), StageError> {
+fn mends_itself(error: KafkaError) -> Result<(), StageError> {
     let mending = [
         RDKafkaErrorCode::BrokerTransportFailure,
         RDKafkaErrorCode::AllBrokersDown,
@@ -299,6 +374,17 @@ struct Kafka {
     is_closed: Arc<AtomicBool>,
     has_ended: bool,
     unacknowledged: VecDeque<Unacknowledged>,
+    committing: Option<tokio::task::JoinHandle<Result<bool, StageError>>>,
+}
+
+impl Kafka {
+    /// Waits for the commit that is under way. What was not committed comes again to whoever has its partitions then: at least
+    /// once holds.
+    async fn committed(&mut self) -> Result<(), StageError> {
+        let Some(committing) = self.committing.take() else { return Ok(()) };
+        let committed = committing.await;
+        committed.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())).map(drop)
+    }
 }
 
 impl Source for Kafka {
@@ -334,6 +420,19 @@ impl Source for Kafka {
         self.batches.close();
     }
 
+    fn claim<'a>(&'a mut self, batch: &'a mut Batch) -> Option<Wait<'a, Result<(), StageError>>> {
+        let claimed = self.unacknowledged.pop_back()?;
+        let consumer = self.consumer.clone();
+        Some(Box::pin(async move {
+            let is_whole = commit_elsewhere(consumer, claimed.offsets).await?;
+            if !is_whole {
+                // Whoever has its partitions now gets it again.
+                batch.clear();
+            }
+            Ok(())
+        }))
+    }
+
     fn wants_acknowledgement(&self) -> bool {
         self.in_group
     }
@@ -343,15 +442,19 @@ impl Source for Kafka {
         while self.unacknowledged.front().is_some_and(|first| first.last_sequence <= through) {
             arrived.extend(self.unacknowledged.pop_front().map(|first| first.offsets).unwrap_or_default());
         }
-        let consumer = self.consumer.clone();
         Box::pin(async move {
             if arrived.is_empty() {
                 return Ok(());
             }
-            // A commit waits for the answer of the cluster, on a thread that may.
-            let committed = tokio::task::spawn_blocking(move || commit(&consumer, arrived)).await;
-            committed.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+            // Messages go on meanwhile: it is waited for when the next is due.
+            self.committed().await?;
+            self.committing = Some(tokio::spawn(commit_elsewhere(self.consumer.clone(), arrived)));
+            Ok(())
         })
+    }
+
+    fn finish(&mut self) -> Wait<'_, Result<(), StageError>> {
+        Box::pin(self.committed())
     }
 }
 
@@ -369,12 +472,20 @@ impl Drop for Kafka {
     }
 }
 
-fn commit(consumer: &BaseConsumer, offsets: Offsets) -> Result<(), StageError> {
+/// A commit waits for the answer of the cluster, on a thread that may.
+async fn commit_elsewhere(consumer: Arc<BaseConsumer>, offsets: Offsets) -> Result<bool, StageError> {
+    let committed = tokio::task::spawn_blocking(move || commit(&consumer, offsets)).await;
+    committed.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+}
+
+/// Commits what of it belongs to this member. Whether that was all of it.
+fn commit(consumer: &BaseConsumer, offsets: Offsets) -> Result<bool, StageError> {
     let assigned =
         consumer.assignment().map_err(|error| kafka::failed("Asking for the assignment", error))?;
     let assigned: BTreeSet<(String, i32)> =
         assigned.elements().iter().map(|element| (element.topic().to_owned(), element.partition())).collect();
     let mut list = TopicPartitionList::new();
+    let count = offsets.len();
     for ((topic, partition), next) in offsets {
         if assigned.contains(&(topic.to_string(), partition)) {
             let added = list.add_partition_offset(&topic, partition, Offset::Offset(next));
@@ -382,7 +493,7 @@ fn commit(consumer: &BaseConsumer, offsets: Offsets) -> Result<(), StageError> {
         }
     }
     if list.count() == 0 {
-        return Ok(());
+        return Ok(count == 0);
     }
     let again = [
         RDKafkaErrorCode::RebalanceInProgress,
@@ -395,11 +506,10 @@ fn commit(consumer: &BaseConsumer, offsets: Offsets) -> Result<(), StageError> {
         RDKafkaErrorCode::NotCoordinator,
     ];
     match consumer.commit(&list, CommitMode::Sync) {
-        Ok(()) => Ok(()),
-        // The messages come again to whoever has their partitions then: at least once holds.
+        Ok(()) => Ok(list.count() == count),
         Err(error) if error.rdkafka_error_code().is_some_and(|code| again.contains(&code)) => {
             tracing::warn!(error = %error, "Offsets were not committed; their messages may come again");
-            Ok(())
+            Ok(false)
         }
         Err(error) => Err(kafka::failed("Committing offsets", error)),
     }

@@ -17,6 +17,11 @@ pub struct Lines {
 pub struct TooLong;
 
 impl Lines {
+    /// Goes on with the numbers of another's lines.
+    pub fn follow_on(&mut self, other: &Lines) {
+        self.sequence = other.sequence;
+    }
+
     /// Adds bytes that were read.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), TooLong> {
         self.pending.extend_from_slice(bytes);

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use crate::message::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Batch};
-use crate::module::{Absent, Make, Module, OptionSpec, Takes};
+use crate::module::{Absent, Make, Module, OptionSpec, Settings, Takes, WrongMix};
 use crate::stage::{Filled, Source, StageError, Turn, Wait};
 
 /// Batches of all producers that wait to be taken.
@@ -77,6 +77,7 @@ pub const MODULE: Module = Module {
             "fifty thousand messages a second, until it is stopped",
         ),
     ],
+    check,
     make: Make::Source(|settings, _site| {
         let shape = Shape {
             count: match settings.integer("messageCount") {
@@ -95,6 +96,29 @@ pub const MODULE: Module = Module {
         Ok(Box::new(Producers::start(&shape, producers)))
     }),
 };
+
+fn check(settings: &Settings) -> Result<(), WrongMix> {
+    let size = settings.integer("messageSize");
+    if size > crate::message::MESSAGE_BYTES_MAX as u64 {
+        return Err(WrongMix::new(
+            "messageSize",
+            "A message has 64 MiB at the most",
+            "64MiB or less would be right.",
+        ));
+    }
+    if !settings.flag("generateTimestamp") {
+        return Ok(());
+    }
+    if settings.text("mode") == "reference" {
+        let message = "Messages that are all the same bytes have no timestamps of their own";
+        return Err(WrongMix::new("generateTimestamp", message, "Leave it out, or take --mode=copy."));
+    }
+    if size < TIMESTAMP_BYTES as u64 {
+        let message = format!("A number and a timestamp take {TIMESTAMP_BYTES} bytes");
+        return Err(WrongMix::new("generateTimestamp", message, "A larger --messageSize would be right."));
+    }
+    Ok(())
+}
 
 /// What is to be made.
 #[derive(Clone)]

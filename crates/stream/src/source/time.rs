@@ -7,7 +7,7 @@ use chrono::{Local, TimeZone};
 use tokio::time::{Instant, sleep_until};
 
 use crate::message::Batch;
-use crate::module::{Absent, Make, Module, OptionSpec, Takes};
+use crate::module::{self, Absent, Make, Module, OptionSpec, Takes};
 use crate::stage::{Filled, Source, StageError, Turn, Wait};
 
 /// The declaration.
@@ -30,7 +30,7 @@ pub const MODULE: Module = Module {
         },
         OptionSpec {
             name: "format",
-            takes: Takes::Name,
+            takes: Takes::TimeFormat,
             default: Absent::Value("%Y-%m-%d %H:%M:%S"),
             summary: "How the time is written, in the directives of strftime.",
         },
@@ -42,6 +42,7 @@ pub const MODULE: Module = Module {
         },
     ],
     examples: &[("time | log", "the time, a line each second")],
+    check: module::any,
     make: Make::Source(|settings, _site| {
         let count = settings.integer("count");
         Ok(Box::new(Time {

@@ -1,11 +1,13 @@
 //! Streams through the public interface, in this process: what stages do together.
 
+mod secure;
+
 use std::sync::{Arc, Mutex};
 
-use thalweg_stream::OnError;
 use thalweg_stream::module::Console;
 use thalweg_stream::plan::Plan;
-use thalweg_stream::runtime::{Ended, Figures, RunOptions, start};
+use thalweg_stream::runtime::{Ended, Figures, RunOptions, Taps, start};
+use thalweg_stream::{Cluster, Guarantee, OnError};
 
 /// Keeps the lines of stages.
 #[derive(Default)]
@@ -26,7 +28,13 @@ fn run(text: &str) -> (Figures, Vec<String>) {
         .enable_all()
         .build()
         .expect("a runtime");
-    let options = RunOptions { on_error: OnError::Fail, console: lines.clone() };
+    let options = RunOptions {
+        on_error: OnError::Fail,
+        cluster: Cluster { bootstrap: "localhost:9092".to_owned(), properties: None },
+        guarantee: Guarantee::AtLeastOnce,
+        console: lines.clone(),
+        taps: Taps::default(),
+    };
     let figures = runtime.block_on(async {
         let mut running = start(&plan, &options).unwrap_or_else(|error| panic!("{error}"));
         running.ended().await.unwrap_or_else(|error| panic!("{error}"));
@@ -54,6 +62,9 @@ fn several_producers_each_count_their_own_messages_and_none_is_missing() {
 fn messages_of_any_size_are_made_whole() {
     for size in [0, 1, 8, 12, 1000, 300_000] {
         for more in ["", "--mode=reference", "--generateTimestamp=true"] {
+            if size < 12 && more.contains("Timestamp") {
+                continue;
+            }
             let text = format!("load-generator --messageCount=1500 --messageSize={size} {more} | throughput");
             let (figures, lines) = run(&text);
             assert_eq!(figures.streams[0].stages[1].bytes_out, 1500 * size, "{text}");

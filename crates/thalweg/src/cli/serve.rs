@@ -1,6 +1,7 @@
 //! `thalweg serve`: a broker, a controller, or both, in the foreground, until it is told to stop.
 
 use super::failure::Usage;
+use crate::hosting::Streams;
 use crate::http::{self, HttpListening, HttpServer};
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -8,7 +9,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thalweg_broker::config::{BrokerConfig, ServerProperties, WarningKind};
+use thalweg_broker::config::{BrokerConfig, ServerProperties, StreamSettings, WarningKind};
 use thalweg_broker::metrics::Metrics;
 use thalweg_broker::{ControllerServer, Loading, Server, StartError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -30,7 +31,8 @@ const SAME_SIGNAL: Duration = Duration::from_secs(1);
   thalweg serve --data-dir /var/lib/thalweg --listen 0.0.0.0:9092
   thalweg serve server.properties --set num.partitions=6
   thalweg serve --set process.roles=broker --set node.id=2 --listen localhost:9094 --data-dir ./data-2 \\
-      --set controller.quorum.bootstrap.servers=localhost:9093")]
+      --set controller.quorum.bootstrap.servers=localhost:9093
+  thalweg serve --set streams.enabled=true --set http.listener=localhost:9090")]
 pub struct Serve {
     /// A Kafka properties file (server.properties)
     #[arg(value_name = "FILE")]
@@ -97,8 +99,26 @@ impl Serve {
                 }
             }
         }
-        Ok(BrokerConfig::new(&properties).map_err(|invalid| properties.place(invalid))?)
+        let config = BrokerConfig::new(&properties).map_err(|invalid| properties.place(invalid))?;
+        check_streams(&config)?;
+        Ok(config)
     }
+}
+
+/// Whether streams can be hosted, and reached, as they are wanted.
+fn check_streams(config: &BrokerConfig) -> Result<(), Usage> {
+    if !config.streams.enabled {
+        return Ok(());
+    }
+    if !config.roles.broker {
+        let problem = "streams.enabled: process.roles has no broker, and only brokers host streams";
+        return Err(Usage(problem.to_owned()));
+    }
+    if config.http.listener.is_none() {
+        let right = "with http.listener=HOST:PORT streams could be created and deployed here";
+        tracing::warn!("Property streams.enabled only starts what is deployed already: {right}");
+    }
+    Ok(())
 }
 
 /// A signal came before the broker served.
@@ -160,10 +180,23 @@ impl Node {
 
     /// Starts the HTTP server on the sockets that are open for it: whoever has something to serve adds its routes here, and
     /// its metrics to the sources.
-    fn serve_http(&self, listening: HttpListening) -> HttpServer {
+    fn serve_http(&self, listening: HttpListening, streams: Option<&Streams>) -> HttpServer {
         let metrics = self.metrics().clone();
-        let sources: Vec<http::metrics::Source> = vec![Box::new(move |page| metrics.expose(page))];
-        listening.serve(http::metrics::routes(sources))
+        let mut sources: Vec<http::metrics::Source> = vec![Box::new(move |page| metrics.expose(page))];
+        sources.extend(streams.map(Streams::metrics));
+        let routes = http::metrics::routes(sources);
+        listening.serve(match streams {
+            Some(streams) => routes.merge(streams.routes()),
+            None => routes,
+        })
+    }
+
+    /// Begins to host streams, if that is wanted.
+    fn host(&self, settings: &StreamSettings) -> Result<Option<Streams>> {
+        match self {
+            Node::Broker(server) if settings.enabled => Ok(Some(Streams::start(server, settings)?)),
+            _ => Ok(None),
+        }
     }
 
     async fn failed(&self) -> String {
@@ -186,6 +219,7 @@ async fn serve(config: BrokerConfig, started: Instant, bars: MultiProgress) -> R
     let mut interrupt = signal(SignalKind::interrupt())?;
     // Before anything is opened, so that a port that is taken is told at once.
     let http = HttpListening::bind(&config.http)?;
+    let streams = config.streams.clone();
     let loading = Arc::new(Loading::default());
     let shown = tokio::spawn(show(Arc::clone(&loading), bars));
     // On a task of its own, since it blocks where it opens logs.
@@ -200,37 +234,50 @@ async fn serve(config: BrokerConfig, started: Instant, bars: MultiProgress) -> R
     let _ = shown.await;
     let node = node?;
     tracing::info!("{}; started in {} ms", node.described(), started.elapsed().as_millis());
-    let http = http.map(|listening| node.serve_http(listening));
+    let streams = node.host(&streams)?;
+    let http = http.map(|listening| node.serve_http(listening, streams.as_ref()));
     for address in http.iter().flat_map(|server| &server.addresses) {
         tracing::info!("Metrics are at http://{address}/metrics");
+        if streams.is_some() {
+            tracing::info!("Streams are at http://{address}/streams");
+        }
     }
+    let running = Served { node, streams, http };
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
-        reason = node.failed() => {
+        reason = running.node.failed() => {
             tracing::error!(reason, "The cluster cannot be followed any more; the process stops");
-            stop_all(node, http).await;
+            running.stop().await;
             bail!("the cluster cannot be followed: {reason}");
         }
     }
-    stop(node, http, terminate, interrupt).await
+    stop(running, terminate, interrupt).await
 }
 
-/// Stops the HTTP server last: a stop that takes long can be watched.
-async fn stop_all(node: Node, http: Option<HttpServer>) {
-    node.stop().await;
-    if let Some(http) = http {
-        http.stop().await;
+/// All that runs.
+struct Served {
+    node: Node,
+    streams: Option<Streams>,
+    http: Option<HttpServer>,
+}
+
+impl Served {
+    /// Stops streams first, while there is a broker to drain to, and the HTTP server last: a stop that takes long can be
+    /// watched.
+    async fn stop(self) {
+        if let Some(streams) = self.streams {
+            streams.stop().await;
+        }
+        self.node.stop().await;
+        if let Some(http) = self.http {
+            http.stop().await;
+        }
     }
 }
 
 /// Stops in order, unless a second signal comes.
-async fn stop(
-    node: Node,
-    http: Option<HttpServer>,
-    mut terminate: Signal,
-    mut interrupt: Signal,
-) -> Result<()> {
+async fn stop(running: Served, mut terminate: Signal, mut interrupt: Signal) -> Result<()> {
     tracing::info!("Stopping");
     let signalled = now();
     let signalled_again = async {
@@ -245,7 +292,7 @@ async fn stop(
         }
     };
     tokio::select! {
-        () = stop_all(node, http) => tracing::info!("Stopped in order"),
+        () = running.stop() => tracing::info!("Stopped in order"),
         () = signalled_again => bail!("stopped without order by a second signal"),
     }
     Ok(())

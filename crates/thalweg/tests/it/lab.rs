@@ -176,6 +176,28 @@ fn a_short_run_yields_a_whole_result_that_can_be_shown_compared_and_run_again() 
 }
 
 #[test]
+fn streams_in_memory_are_measured_without_a_cluster() {
+    let _alone = alone();
+    let place = Place::with(&workload(0.5, "drivers = \"stream\"\ncluster.brokers = 0\nverify = \"off\""));
+    assert_ends_with(&ran(place.run(&["--target", "embedded", "--target", "apache-kafka"])), 0);
+    let result = place.result();
+    assert_eq!(result.state, State::Complete);
+    assert_eq!(result.workloads[0].points.len(), 1, "once, whatever the targets");
+    let point = place.point();
+    assert_eq!((point.target.as_str(), point.driver.words()), ("in memory", "stream"));
+    assert!(point.client.ends_with(" streams"), "{}", point.client);
+    for repetition in &point.repetitions {
+        assert!(repetition.figures.produced_records_per_s.is_some_and(|rate| rate > 0.0), "{repetition:?}");
+        assert_eq!(repetition.evidence.faults, [""; 0]);
+    }
+    assert!(place.out().join("report.html").is_file());
+    place.assert_nothing_is_left();
+    let place = Place::with(&workload(0.5, "cluster.brokers = 0\nverify = \"off\""));
+    let output = ran(place.run(&["--driver", "librdkafka"]));
+    assert!(text(&output.stderr).contains("--driver stream would be right"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn a_broken_workload_file_is_refused_with_its_line() {
     let place = Place::with(&workload(1.0, "topics.partition = 3"));
     let output = ran(place.run(&[]));

@@ -133,6 +133,27 @@ async fn every_driver_consumes_what_the_null_server_keeps() {
 }
 
 #[tokio::test]
+async fn streams_tell_to_the_message_what_they_have_carried() {
+    let server = keeping(None);
+    let mut produce = assignment(Driver::Stream, Role::Producer, &server, StopWhen::Records(20_000));
+    (produce.verify, produce.properties) = (Verify::Off, [("acks".to_owned(), "1".to_owned())].into());
+    let (client, produced) = run(&produce).await;
+    assert!(client.ends_with(" streams"), "{client}");
+    assert!(produced.measured.records >= 20_000, "{produced:?}");
+    // Stopped like by Ctrl-C: what was on its way has arrived, and is told.
+    assert_eq!(server.counts().records, produced.acknowledged, "{produced:?}");
+    assert_eq!(produced.measured.bytes, produced.measured.records * 128, "{produced:?}");
+    let mut consume = assignment(Driver::Stream, Role::Consumer, &server, StopWhen::Records(20_000));
+    consume.verify = Verify::Off;
+    let (_, consumed) = run(&consume).await;
+    assert!(consumed.acknowledged >= 20_000, "{consumed:?}");
+    let mut direct = assignment(Driver::Stream, Role::Producer, &server, StopWhen::Seconds(0.5));
+    (direct.verify, direct.bootstrap, direct.topics) = (Verify::Off, Vec::new(), Vec::new());
+    let (_, carried) = run(&direct).await;
+    assert!(carried.measured.records > 20_000, "{carried:?}");
+}
+
+#[tokio::test]
 async fn what_librdkafka_stamps_the_evidence_finds_whole() {
     let server = keeping(None);
     let produced =

@@ -10,6 +10,8 @@ mod lab_drivers;
 mod lab_worker;
 mod replicated;
 mod serve_cluster;
+mod stream_hosting;
 mod streams;
+mod streams_guarantees;
 mod streams_kafka;
 mod tools;

@@ -176,6 +176,19 @@ fn a_wrong_text_is_told_with_its_place_and_the_exit_code_of_a_wrong_request() {
 }
 
 #[test]
+fn a_wrong_property_is_told_with_what_would_be_right() {
+    for (property, part) in [
+        ("module.nul.count=2", "module.null.count would be right"),
+        ("module.null.count=-1", "a number from 0 to 256 would be right"),
+        ("count=2", "module.LABEL.count=N"),
+    ] {
+        let (code, _, error) = run(&mut stream(&["run", "--properties", property, "time | null"]), b"");
+        assert_eq!(code, Some(2), "{error}");
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
 fn check_shows_streams_and_runs_nothing() {
     let text = "a = stdin | x: filter --expression=true | topic:t; topic:t > null; tap:stream:a.x > counter";
     let (code, out, error) = run(&mut stream(&["check", text]), b"");
@@ -287,6 +300,46 @@ fn ten_thousand_lines_are_followed_while_their_file_is_rotated_and_cut() {
         assert_eq!(seen, text, "round {round}: a line is missing, or comes twice");
     }
     assert_eq!(written, 10_000);
+    running.interrupt();
+    assert_eq!(running.exit_code(), Some(0));
+}
+
+#[test]
+fn a_file_that_was_cut_and_has_grown_again_is_read_from_its_beginning() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("app.log");
+    let lines_of = |name: &str, count: usize| -> Vec<String> {
+        (0..count).map(|number| format!("{name} {number}")).collect()
+    };
+    let (first, second) = (lines_of("first", 1000), lines_of("second", 3000));
+    std::fs::write(&path, first.join("\n") + "\nhalf").expect("it can be written");
+    let mut running = start(&["run", &format!("file --path={} --mode=follow | stdout", path.display())]);
+    let mut lines = running.lines();
+    assert_eq!(lines.by_ref().take(1000).collect::<Vec<_>>(), first);
+    // As logrotate's copytruncate does it, and in less time than a look: the file is longer than it was.
+    std::fs::copy(&path, dir.path().join("app.log.1")).expect("it can be copied");
+    std::fs::write(&path, second.join("\n") + "\n").expect("it can be written");
+    assert_eq!(lines.next().as_deref(), Some("half"));
+    assert_eq!(lines.by_ref().take(3000).collect::<Vec<_>>(), second);
+    running.interrupt();
+    assert_eq!(running.exit_code(), Some(0));
+}
+
+#[test]
+#[expect(clippy::disallowed_types, reason = "the file of a program that keeps it open")]
+fn what_is_added_to_a_file_after_its_rotation_is_read_too() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("app.log");
+    let mut old = std::fs::File::create(&path).expect("it can be made");
+    let mut running = start(&["run", &format!("file --path={} --mode=follow | stdout", path.display())]);
+    let mut lines = running.lines();
+    writeln!(old, "before").expect("it can be written");
+    assert_eq!(lines.next().as_deref(), Some("before"));
+    std::fs::rename(&path, dir.path().join("app.log.1")).expect("it can be renamed");
+    std::fs::write(&path, "new\n").expect("it can be written");
+    assert_eq!(lines.next().as_deref(), Some("new"));
+    writeln!(old, "after").expect("it can be written");
+    assert_eq!(lines.next().as_deref(), Some("after"));
     running.interrupt();
     assert_eq!(running.exit_code(), Some(0));
 }

@@ -2,7 +2,7 @@
 //! killed goes on where its sink had got to.
 
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Command;
 
@@ -15,13 +15,14 @@ fn run(command: &mut Command, input: &[u8]) -> (Option<i32>, String, String) {
 }
 
 /// A broker with the topics `in` and `out`, and a folder.
-struct Broker {
-    broker: binary::Broker,
-    dir: tempfile::TempDir,
+pub struct Broker {
+    pub broker: binary::Broker,
+    pub dir: tempfile::TempDir,
 }
 
 impl Broker {
-    fn start() -> Broker {
+    /// Starts it.
+    pub fn start() -> Broker {
         let broker = Broker {
             broker: binary::Broker::start(),
             dir: tempfile::tempdir().expect("a temporary directory"),
@@ -36,12 +37,13 @@ impl Broker {
     }
 
     /// A stream, in which `kafka` is this broker's.
-    fn stream(&self, text: &str) -> Command {
+    pub fn stream(&self, text: &str) -> Command {
         let text = text.replace("kafka ", &format!("kafka --bootstrap={} ", self.broker.address));
         stream(&text)
     }
 
-    fn produce(&self, numbers: std::ops::Range<u32>) {
+    /// Writes numbers to `in`, each its own key.
+    pub fn produce(&self, numbers: std::ops::Range<u32>) {
         let lines: String = numbers.map(|number| format!("{number}\n")).collect();
         let text = "stdin | transform --expression=text --key=text | kafka --topic=in";
         let (code, _, error) = run(&mut self.stream(text), lines.as_bytes());
@@ -49,7 +51,8 @@ impl Broker {
     }
 }
 
-fn numbers(lines: &str) -> Vec<u32> {
+/// Numbers, a line each.
+pub fn numbers(lines: &str) -> Vec<u32> {
     lines.lines().map(|line| line.parse().expect("a number")).collect()
 }
 
@@ -59,7 +62,8 @@ fn stream(text: &str) -> Command {
     command
 }
 
-fn text(path: &Path) -> String {
+/// What is in a file; nothing if it is not there.
+pub fn text(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
@@ -79,6 +83,8 @@ fn what_is_written_to_a_topic_is_read_with_its_keys_from_wherever_one_likes() {
     let of_one = read("--partitions=1");
     assert!(of_one.len() > 200 && of_one.is_sorted(), "{of_one:?}");
     assert_eq!(read("--partitions=1 --from=offset:5"), of_one[5..]);
+    let others = all.len() - of_one.len();
+    assert_eq!(read("--from=offset:1=7").len(), others + of_one.len() - 7);
     assert_eq!(read("--from=timestamp:0").len(), 1000);
     assert_eq!(read("--from=latest"), [0; 0]);
     let keys = "kafka --topics=in --untilEnd=true | transform --expression=key | counter";
@@ -174,6 +180,43 @@ fn topics_between_stages_carry_every_message_while_instances_come_and_go() {
     }
 }
 
+/// Three instances of the middle stage share its partitions; what has the same key keeps its order.
+#[test]
+fn a_stage_with_a_count_has_instances_that_share_its_messages_by_key() {
+    let broker = Broker::start();
+    let file = broker.dir.path().join("seen.txt");
+    let text_of_stream = format!(
+        "stdin | keyed: transform --expression=text --key='string(int(text) % 7)' | work: filter --expression='int(text) >= 0' \
+         | file --path={}; tap:stream:s.work > counter --name=tapped",
+        file.display()
+    );
+    let mut command =
+        binary::thalweg("stream run --name s --json --properties module.work.count=3,module.*.count=0");
+    command.args(["--bootstrap-server", &broker.broker.address, &text_of_stream]);
+    let mut running = Running::start(&mut command);
+    let lines: String = (0..3000).map(|number| format!("{number}\n")).collect();
+    running.0.stdin.take().expect("it is a pipe").write_all(lines.as_bytes()).expect("it reads");
+    until("every message", || text(&file).lines().count() >= 3000);
+    running.interrupt();
+    let mut report = String::new();
+    running.0.stdout.take().expect("it is a pipe").read_to_string(&mut report).expect("text");
+    assert_eq!(running.exit_code(), Some(0), "{report}");
+    let seen = numbers(&text(&file));
+    for key in 0..7 {
+        let of_key: Vec<u32> = seen.iter().copied().filter(|number| number % 7 == key).collect();
+        assert_eq!(of_key, (0..3000).filter(|number| number % 7 == key).collect::<Vec<_>>());
+    }
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    let parts = report["streams"].as_array().expect("a list");
+    let names: Vec<&str> = parts.iter().filter_map(|part| part["name"].as_str()).collect();
+    assert_eq!(names, ["s.stdin", "s.work", "s.work", "s.work", "s.file", "s-2"]);
+    let worked: Vec<u64> =
+        parts[1..4].iter().filter_map(|part| part["stages"][1]["messages_in"].as_u64()).collect();
+    assert_eq!(worked.iter().sum::<u64>(), 3000);
+    assert!(worked.iter().filter(|count| **count > 0).count() > 1, "one instance did all: {worked:?}");
+    assert_eq!(parts[5]["stages"][1]["found"]["count"], 3000, "a tap hears all instances");
+}
+
 #[test]
 fn what_cannot_be_reached_or_is_not_there_is_told() {
     let broker = Broker::start();
@@ -183,9 +226,6 @@ fn what_cannot_be_reached_or_is_not_there_is_told() {
     let (code, _, error) = run(&mut broker.stream("kafka --topics=in --partitions=7 | null"), b"");
     assert_eq!(code, Some(1));
     assert!(error.contains("it has no partition 7: 0 to 2 would be right"), "{error}");
-    let (code, _, error) = run(&mut broker.stream("kafka --topics=in --group=g --untilEnd=true | null"), b"");
-    assert_eq!(code, Some(1));
-    assert!(error.contains("leave out --partitions and --untilEnd"), "{error}");
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
     let text = format!("stdin | kafka --bootstrap={free} --topic=x --deliveryTimeout=1s");
     let (code, _, error) = run(&mut stream(&text), b"a\n");

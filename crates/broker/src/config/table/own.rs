@@ -2,7 +2,7 @@
 //!
 //! One entry per key, as in the tables of Kafka's keys. A key is added here only where Kafka has none: `table::tests` checks it.
 
-use super::super::check::LISTEN_ADDRESS;
+use super::super::check::{ANY, LIST, LIST_OR_NULL, LISTEN_ADDRESS};
 use super::super::key::Support::Served;
 use super::family;
 
@@ -10,4 +10,13 @@ family! { OWN_KEYS "Thalweg's own";
     "http.listener": String = null, LISTEN_ADDRESS, Medium, ReadOnly, Served,
         "`HOST:PORT` of an HTTP server for operators: `/metrics` in Prometheus' text format (`docs/metrics.md`). Off unless it is set. It has neither TLS nor authentication: keep it to a network that only operators reach. An empty host is every interface, port 0 a free one.",
         differs = "Kafka has no such key; there, metrics come by JMX and an exporter beside it.";
+    "streams.enabled": Boolean = "false", ANY, Medium, ReadOnly, Served,
+        "Whether this broker hosts streams (`docs/streams.md`): those that are deployed on it are started with it, and `http.listener` serves the API to create, deploy, undeploy and destroy them. Whoever reaches that listener runs streams with the rights of this process.",
+        differs = "Kafka has no such key; Kafka Streams and Connect are processes of their own.";
+    "streams.bootstrap.servers": List = null, LIST_OR_NULL, Low, ReadOnly, Served,
+        "The brokers that hosted streams connect to first, as `HOST:PORT`: for their definitions, for topics between stages and for `kafka` stages that name no others. By default this broker's first listener.",
+        differs = "Kafka has no such key.";
+    "streams.refused.modules": List = "exec", LIST, Medium, ReadOnly, Served,
+        "Stages that hosted streams may not have. `exec` runs any program; `file` reads and writes any file that this process may. Empty allows all but `stdin` and `stdout`, which a server has not.",
+        differs = "Kafka has no such key.";
 }

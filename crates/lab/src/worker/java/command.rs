@@ -61,9 +61,10 @@ impl Plan {
     pub(super) fn new(assignment: &Assignment, jars: &KafkaJars) -> Result<Plan, PlanError> {
         check(assignment)?;
         let payloads = match (&assignment.role, &assignment.records.payload) {
-            (Role::Producer, Payload::Zeros | Payload::Compressible | Payload::Json | Payload::File(_)) => {
-                Some(write_payloads(assignment)?)
-            }
+            (
+                Role::Producer,
+                Payload::Zeros | Payload::Shared | Payload::Compressible | Payload::Json | Payload::File(_),
+            ) => Some(write_payloads(assignment)?),
             _ => None,
         };
         let mut plan = Plan {

@@ -1,26 +1,14 @@
 //! The tools' processes: made before the work, begun with a word, ended with the worker.
 
-use std::collections::VecDeque;
 use std::io;
-use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{Child, ChildStdin};
 use tokio::sync::mpsc;
 
 use super::command::{self, Plan};
 use super::lines;
 use crate::worker::counts::Window;
+use crate::worker::tool::{Heard, Tool};
 use crate::worker::{Assignment, Role};
-
-/// A shell that waits for a line and becomes Java, with the arguments of that line behind its own. Where the system can
-/// (util-linux), Java dies with the worker, however that ends.
-const WAIT: &str = r#"read -r last || exit 0
-if command -v setpriv >/dev/null 2>&1; then exec setpriv --pdeathsig KILL "$@" $last; fi
-exec "$@" $last"#;
-/// Lines of standard error that are kept for the error text.
-const STDERR_LINES_MAX: usize = 10;
 
 /// A tool could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -44,88 +32,38 @@ pub(super) enum Line {
     Final { text: String, rest: (u64, u64), elapsed_us: u64 },
 }
 
-/// What is heard of one tool.
-enum Heard {
-    Line(usize, String),
-    End,
-}
-
 /// The tools of a worker.
 pub(super) struct Tools {
     role: Role,
     value_bytes: u64,
     tools: Vec<Tool>,
+    /// Records and bytes that each told of.
+    told: Vec<(u64, u64)>,
     heard: mpsc::Receiver<Heard>,
     open: usize,
-}
-
-struct Tool {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    /// Records and bytes that it told of.
-    told: (u64, u64),
-    stderr: Arc<Mutex<VecDeque<String>>>,
 }
 
 impl Tools {
     /// Makes the processes; they wait.
     pub(super) fn prepare(plan: &Plan) -> Result<Tools, NotStarted> {
         let (to, heard) = mpsc::channel(1024);
-        let mut tools = Vec::new();
-        for (at, words) in plan.words.iter().enumerate() {
-            let mut child = tokio::process::Command::new("sh")
-                .args(["-c", WAIT, "sh"])
-                .args(words)
-                .env("CLASSPATH", &plan.classpath)
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .kill_on_drop(true)
-                .spawn()?;
-            let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
-                unreachable!("both were asked for as pipes");
-            };
-            let last: Arc<Mutex<VecDeque<String>>> = Arc::default();
-            let (kept, to) = (Arc::clone(&last), to.clone());
-            tokio::spawn(async move {
-                let mut lines = BufReader::new(stderr).lines();
-                while let Ok(Some(line)) = lines.next_line().await {
-                    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                    if kept.len() == STDERR_LINES_MAX {
-                        kept.pop_front();
-                    }
-                    kept.push_back(line);
-                }
-            });
-            tokio::spawn(async move {
-                let mut lines = BufReader::new(stdout).lines();
-                while let Ok(Some(line)) = lines.next_line().await {
-                    if to.send(Heard::Line(at, line)).await.is_err() {
-                        return;
-                    }
-                }
-                let _ = to.send(Heard::End).await;
-            });
-            let stdin = child.stdin.take();
-            tools.push(Tool { child, stdin, told: (0, 0), stderr: last });
-        }
-        let open = tools.len();
-        Ok(Tools { role: plan.role, value_bytes: plan.value_bytes, tools, heard, open })
+        let environment = [("CLASSPATH", plan.classpath.as_str())];
+        let prepare = |(at, words): (usize, &Vec<String>)| Tool::prepare(at, words, &environment, &to);
+        let tools = plan.words.iter().enumerate().map(prepare).collect::<io::Result<Vec<Tool>>>()?;
+        let (open, told) = (tools.len(), vec![(0, 0); tools.len()]);
+        Ok(Tools { role: plan.role, value_bytes: plan.value_bytes, tools, told, heard, open })
     }
 
     /// Their ids, now and as Java.
     pub(super) fn pids(&self) -> Vec<u32> {
-        self.tools.iter().filter_map(|tool| tool.child.id()).collect()
+        self.tools.iter().filter_map(Tool::pid).collect()
     }
 
     /// Has them begin.
     pub(super) async fn begin(&mut self, assignment: &Assignment, window: Window) -> Result<(), NotStarted> {
-        let last = format!("--num-records {}\n", command::records(assignment, window));
+        let last = format!("--num-records {}", command::records(assignment, window));
         for tool in &mut self.tools {
-            if let Some(stdin) = &mut tool.stdin {
-                stdin.write_all(last.as_bytes()).await?;
-                stdin.flush().await?;
-            }
+            tool.begin(&last).await?;
         }
         Ok(())
     }
@@ -151,7 +89,7 @@ impl Tools {
     }
 
     fn read(&mut self, at: usize, text: String) -> Option<Line> {
-        let told = &mut self.tools[at].told;
+        let told = &mut self.told[at];
         let (until_now, latency_max_us, elapsed_us) = match self.role {
             Role::Producer => {
                 let line = lines::produced(&text)?;
@@ -176,22 +114,16 @@ impl Tools {
     async fn check_ends(&mut self) -> Result<(), ToolFailed> {
         // The end of its output comes a moment before its own.
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        for tool in &mut self.tools {
-            if let Ok(Some(status)) = tool.child.try_wait()
-                && !status.success()
-            {
-                let last =
-                    tool.stderr.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect();
-                return Err(ToolFailed { status: status.to_string(), last });
-            }
+        match self.tools.iter_mut().find_map(Tool::failure) {
+            Some((status, last)) => Err(ToolFailed { status, last }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Ends what still runs.
     pub(super) async fn end(&mut self) {
         for tool in &mut self.tools {
-            let _ = tool.child.kill().await;
+            tool.kill().await;
         }
     }
 }

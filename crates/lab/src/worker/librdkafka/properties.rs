@@ -59,6 +59,18 @@ pub(super) struct Translated {
 
 /// Kafka's properties of the assignment, for librdkafka.
 pub(super) fn translate(assignment: &Assignment, number: u32) -> Translated {
+    let (mut set, notes) = named(assignment, number);
+    set.insert("bootstrap.servers".to_owned(), assignment.bootstrap.join(","));
+    if let (Role::Consumer, Some(group)) = (assignment.role, &assignment.group) {
+        set.insert("group.id".to_owned(), group.clone());
+    }
+    let mut config = ClientConfig::new();
+    config.extend(set);
+    Translated { config, notes }
+}
+
+/// The same but for cluster and group, and what a reader of the result must know about it.
+pub(super) fn named(assignment: &Assignment, number: u32) -> (BTreeMap<String, String>, Vec<String>) {
     let mut set = BTreeMap::new();
     let (kind, defaults) = match assignment.role {
         Role::Producer => ("producer", PRODUCER_DEFAULTS),
@@ -89,13 +101,7 @@ pub(super) fn translate(assignment: &Assignment, number: u32) -> Translated {
         settle_idempotence(&mut set);
         limit_buffer(&mut set);
     }
-    set.insert("bootstrap.servers".to_owned(), assignment.bootstrap.join(","));
-    if let (Role::Consumer, Some(group)) = (assignment.role, &assignment.group) {
-        set.insert("group.id".to_owned(), group.clone());
-    }
-    let mut config = ClientConfig::new();
-    config.extend(set);
-    Translated { config, notes }
+    (set, notes)
 }
 
 /// Kafka's rule: idempotent unless a setting that was made forbids it.

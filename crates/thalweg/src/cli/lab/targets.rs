@@ -48,8 +48,9 @@ pub struct RunningCluster {
 /// Who produces and consumes.
 #[derive(Args, Debug, Clone)]
 pub struct Drivers {
-    /// Who produces and consumes; given again, drivers take turns.
-    #[arg(long = "driver", value_name = "DRIVER", default_value = "thalweg")]
+    /// Who produces and consumes; given again, drivers take turns [default: as the workload says; thalweg, where it says
+    /// nothing].
+    #[arg(long = "driver", value_name = "DRIVER")]
     drivers: Vec<Driver>,
 }
 

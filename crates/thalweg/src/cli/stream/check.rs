@@ -40,6 +40,8 @@ fn told(plan: &Plan, stream: &StreamPlan) -> String {
             };
             parts.push(format!("tap:stream:{}.{}", tapped.name, label.unwrap_or_default()));
         }
+        // Only hosts have such.
+        Input::Beside { stream, .. } => parts.push(format!("tap:stream:{stream}")),
     }
     parts.extend(stream.stages().map(|stage| match *stage.label == *stage.module.name {
         true => stage.module.name.to_owned(),

@@ -6,14 +6,19 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use thalweg_stream::OnError;
-use thalweg_stream::runtime::{self, Figures, RunOptions, Running};
+use thalweg_broker::config::HttpSettings;
+use thalweg_broker::metrics::Exposition;
+use thalweg_stream::host::{StreamStatus, metrics, rest};
+use thalweg_stream::module::{Takes, Value};
+use thalweg_stream::runtime::{self, Figures, Meters, RunOptions, Running, Taps};
+use thalweg_stream::{Guarantee, OnError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::console::Lines;
 use super::text::Text;
 use crate::cli::failure;
+use crate::http::{self, HttpListening, HttpServer};
 
 /// How often the line with the rate changes.
 const DRAWN_EVERY: Duration = Duration::from_millis(500);
@@ -29,39 +34,78 @@ Examples:
   thalweg stream run 'time | log'
   thalweg stream run 'load-generator --messageCount=500000000 --messageSize=1000 | throughput'
   thalweg stream run --transport=kafka 'http --port=9000 | log'
+  thalweg stream run --properties module.transform.count=4 'stdin | transform --key=payload.id | null'
   thalweg stream run --file orders.stream --on-error dead-letter:bad.json --json > report.json")]
 pub struct Run {
     #[command(flatten)]
     text: Text,
-    /// What is done with a message that cannot be worked on: fail, skip, or dead-letter:FILE.
-    #[arg(long, value_name = "POLICY", default_value = "fail")]
-    on_error: OnError,
+    /// What is done with a message that cannot be worked on: fail, skip, dead-letter:FILE or dead-letter:topic:NAME [default:
+    /// fail].
+    #[arg(long, value_name = "POLICY")]
+    on_error: Option<OnError>,
+    /// How often a record of a kafka source with a group may arrive, whatever fails: at-least-once or at-most-once [default:
+    /// at-least-once].
+    #[arg(long, value_name = "GUARANTEE")]
+    guarantee: Option<Guarantee>,
+    /// Serve what the streams do over HTTP, for `thalweg stream top --server http://HOST:PORT` and on /metrics.
+    #[arg(long, value_name = "HOST:PORT", value_parser = http_address)]
+    http: Option<HttpSettings>,
     /// Print a report in JSON at the end. Lines of stages go to standard error then.
     #[arg(long)]
     json: bool,
+    /// With --json: a report every so long, too, such as 1s or 500ms; each is a line then.
+    #[arg(long, value_name = "TIME", requires = "json", value_parser = every)]
+    every: Option<Duration>,
+}
+
+/// The shortest time between reports.
+const EVERY_MIN: Duration = Duration::from_millis(10);
+
+fn every(text: &str) -> Result<Duration, String> {
+    let time = Takes::Seconds.read(text).ok().and_then(|value| match value {
+        Value::Duration(time) => Some(time),
+        _ => None,
+    });
+    let time = time.filter(|time| *time >= EVERY_MIN);
+    time.ok_or_else(|| "a time from 10ms on would be right, such as 1s or 500ms".to_owned())
 }
 
 impl Run {
     /// Runs the streams to their end.
     pub fn run(&self, bars: &MultiProgress) -> anyhow::Result<()> {
         let plan = self.text.plan()?;
+        let deployment = self.text.deployment(&plan)?;
         failure::log_to_standard_error("warn", bars);
         let threads = std::thread::available_parallelism().map_or(2, |count| count.get().max(2));
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
         let ended = runtime.block_on(async {
             let console = Arc::new(Lines { bars: bars.clone(), to_standard_error: self.json });
-            let options = RunOptions { on_error: self.on_error.clone(), console };
-            let plan = match self.text.transport() {
+            let on_error = self.on_error.clone().unwrap_or_else(|| deployment.on_error.clone());
+            let options = RunOptions {
+                on_error,
+                cluster: self.text.cluster(),
+                guarantee: self.guarantee.unwrap_or(deployment.guarantee),
+                console,
+                taps: Taps::default(),
+            };
+            let plan = match self.text.transport(&deployment) {
                 Some(transport) => {
-                    let (plan, topics) = transport.lay(plan);
+                    let (plan, topics) = transport.lay(plan, &deployment.counts);
                     transport.create_topics(&topics).await?;
                     plan
                 }
                 None => plan,
             };
+            // Before anything runs, so that a port that is taken is told at once.
+            let http = self.http.as_ref().map(HttpListening::bind).transpose()?.flatten();
             let mut running = runtime::start(&plan, &options)?;
-            let ended = watch(&mut running, bars).await;
+            let meters = running.meters();
+            let _server = http.map(|listening| serve(listening, running.meters(), bars));
+            let ended = tokio::select! {
+                ended = watch(&mut running, bars) => ended,
+                told = self.tell_every(&meters) => told,
+            };
             self.report(&running.figures())?;
             ended
         });
@@ -70,10 +114,24 @@ impl Run {
         ended
     }
 
+    /// A report at intervals, for ever. Without any, it only waits.
+    async fn tell_every(&self, meters: &Meters) -> anyhow::Result<()> {
+        let Some(every) = self.every else { return std::future::pending().await };
+        let mut ticks = interval(every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.report(&meters.figures())?;
+        }
+    }
+
     fn report(&self, figures: &Figures) -> anyhow::Result<()> {
         if self.json {
             let mut out = std::io::stdout().lock();
-            serde_json::to_writer_pretty(&mut out, &figures.to_json())?;
+            match self.every {
+                Some(_) => serde_json::to_writer(&mut out, &figures.to_json())?,
+                None => serde_json::to_writer_pretty(&mut out, &figures.to_json())?,
+            }
             writeln!(out)?;
             return Ok(());
         }
@@ -86,6 +144,31 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// The address to serve what streams do on.
+fn http_address(text: &str) -> Result<HttpSettings, String> {
+    let wrong = || "HOST:PORT would be right, as in localhost:9090".to_owned();
+    let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    Ok(HttpSettings { listener: Some((host, port.parse().map_err(|_| wrong())?)) })
+}
+
+/// Serves what streams do, until it is dropped.
+fn serve(listening: HttpListening, meters: Meters, bars: &MultiProgress) -> HttpServer {
+    let told = meters.clone();
+    let metrics: http::metrics::Source = Box::new(move |page: &mut Exposition| {
+        page.append(&metrics::text(&StreamStatus::of_run(&told.figures())));
+    });
+    let listed = rest::figures_router(Arc::new(move || StreamStatus::of_run(&meters.figures())));
+    let server = listening.serve(http::metrics::routes(vec![metrics]).merge(listed));
+    for address in &server.addresses {
+        // Nobody reads: there is nobody to tell.
+        bars.suspend(|| {
+            drop(writeln!(std::io::stderr(), "What streams do is at http://{address}/streams and /metrics"))
+        });
+    }
+    server
 }
 
 /// Waits for the end, hears signals, and shows the rate.

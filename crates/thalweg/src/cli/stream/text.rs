@@ -3,9 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
+use thalweg_stream::Cluster;
+use thalweg_stream::deployment::Deployment;
+use thalweg_stream::language::is_name;
 use thalweg_stream::plan::Plan;
-use thalweg_stream::transport::Transport;
+use thalweg_stream::transport::{Lies, Transport};
 
 /// What is between stages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -14,6 +18,13 @@ pub enum Between {
     Direct,
     /// Topics of a cluster: each stage is a consumer group.
     Kafka,
+}
+
+fn stream_name(text: &str) -> Result<String, String> {
+    match is_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err("letters, digits, `_` and `-`, at most 100 of them, would be right".to_owned()),
+    }
 }
 
 /// The text of streams.
@@ -26,24 +37,32 @@ pub struct Text {
     #[arg(long, short = 'f', value_name = "FILE", conflicts_with = "text")]
     file: Option<PathBuf>,
     /// What the first stream is called, if the text does not say.
-    #[arg(long, value_name = "NAME", default_value = "stream")]
+    #[arg(long, value_name = "NAME", default_value = "stream", value_parser = stream_name)]
     name: String,
     /// What is between stages.
     #[arg(long, value_enum, value_name = "TRANSPORT", default_value_t = Between::Direct)]
     transport: Between,
-    /// With --transport=kafka: the brokers to connect to first.
+    /// How many instances stages have, such as module.filter.count=3,module.*.count=0: a stage with several has topics on both
+    /// sides, and its instances share their partitions; 0 and 1 bind a stage directly. onError=POLICY and
+    /// guarantee=GUARANTEE are what --on-error and --guarantee say.
+    #[arg(long, value_name = "KEY=VALUE,...", default_value = "")]
+    properties: String,
+    /// With topics between stages, or a topic for bad messages: the brokers to connect to first.
     #[arg(
         long,
         short = 'b',
         value_name = "HOST:PORT,...",
         env = "THALWEG_BOOTSTRAP_SERVER",
-        default_value = "localhost:9092"
+        default_value = "localhost:9092",
+        value_parser = NonEmptyStringValueParser::new()
     )]
     bootstrap_server: String,
-    /// With --transport=kafka: a file of librdkafka's properties, such as those for TLS and SASL.
-    #[arg(long, value_name = "FILE")]
+    /// With topics between stages, or a topic for bad messages: a file of librdkafka's properties, such as those for TLS and
+    /// SASL.
+    #[arg(long, value_name = "FILE", value_parser = NonEmptyStringValueParser::new())]
     transport_properties: Option<String>,
-    /// With --transport=kafka: the partitions of topics that are created [default: the broker's num.partitions].
+    /// With topics between stages: the partitions of those that are created [default: one for each instance that reads, else
+    /// the broker's num.partitions].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..))]
     transport_partitions: Option<i32>,
 }
@@ -66,12 +85,29 @@ impl Text {
         Ok(plan?)
     }
 
+    /// The cluster of the transport and of dead letters.
+    pub fn cluster(&self) -> Cluster {
+        Cluster { bootstrap: self.bootstrap_server.clone(), properties: self.transport_properties.clone() }
+    }
+
+    /// What --properties say.
+    pub fn deployment(&self, plan: &Plan) -> anyhow::Result<Deployment> {
+        let deployment = Deployment::parse(&self.properties)?;
+        deployment.check(plan)?;
+        Ok(deployment)
+    }
+
     /// The cluster between stages, if there is to be one.
-    pub fn transport(&self) -> Option<Transport> {
-        (self.transport == Between::Kafka).then(|| Transport {
+    pub fn transport(&self, deployment: &Deployment) -> Option<Transport> {
+        let is_wanted = self.transport == Between::Kafka || !deployment.counts.are_single();
+        is_wanted.then(|| Transport {
             bootstrap: self.bootstrap_server.clone(),
             properties: self.transport_properties.clone(),
             partitions: self.transport_partitions,
+            lies: match self.transport {
+                Between::Direct => Lies::AroundInstances,
+                Between::Kafka => Lies::Everywhere,
+            },
         })
     }
 }

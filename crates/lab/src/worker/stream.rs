@@ -1,0 +1,299 @@
+//! The driver stream: streams as their users run them, `thalweg stream run`, each client a process of its own.
+//!
+//! A producer is `load-generator | kafka`, a consumer `kafka | throughput`; where there is no cluster, `load-generator |
+//! throughput` bound in memory. The streams tell in lines of JSON what their stages have done; what is measured is what lies
+//! between the first such line of the measurement and its last. They are stopped as Ctrl-C stops them: what is on its way
+//! arrives, and the last line tells all of it, so that what was sent is known to the message. The generator's messages have no
+//! room for the lab's stamps and their times: there are no latencies, and nothing is read back. `throughput` counts messages
+//! that do not follow the one before; in memory, one of these fails the worker.
+
+mod command;
+mod told;
+
+use std::io;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::clock::Clock;
+use super::counts::Window;
+use super::link::Link;
+use super::tool::{Heard, Tool};
+use super::{Assignment, Command, Event, Interval, Order, Report, Role, Span, StopWhen, WorkerError};
+use command::Plan;
+use told::Totals;
+
+/// How often it is told how it goes.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Time for streams that were asked to end, for what is on their way to arrive.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A stream could not be started.
+#[derive(Debug, thiserror::Error)]
+#[error("`thalweg stream run` could not be started: {0}")]
+struct NotStarted(#[source] io::Error);
+
+/// A stream failed, or did not do what it was to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`thalweg stream run` {status}: {}", last.join(" / "))]
+struct StreamFailed {
+    status: String,
+    last: Vec<String>,
+}
+
+/// Messages of a stream in memory were lost on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} messages of the stream do not follow the one before, or do not bear their sequence")]
+struct OutOfSequence(u64);
+
+/// Does what is assigned.
+pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
+    let plan = Plan::new(assignment).map_err(WorkerError::driver)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(WorkerError::driver)?;
+    runtime.block_on(async {
+        let (to, heard) = mpsc::channel(1024);
+        let prepare = |(at, words): (usize, &Vec<String>)| Tool::prepare(at, words, &[], &to);
+        let tools = plan.words.iter().enumerate().map(prepare).collect::<io::Result<Vec<Tool>>>();
+        let tools = tools.map_err(NotStarted).map_err(WorkerError::driver)?;
+        drop(to);
+        let children = tools.iter().filter_map(Tool::pid).collect();
+        let client = format!("thalweg {} streams", env!("CARGO_PKG_VERSION"));
+        link.send(&Event::Ready { client, children })?;
+        let window = match link.command().await {
+            Some(Command::Start { at_us, measure_from_us }) => {
+                Window::new(at_us, measure_from_us, assignment.stop)
+            }
+            Some(Command::Stop) | None => return Ok(Report::default()),
+        };
+        let clock = Clock::now();
+        sleep_until(clock.instant(window.start_us)).await;
+        let streams =
+            Streams { open: tools.len(), tally: Tally::new(tools.len(), window), tools, heard, clock };
+        streams.measure(assignment, link).await
+    })
+}
+
+/// The streams of a worker, at work.
+struct Streams {
+    tools: Vec<Tool>,
+    heard: mpsc::Receiver<Heard>,
+    /// Those whose output has not ended.
+    open: usize,
+    tally: Tally,
+    clock: Clock,
+}
+
+impl Streams {
+    async fn measure(mut self, assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
+        for tool in &mut self.tools {
+            tool.begin("").await.map_err(NotStarted).map_err(WorkerError::driver)?;
+        }
+        let outcome = match self.follow(assignment, link).await {
+            Ok(()) => self.drain(link).await,
+            failed => failed,
+        };
+        for tool in &mut self.tools {
+            tool.kill().await;
+        }
+        outcome?;
+        if assignment.bootstrap.is_empty() {
+            match self.tally.latest.iter().map(|totals| totals.out_of_sequence).sum() {
+                0 => {}
+                lost => return Err(WorkerError::driver(OutOfSequence(lost))),
+            }
+        }
+        Ok(self.tally.report(assignment))
+    }
+
+    /// Listens until the measurement has what it wants.
+    async fn follow(&mut self, assignment: &Assignment, link: &mut Link) -> Result<(), WorkerError> {
+        let records_max = match assignment.stop {
+            StopWhen::Records(records) => records,
+            StopWhen::Seconds(_) | StopWhen::Told => u64::MAX,
+        };
+        let mut tick = tokio::time::interval_at(Instant::now() + INTERVAL, INTERVAL);
+        let end = self.tally.window.to_us;
+        let until = self.clock.instant(end.min(self.clock.now_us() + 86_400_000_000 * 365));
+        while self.open > 0 && self.tally.measured().records < records_max {
+            tokio::select! {
+                heard = self.heard.recv() => self.hear(heard).await?,
+                command = link.command() => match command {
+                    Some(Command::Start { .. }) => {}
+                    Some(Command::Stop) | None => break,
+                },
+                () = sleep_until(until), if end < u64::MAX => break,
+                _ = tick.tick() => self.tally.tell(self.clock.now_us(), link)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Has all streams end in order, and listens to their last words.
+    async fn drain(&mut self, link: &mut Link) -> Result<(), WorkerError> {
+        self.tools.iter().for_each(Tool::interrupt);
+        let drained = timeout(DRAIN_TIMEOUT, async {
+            while self.open > 0 {
+                let heard = self.heard.recv().await;
+                self.hear(heard).await?;
+            }
+            Ok::<(), WorkerError>(())
+        });
+        let status = format!("did not end within {DRAIN_TIMEOUT:?} of being told to");
+        drained
+            .await
+            .unwrap_or_else(|_| Err(WorkerError::driver(StreamFailed { status, last: Vec::new() })))?;
+        self.tally.tell(self.clock.now_us(), link)
+    }
+
+    async fn hear(&mut self, heard: Option<Heard>) -> Result<(), WorkerError> {
+        match heard {
+            Some(Heard::Line(at, line)) => {
+                let totals = Totals::read(&line).map_err(WorkerError::driver)?;
+                self.tally.take(at, totals, self.clock.now_us());
+            }
+            Some(Heard::End) => {
+                self.open -= 1;
+                // The end of its output comes a moment before its own.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                if let Some((status, last)) = self.tools.iter_mut().find_map(Tool::failure) {
+                    let status = format!("ended with {status}");
+                    return Err(WorkerError::driver(StreamFailed { status, last }));
+                }
+            }
+            None => self.open = 0,
+        }
+        Ok(())
+    }
+}
+
+/// What a line told, and when it came.
+type Told = (u64, Totals);
+
+/// What the streams have told.
+#[derive(Debug)]
+struct Tally {
+    window: Window,
+    latest: Vec<Totals>,
+    /// Of each stream, its first and its last line within the measurement.
+    spans: Vec<Option<(Told, Told)>>,
+    told: Totals,
+    since_us: u64,
+}
+
+impl Tally {
+    fn new(streams: usize, window: Window) -> Tally {
+        Tally {
+            window,
+            latest: vec![Totals::default(); streams],
+            spans: vec![None; streams],
+            told: Totals::default(),
+            since_us: window.start_us,
+        }
+    }
+
+    fn take(&mut self, at: usize, totals: Totals, at_us: u64) {
+        let is_news = totals.records > self.latest[at].records;
+        self.latest[at] = totals;
+        if at_us < self.window.from_us || at_us > self.window.to_us {
+            return;
+        }
+        match &mut self.spans[at] {
+            // Lines that tell nothing new, at the end of a topic, are no part of the time that it took.
+            Some((_, last)) if is_news => *last = (at_us, totals),
+            Some(_) => {}
+            none => *none = Some(((at_us, totals), (at_us, totals))),
+        }
+    }
+
+    fn measured(&self) -> Span {
+        let mut all = Span { from_us: self.window.from_us, to_us: self.window.from_us, ..Span::default() };
+        for ((from_us, first), (to_us, last)) in self.spans.iter().flatten() {
+            let records = last.records - first.records;
+            if records > 0 {
+                all.from_us = if all.records == 0 { *from_us } else { all.from_us.min(*from_us) };
+                all.to_us = all.to_us.max(*to_us);
+                all.records += records;
+                all.bytes += last.bytes.saturating_sub(first.bytes);
+            }
+        }
+        all
+    }
+
+    fn total(&self) -> Totals {
+        self.latest.iter().fold(Totals::default(), |all, each| Totals {
+            records: all.records + each.records,
+            bytes: all.bytes + each.bytes,
+            out_of_sequence: all.out_of_sequence + each.out_of_sequence,
+        })
+    }
+
+    fn tell(&mut self, at_us: u64, link: &mut Link) -> Result<(), WorkerError> {
+        let total = self.total();
+        let interval = Interval {
+            at_us,
+            length_us: at_us.saturating_sub(self.since_us),
+            records: total.records.saturating_sub(self.told.records),
+            bytes: total.bytes.saturating_sub(self.told.bytes),
+            ..Interval::default()
+        };
+        (self.told, self.since_us) = (total, at_us);
+        Ok(link.send(&Event::Interval(interval))?)
+    }
+
+    fn report(self, assignment: &Assignment) -> Report {
+        let total = self.total();
+        let mut notes = Vec::new();
+        if assignment.role == Role::Producer {
+            notes.push(
+                "The generator's values are its sequence and filler of one byte, or the same bytes for all; they bear no stamps"
+                    .to_owned(),
+            );
+        }
+        if total.out_of_sequence > 0 {
+            notes.push(format!("{} messages did not follow the one before", total.out_of_sequence));
+        }
+        let unacknowledged = match assignment.role {
+            Role::Producer => {
+                let order = |(at, totals): (u32, &Totals)| Order {
+                    producer: assignment.first_client + at,
+                    sent: totals.records,
+                    ranges: Vec::new(),
+                };
+                (0..).zip(&self.latest).map(order).collect()
+            }
+            Role::Consumer => Vec::new(),
+        };
+        Report {
+            measured: self.measured(),
+            sent: total.records,
+            acknowledged: total.records,
+            notes,
+            unacknowledged,
+            ..Report::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn totals(records: u64) -> Totals {
+        Totals { records, bytes: records * 10, out_of_sequence: 0 }
+    }
+
+    #[test]
+    fn what_lies_between_the_first_and_the_last_line_is_measured() {
+        let window = Window { start_us: 0, from_us: 1000, to_us: 2000 };
+        let mut tally = Tally::new(2, window);
+        for (at, records, at_us) in
+            [(0, 5, 900), (0, 10, 1010), (1, 7, 1005), (0, 60, 1900), (1, 7, 1990), (0, 99, 2100)]
+        {
+            tally.take(at, totals(records), at_us);
+        }
+        assert_eq!(tally.measured(), Span { from_us: 1010, to_us: 1900, records: 50, bytes: 500 });
+        assert_eq!(tally.total(), totals(106));
+    }
+}

@@ -1,0 +1,201 @@
+//! The texts of the streams and their command lines, and what streams cannot do for the lab.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::worker::librdkafka::properties_of;
+use crate::worker::{Assignment, Role};
+use crate::workload::{Payload, Verify};
+
+/// How often a stream tells what it has done. A measurement ends with such a line: it is this exact.
+const TOLD_EVERY: &str = "20ms";
+
+/// Streams cannot do what the assignment asks for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{setting} = {value}: the driver stream cannot do that; {expected} would be right, or another driver"
+)]
+pub(super) struct NotByStreams {
+    setting: &'static str,
+    value: String,
+    expected: String,
+}
+
+/// Why there is no command line.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PlanError {
+    /// Streams cannot do it.
+    #[error(transparent)]
+    NotByStreams(#[from] NotByStreams),
+    /// The clients' properties cannot be written for them.
+    #[error("The properties for the streams' clients cannot be written: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// How the streams are run.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// The command line of each.
+    pub(super) words: Vec<Vec<String>>,
+    /// The properties of their clients; removed with the plan.
+    _properties: Vec<tempfile::NamedTempFile>,
+}
+
+impl Plan {
+    /// For an assignment that streams can do.
+    pub(super) fn new(assignment: &Assignment) -> Result<Plan, PlanError> {
+        check(assignment)?;
+        let binary = std::env::current_exe()?.to_string_lossy().into_owned();
+        let mut plan = Plan { words: Vec::new(), _properties: Vec::new() };
+        for at in 0..assignment.clients.max(1) {
+            let text = match assignment.bootstrap.is_empty() {
+                true => format!("{} | throughput --reportEveryMs=0", generator(assignment)),
+                false => {
+                    let mut file = tempfile::NamedTempFile::new()?;
+                    for (key, value) in properties_of(assignment, assignment.first_client + at) {
+                        writeln!(file, "{key}={value}")?;
+                    }
+                    let text = over_kafka(assignment, at, file.path());
+                    plan._properties.push(file);
+                    text
+                }
+            };
+            let words = [binary.as_str(), "stream", "run", "--json", "--every", TOLD_EVERY, &text];
+            plan.words.push(words.map(str::to_owned).into());
+        }
+        Ok(plan)
+    }
+}
+
+fn generator(assignment: &Assignment) -> String {
+    let mode = if assignment.records.payload == Payload::Shared { "reference" } else { "copy" };
+    let mut text = format!(
+        "load-generator --messageCount=0 --messageSize={} --mode={mode}",
+        assignment.records.size_bytes
+    );
+    if let Some(rate) = assignment.records_per_s {
+        text.push_str(&format!(" --rate={}", rate / f64::from(assignment.clients.max(1))));
+    }
+    if let Some(keys) = assignment.records.keys {
+        text.push_str(&format!(" | transform --key='sequence % {}'", keys.distinct));
+    }
+    text
+}
+
+/// As the original ran it: raw bytes, without headers.
+fn over_kafka(assignment: &Assignment, at: u32, properties: &Path) -> String {
+    let cluster = format!(
+        "--bootstrap={} --mode=raw --properties='{}'",
+        assignment.bootstrap.join(","),
+        properties.display().to_string().replace('\'', "''")
+    );
+    match assignment.role {
+        Role::Producer => {
+            let topic = &assignment.topics[at as usize % assignment.topics.len()];
+            format!("{} | kafka --topic={topic} {cluster}", generator(assignment))
+        }
+        Role::Consumer => {
+            let topics = assignment.topics.join(",");
+            let group =
+                assignment.group.as_ref().map(|group| format!(" --group={group}")).unwrap_or_default();
+            format!("kafka --topics={topics}{group} {cluster} | throughput --reportEveryMs=0")
+        }
+    }
+}
+
+fn check(assignment: &Assignment) -> Result<(), NotByStreams> {
+    let refuse = |setting, value: String, expected: &str| {
+        Err(NotByStreams { setting, value, expected: expected.to_owned() })
+    };
+    if assignment.verify != Verify::Off {
+        return refuse("verify", format!("{:?}", assignment.verify.words()), "verify = \"off\"");
+    }
+    if !matches!(assignment.records.payload, Payload::Random | Payload::Zeros | Payload::Shared) {
+        let value = format!("{:?}", assignment.records.payload).to_lowercase();
+        return refuse(
+            "records.payload",
+            value,
+            "\"random\", for which the generator has values of its own,",
+        );
+    }
+    let topics = assignment.topics.len();
+    if assignment.role == Role::Producer && topics > assignment.clients.max(1) as usize {
+        let expected = format!("at least {topics} of each worker, one for each topic,");
+        return refuse("producers.count", assignment.clients.to_string(), &expected);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::{Driver, StopWhen};
+    use crate::workload::{Keys, RecordSpec};
+    use std::collections::BTreeMap;
+
+    fn assignment(role: Role) -> Assignment {
+        Assignment {
+            role,
+            driver: Driver::Stream,
+            bootstrap: vec!["a:1".to_owned(), "b:2".to_owned()],
+            properties: BTreeMap::from([("acks".to_owned(), "1".to_owned())]),
+            topics: vec!["t".to_owned(), "u".to_owned()],
+            clients: 2,
+            first_client: 0,
+            threads: 1,
+            records: RecordSpec { size_bytes: 100, payload: Payload::Random, keys: None },
+            verify: Verify::Off,
+            records_per_s: Some(1000.0),
+            stop: StopWhen::Told,
+            group: Some("g".to_owned()),
+            seed: 1,
+        }
+    }
+
+    fn text(assignment: &Assignment, at: usize) -> String {
+        let plan = Plan::new(assignment).expect("possible");
+        plan.words[at].last().cloned().unwrap_or_default()
+    }
+
+    #[test]
+    fn streams_are_as_a_person_would_write_them() {
+        let produce = text(&assignment(Role::Producer), 1);
+        let begin = "load-generator --messageCount=0 --messageSize=100 --mode=copy --rate=500 \
+                     | kafka --topic=u --bootstrap=a:1,b:2 --mode=raw --properties='";
+        assert!(produce.starts_with(begin), "{produce}");
+        let consume = text(&assignment(Role::Consumer), 0);
+        assert!(
+            consume.starts_with("kafka --topics=t,u --group=g --bootstrap=a:1,b:2 --mode=raw"),
+            "{consume}"
+        );
+        let mut direct = assignment(Role::Producer);
+        (direct.bootstrap, direct.topics) = (Vec::new(), Vec::new());
+        (direct.records.payload, direct.records_per_s) = (Payload::Shared, None);
+        assert_eq!(
+            text(&direct, 0),
+            "load-generator --messageCount=0 --messageSize=100 --mode=reference | throughput --reportEveryMs=0"
+        );
+        direct.records.keys = Some(Keys { distinct: 7 });
+        assert!(text(&direct, 0).contains("| transform --key='sequence % 7' | throughput"));
+    }
+
+    #[test]
+    fn the_clients_get_the_properties_of_the_workload() {
+        let plan = Plan::new(&assignment(Role::Producer)).expect("possible");
+        let written = std::fs::read_to_string(plan._properties[0].path()).expect("it is there");
+        assert!(written.lines().any(|line| line == "acks=1"), "{written}");
+        assert!(written.lines().any(|line| line == "enable.idempotence=false"), "{written}");
+    }
+
+    #[test]
+    fn what_streams_cannot_do_is_refused_by_name() {
+        let refused = |change: fn(&mut Assignment)| {
+            let mut assignment = assignment(Role::Producer);
+            change(&mut assignment);
+            Plan::new(&assignment).expect_err("refused").to_string()
+        };
+        assert!(refused(|a| a.verify = Verify::Whole).starts_with("verify = \"whole\": the driver stream"));
+        assert!(refused(|a| a.records.payload = Payload::Json).starts_with("records.payload = json"));
+        assert!(refused(|a| a.clients = 1).starts_with("producers.count = 1"));
+    }
+}

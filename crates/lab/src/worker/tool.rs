@@ -1,0 +1,118 @@
+//! A program that does the work of a worker, for drivers that are programs: made before the work, so that its id is known;
+//! begun with a word; heard line by line; ended with the worker.
+
+use std::collections::VecDeque;
+use std::io;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin};
+use tokio::sync::mpsc;
+
+/// A shell that waits for a line and becomes the program, with the arguments of that line behind its own. Where the system can
+/// (util-linux), the program dies with the worker, however that ends.
+const WAIT: &str = r#"read -r last || exit 0
+if command -v setpriv >/dev/null 2>&1; then exec setpriv --pdeathsig KILL "$@" $last; fi
+exec "$@" $last"#;
+/// Lines of standard error that are kept for the error text.
+const STDERR_LINES_MAX: usize = 10;
+
+/// What is heard of a program, with its number.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// A line of its standard output.
+    Line(usize, String),
+    /// The end of it.
+    End,
+}
+
+/// A program that waits, or works.
+#[derive(Debug)]
+pub(super) struct Tool {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stderr: Arc<Mutex<VecDeque<String>>>,
+}
+
+impl Tool {
+    /// Makes its process; it waits. `at` is its number in what is heard.
+    pub(super) fn prepare(
+        at: usize,
+        words: &[String],
+        environment: &[(&str, &str)],
+        heard: &mpsc::Sender<Heard>,
+    ) -> io::Result<Tool> {
+        let mut child = tokio::process::Command::new("sh")
+            .args(["-c", WAIT, "sh"])
+            .args(words)
+            .envs(environment.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
+            unreachable!("both were asked for as pipes");
+        };
+        let last: Arc<Mutex<VecDeque<String>>> = Arc::default();
+        let (kept, to) = (Arc::clone(&last), heard.clone());
+        tokio::spawn(async move {
+            let mut lines = BufReader::new(stderr).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                if kept.len() == STDERR_LINES_MAX {
+                    kept.pop_front();
+                }
+                kept.push_back(line);
+            }
+        });
+        tokio::spawn(async move {
+            let mut lines = BufReader::new(stdout).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                if to.send(Heard::Line(at, line)).await.is_err() {
+                    return;
+                }
+            }
+            let _ = to.send(Heard::End).await;
+        });
+        let stdin = child.stdin.take();
+        Ok(Tool { child, stdin, stderr: last })
+    }
+
+    /// Its id, now and as the program; none once it has ended.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// Has it begin, with these arguments behind the others.
+    pub(super) async fn begin(&mut self, last: &str) -> io::Result<()> {
+        if let Some(stdin) = &mut self.stdin {
+            stdin.write_all(format!("{last}\n").as_bytes()).await?;
+            stdin.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// How it ended and the last lines of its standard error, if it has failed.
+    pub(super) fn failure(&mut self) -> Option<(String, Vec<String>)> {
+        let status = self.child.try_wait().ok().flatten().filter(|status| !status.success())?;
+        let last = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect();
+        Some((status.to_string(), last))
+    }
+
+    /// Asks it to end in order, as Ctrl-C does.
+    pub(super) fn interrupt(&self) {
+        let pid = self.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            // One that has ended needs no word.
+            let _ = kill_process(pid, Signal::INT);
+        }
+    }
+
+    /// Ends it.
+    pub(super) async fn kill(&mut self) {
+        let _ = self.child.kill().await;
+    }
+}

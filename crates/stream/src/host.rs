@@ -1,0 +1,533 @@
+//! Hosting: streams that are created under a name, deployed and undeployed while the process runs, and started again after a restart.
+//!
+//! What is to run is written in a topic of the cluster (`definitions`); a host reads it, follows it, and runs the streams that are
+//! deployed on its node. A verb is a record: it is judged against what the topic says up to its end, written, and answered when this
+//! host has read it again. So several hosts of a cluster see the same streams, and any of them can undeploy a stream of another.
+//! Verbs at the same host come one after the other; of two hosts that are asked for the same stream at the same moment, the
+//! later record holds.
+//!
+//! - [`definition`] is a record of the topic.
+//! - `supervisor` runs one stream: start, end, failure, drain.
+//! - [`rest`] is the API over HTTP, [`metrics`] the figures for Prometheus.
+
+pub mod definition;
+mod definitions;
+pub mod metrics;
+pub mod rest;
+mod status;
+mod supervisor;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use thalweg_client::Cluster;
+use thalweg_record::Offset;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use crate::deployment::{Deployment, WrongProperty};
+use crate::language::{self, Complaints};
+use crate::module::{Console, Module};
+use crate::plan::{Input, Plan, Surroundings, tappable};
+use crate::runtime::Taps;
+use definition::{Definition, Deployed};
+use definitions::{DefinitionsUnavailable, Reader, Said, Writer};
+use supervisor::{Ordered, Supervisor};
+
+pub use definitions::TOPIC;
+pub use status::{State, StreamStatus};
+
+/// The pause before the topic is read anew after a failure.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How long a read of the topic waits for the next record.
+const READ: Duration = Duration::from_secs(5);
+/// How long a verb waits until this host has read the topic up to its end, or its own record.
+const FOLLOWED: Duration = Duration::from_secs(10);
+/// How long an undeployment is waited for. It goes on after that.
+const DRAINED: Duration = Duration::from_secs(30);
+/// The most streams of a cluster.
+const STREAMS_MAX: usize = 100_000;
+
+/// What a host is told at its start.
+#[derive(Clone)]
+pub struct HostSettings {
+    /// The brokers to connect to first: for the topic of definitions, topics between stages and kafka stages that name no others.
+    pub bootstrap: String,
+    /// The node that deployments on this host are recorded with.
+    pub node: i32,
+    /// Stages that are not allowed.
+    pub refused_modules: BTreeSet<String>,
+    /// Where stages show lines.
+    pub console: Arc<dyn Console>,
+}
+
+/// Why a verb was not done.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum HostError {
+    /// The text is wrong.
+    #[error(transparent)]
+    WrongDefinition(#[from] Complaints),
+    /// A property is wrong.
+    #[error(transparent)]
+    WrongProperty(#[from] WrongProperty),
+    /// The name cannot be one.
+    #[error(
+        "{0:?} cannot be the name of a stream: letters, digits, _ and - would be right, 100 at the most, a letter, a digit or _ first"
+    )]
+    WrongName(String),
+    /// There is no such stream.
+    #[error("There is no stream {name}{}", meant.as_deref().map(|meant| format!(": {meant} would be right")).unwrap_or_default())]
+    NoSuchStream {
+        /// What was asked for.
+        name: String,
+        /// What may have been meant.
+        meant: Option<String>,
+    },
+    /// Something else stands against it.
+    #[error("{0}")]
+    Conflict(String),
+    /// The topic cannot be read or written, or not yet.
+    #[error(transparent)]
+    Unavailable(#[from] DefinitionsUnavailable),
+}
+
+/// A host of streams. Clones are the same host.
+#[derive(Clone)]
+pub struct Host(Arc<Shared>);
+
+struct Shared {
+    settings: HostSettings,
+    cluster: Cluster,
+    writer: tokio::sync::Mutex<Writer>,
+    taps: Taps,
+    state: Mutex<Hosted>,
+    /// Up to where the topic was read and acted upon.
+    read_to: watch::Sender<Offset>,
+    stopping: watch::Sender<bool>,
+    /// Where the streams run.
+    runtime: Handle,
+}
+
+/// All streams of the cluster, and those that run here.
+#[derive(Default)]
+struct Hosted {
+    streams: BTreeMap<Arc<str>, Known>,
+    supervisors: BTreeMap<Arc<str>, Supervisor>,
+}
+
+struct Known {
+    definition: Definition,
+    /// What of it can be tapped.
+    tappable: Vec<Arc<str>>,
+}
+
+impl Host {
+    /// Connects to the cluster, reads all definitions, and starts what is deployed on this node.
+    pub async fn start(settings: HostSettings) -> Result<Host, DefinitionsUnavailable> {
+        let bootstrap: Vec<String> =
+            settings.bootstrap.split(',').map(|address| address.trim().to_owned()).collect();
+        let unavailable =
+            |error: thalweg_client::ClientError| DefinitionsUnavailable { reason: error.to_string() };
+        let cluster = definitions::connect(&bootstrap).await.map_err(unavailable)?;
+        let writer = Writer::new(cluster.clone()).await?;
+        let host = Host(Arc::new(Shared {
+            settings,
+            cluster: cluster.clone(),
+            writer: tokio::sync::Mutex::new(writer),
+            taps: Taps::default(),
+            state: Mutex::default(),
+            read_to: watch::Sender::new(Offset(0)),
+            stopping: watch::Sender::new(false),
+            runtime: Handle::current(),
+        }));
+        let end = definitions::end(&cluster).await?;
+        let mut reader = Reader::begin(cluster).await?;
+        let mut at = reader.position().unwrap_or(Offset(0));
+        // All definitions come before the first start: what is tapped may have been written after its tap.
+        let mut latest = BTreeMap::new();
+        while at < end {
+            let Some((said, next)) = reader.next(READ).await? else { continue };
+            latest.extend(said.into_iter().map(|said| (said.name.clone(), said)));
+            at = next;
+        }
+        host.act(latest.into_values().collect());
+        host.0.read_to.send_replace(at);
+        tokio::spawn(host.clone().follow(reader));
+        Ok(host)
+    }
+
+    /// Where the streams run, and what is done with them.
+    pub fn runtime(&self) -> &Handle {
+        &self.0.runtime
+    }
+
+    fn state(&self) -> MutexGuard<'_, Hosted> {
+        self.0.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Reads the topic on, as long as the host runs.
+    async fn follow(self, mut reader: Reader) {
+        let mut stopping = self.0.stopping.subscribe();
+        loop {
+            let next = tokio::select! {
+                next = reader.next(READ) => next,
+                _ = stopping.wait_for(|stopping| *stopping) => return,
+            };
+            match next {
+                Ok(None) => {}
+                Ok(Some((said, next))) => {
+                    self.act(said);
+                    self.0.read_to.send_replace(next);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "The definitions of streams cannot be read; it is tried again");
+                    sleep(AGAIN).await;
+                    // From the beginning: what was read already says nothing new.
+                    match Reader::begin(self.0.cluster.clone()).await {
+                        Ok(again) => reader = again,
+                        Err(error) => {
+                            tracing::debug!(%error, "The definitions of streams cannot be read yet")
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes over what the topic says, then starts and stops what that asks for.
+    fn act(&self, said: Vec<Said>) {
+        let mut state = self.state();
+        let mut changed = BTreeSet::new();
+        let read_to = *self.0.read_to.borrow();
+        for Said { name, value, offset } in said {
+            let name: Arc<str> = name.into();
+            if offset < read_to {
+                // Read again, from the beginning.
+                continue;
+            }
+            let definition = value.map(|value| Definition::from_record(&name, &value)).transpose();
+            match definition {
+                Ok(Some(definition)) => {
+                    let tappable = tappable(&definition.text);
+                    state.streams.insert(name.clone(), Known { definition, tappable });
+                }
+                Ok(None) => {
+                    state.streams.remove(&name);
+                    self.0.taps.forget(&name);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "A record is passed over");
+                    continue;
+                }
+            }
+            changed.insert(name);
+        }
+        for name in changed {
+            self.order(&mut state, &name);
+        }
+    }
+
+    /// Tells the supervisor of a stream what is wanted of it now.
+    fn order(&self, state: &mut Hosted, name: &Arc<str>) {
+        let known = state.streams.get(name);
+        let here =
+            known.and_then(|known| known.definition.deployed.as_ref().map(|deployed| (known, deployed)));
+        let ordered = match here {
+            Some((known, deployed)) if deployed.node == self.0.settings.node => Ordered::Run {
+                text: known.definition.text.as_str().into(),
+                properties: Arc::new(deployed.properties.clone()),
+            },
+            Some(_) => Ordered::Rest,
+            None if known.is_some() => Ordered::Rest,
+            None => Ordered::Leave,
+        };
+        match state.supervisors.get(name) {
+            Some(supervisor) => supervisor.order(ordered),
+            None if matches!(ordered, Ordered::Run { .. }) => {
+                let supervisor = Supervisor::start(self.clone(), name.clone(), ordered);
+                state.supervisors.insert(name.clone(), supervisor);
+            }
+            None => {}
+        }
+    }
+
+    /// Reads a definition as that of a stream of this host, with what it may be joined to.
+    fn read(&self, state: &Hosted, name: &str, text: &str) -> Result<Plan, Complaints> {
+        let refused_modules = &self.0.settings.refused_modules;
+        let around = Surroundings {
+            bootstrap: &self.0.settings.bootstrap,
+            tappable: &|name| state.streams.get(name).map(|known| known.tappable.clone()),
+            names: &|| state.streams.keys().cloned().collect(),
+            refused: &|module| refused(module, refused_modules),
+        };
+        Plan::read_hosted(text, name, &around)
+    }
+
+    /// Waits until this host has read the topic up to its end.
+    async fn catch_up(&self) -> Result<(), HostError> {
+        let end = definitions::end(&self.0.cluster).await?;
+        self.read_to(end).await
+    }
+
+    async fn read_to(&self, end: Offset) -> Result<(), HostError> {
+        let mut read_to = self.0.read_to.subscribe();
+        let read = timeout(FOLLOWED, read_to.wait_for(|at| *at >= end)).await;
+        match read {
+            Ok(Ok(_)) => Ok(()),
+            _ => {
+                let reason =
+                    format!("it is not read to its end within {FOLLOWED:?}; the change may still come");
+                Err(DefinitionsUnavailable { reason }.into())
+            }
+        }
+    }
+
+    /// Writes what is to hold, and waits until this host has acted on it.
+    async fn write(
+        &self,
+        writer: &mut Writer,
+        name: &str,
+        definition: Option<&Definition>,
+    ) -> Result<(), HostError> {
+        let value = definition.map(Definition::to_record);
+        let offset = writer.write(name, value.as_deref()).await?;
+        self.read_to(Offset(offset.0 + 1)).await
+    }
+
+    fn known(&self, name: &str) -> Result<Definition, HostError> {
+        let state = self.state();
+        match state.streams.get(name) {
+            Some(known) => Ok(known.definition.clone()),
+            None => {
+                let names = state.streams.keys().map(|name| &**name);
+                let meant = language::closest(name, names).map(str::to_owned);
+                Err(HostError::NoSuchStream { name: name.to_owned(), meant })
+            }
+        }
+    }
+
+    /// Creates a stream, and deploys it here if there are properties to deploy it with.
+    pub async fn create(
+        &self,
+        name: &str,
+        text: &str,
+        deploy: Option<BTreeMap<String, String>>,
+    ) -> Result<(), HostError> {
+        if !language::is_name(name) {
+            return Err(HostError::WrongName(name.to_owned()));
+        }
+        let mut writer = self.0.writer.lock().await;
+        self.catch_up().await?;
+        {
+            let state = self.state();
+            if state.streams.contains_key(name) {
+                let reason = format!(
+                    "There is a stream {name} already: another name would be right, or to destroy it first"
+                );
+                return Err(HostError::Conflict(reason));
+            }
+            if state.streams.len() >= STREAMS_MAX {
+                return Err(HostError::Conflict(format!(
+                    "There are {STREAMS_MAX} streams, as many as may be"
+                )));
+            }
+            let plan = self.read(&state, name, text)?;
+            if let Some(properties) = &deploy {
+                Deployment::read(properties)?.check(&plan)?;
+                self.check_taps(&state, &plan)?;
+            }
+        }
+        let deployed = deploy.map(|properties| Deployed { node: self.0.settings.node, properties });
+        let definition = Definition { text: text.to_owned(), deployed };
+        self.write(&mut writer, name, Some(&definition)).await?;
+        drop(writer);
+        self.started(name).await;
+        Ok(())
+    }
+
+    /// A tap listens in memory: to streams that run in the same process.
+    fn check_taps(&self, state: &Hosted, plan: &Plan) -> Result<(), HostError> {
+        for stream in &plan.streams {
+            let Input::Beside { stream: tapped, .. } = &stream.input else { continue };
+            let deployed = state.streams.get(tapped).and_then(|known| known.definition.deployed.as_ref());
+            if let Some(Deployed { node, .. }) = deployed
+                && *node != self.0.settings.node
+            {
+                let reason = format!(
+                    "{} taps {tapped}, which runs on node {node}: deploying it there would be right, or a named \
+                     destination, topic:NAME, between them",
+                    stream.name
+                );
+                return Err(HostError::Conflict(reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Deploys a stream here.
+    pub async fn deploy(&self, name: &str, properties: BTreeMap<String, String>) -> Result<(), HostError> {
+        let mut writer = self.0.writer.lock().await;
+        self.catch_up().await?;
+        let mut definition = self.known(name)?;
+        {
+            let state = self.state();
+            if let Some(Deployed { node, .. }) = definition.deployed {
+                let is_over = node == self.0.settings.node
+                    && state
+                        .supervisors
+                        .get(name)
+                        .is_some_and(|supervisor| supervisor.status().state.is_over());
+                if !is_over {
+                    let reason =
+                        format!("The stream {name} is deployed already, on node {node}: undeploy it first");
+                    return Err(HostError::Conflict(reason));
+                }
+            }
+            let plan = self.read(&state, name, &definition.text)?;
+            Deployment::read(&properties)?.check(&plan)?;
+            self.check_taps(&state, &plan)?;
+        }
+        definition.deployed = Some(Deployed { node: self.0.settings.node, properties });
+        self.write(&mut writer, name, Some(&definition)).await?;
+        drop(writer);
+        self.started(name).await;
+        Ok(())
+    }
+
+    /// Stops a stream in order, wherever it runs: its source is closed, and what is on its way arrives.
+    pub async fn undeploy(&self, name: &str) -> Result<(), HostError> {
+        let mut writer = self.0.writer.lock().await;
+        self.catch_up().await?;
+        let mut definition = self.known(name)?;
+        if definition.deployed.take().is_none() {
+            return Err(HostError::Conflict(format!("The stream {name} is not deployed")));
+        }
+        self.write(&mut writer, name, Some(&definition)).await?;
+        drop(writer);
+        self.rested(name, Instant::now() + DRAINED).await;
+        Ok(())
+    }
+
+    /// Forgets a stream, and stops it in order before, if it runs.
+    pub async fn destroy(&self, name: &str) -> Result<(), HostError> {
+        let mut writer = self.0.writer.lock().await;
+        self.catch_up().await?;
+        self.known(name)?;
+        let tapping = self.tapping(name);
+        if !tapping.is_empty() {
+            let reason = format!("The stream {name} is tapped by {}: destroy that first", tapping.join(", "));
+            return Err(HostError::Conflict(reason));
+        }
+        self.write(&mut writer, name, None).await?;
+        drop(writer);
+        self.rested(name, Instant::now() + DRAINED).await;
+        Ok(())
+    }
+
+    /// The streams that tap a stream.
+    fn tapping(&self, name: &str) -> Vec<String> {
+        let state = self.state();
+        let taps = |text: &str| language::taps(text).iter().any(|tapped| tapped == name);
+        let tapping = state.streams.iter().filter(|(_, known)| taps(&known.definition.text));
+        tapping.map(|(name, _)| name.to_string()).collect()
+    }
+
+    /// Waits until it is known whether a stream could be started.
+    async fn started(&self, name: &str) {
+        self.settled(name, Instant::now() + FOLLOWED, |state| *state != State::Deploying).await;
+    }
+
+    /// Waits until a stream runs no more.
+    async fn rested(&self, name: &str, deadline: Instant) {
+        let rests = |state: &State| !matches!(state, State::Deploying | State::Deployed | State::Undeploying);
+        self.settled(name, deadline, rests).await;
+    }
+
+    async fn settled(&self, name: &str, deadline: Instant, holds: impl Fn(&State) -> bool) {
+        let watched = self.state().supervisors.get(name).map(Supervisor::watch);
+        if let Some(mut watched) = watched {
+            // What takes longer goes on, and its status says so.
+            let _ = timeout_at(deadline, watched.wait_for(|status| holds(&status.state))).await;
+        }
+    }
+
+    /// How all streams are, by name.
+    pub fn list(&self) -> Vec<StreamStatus> {
+        let state = self.state();
+        state.streams.iter().map(|(name, known)| self.status_of(&state, name, known)).collect()
+    }
+
+    /// How a stream is.
+    pub fn status(&self, name: &str) -> Result<StreamStatus, HostError> {
+        self.known(name)?;
+        let state = self.state();
+        match state.streams.get_key_value(name) {
+            Some((name, known)) => Ok(self.status_of(&state, name, known)),
+            None => Err(HostError::NoSuchStream { name: name.to_owned(), meant: None }),
+        }
+    }
+
+    fn status_of(&self, state: &Hosted, name: &Arc<str>, known: &Known) -> StreamStatus {
+        let mut status = StreamStatus {
+            name: name.clone(),
+            definition: Some(known.definition.clone()),
+            state: State::Undeployed,
+            reason: None,
+            figures: None,
+        };
+        match (&known.definition.deployed, state.supervisors.get(name)) {
+            (Some(deployed), _) if deployed.node != self.0.settings.node => status.state = State::Elsewhere,
+            (_, Some(supervisor)) => supervisor.status().tell(&mut status),
+            _ => {}
+        }
+        status
+    }
+
+    /// Stops all streams in order, for the next start to go on. What has not arrived within `within` is given up.
+    pub async fn stop(&self, within: Duration) {
+        let deadline = Instant::now() + within;
+        self.0.stopping.send_replace(true);
+        let names: Vec<Arc<str>> = {
+            let state = self.state();
+            state.supervisors.values().for_each(|supervisor| supervisor.order(Ordered::Rest));
+            state.supervisors.keys().cloned().collect()
+        };
+        for name in names {
+            self.rested(&name, deadline).await;
+        }
+        let mut state = self.state();
+        for (name, supervisor) in std::mem::take(&mut state.supervisors) {
+            if supervisor.status().state == State::Undeploying {
+                tracing::warn!(
+                    stream = &*name,
+                    "The stream had no time to drain; what is on its way is given up"
+                );
+            }
+            supervisor.abort();
+        }
+    }
+}
+
+/// Why a stage is not for a server, if it is not.
+fn refused(module: &Module, refused_modules: &BTreeSet<String>) -> Option<(String, String)> {
+    let name = module.name;
+    match name {
+        "stdin" => Some((
+            "A server has no standard input to read".to_owned(),
+            "http, file or kafka would be right.".to_owned(),
+        )),
+        "stdout" => Some((
+            "A server has no standard output to write to".to_owned(),
+            "log, file or kafka would be right.".to_owned(),
+        )),
+        _ if refused_modules.contains(name) => {
+            let right = format!(
+                "streams.refused.modules of the broker names it; without {name} there it is allowed."
+            );
+            Some((format!("{name} is not allowed on this host"), right))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,162 @@
+//! What is known of a hosted stream, and how it is written down: a record of the topic of definitions, under the stream's name.
+//!
+//! ```json
+//! {"version": 1, "definition": "time | log", "deployed": {"node": 1, "properties": {"module.log.count": "2"}}}
+//! ```
+//!
+//! A stream that is not deployed has no `deployed`; one that was destroyed has no value. Fields that are not known are passed over, a
+//! version that is not known is refused.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+/// The version of the records that this program writes, and the newest that it reads.
+const VERSION: u64 = 1;
+
+/// A hosted stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// Its text.
+    pub text: String,
+    /// Where and how it runs, if it is to run.
+    pub deployed: Option<Deployed>,
+}
+
+/// Where and how a stream runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deployed {
+    /// The node that runs it: the broker that was asked.
+    pub node: i32,
+    /// The properties of the deployment.
+    pub properties: BTreeMap<String, String>,
+}
+
+/// A record of the topic that is no definition.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("The definition of the stream {name} cannot be read: {reason}")]
+pub struct UnreadableDefinition {
+    /// The key of the record.
+    pub name: String,
+    /// What is wrong.
+    pub reason: String,
+}
+
+impl Definition {
+    /// The value of its record.
+    pub fn to_record(&self) -> Vec<u8> {
+        let mut value = json!({ "version": VERSION, "definition": self.text });
+        if let Some(deployed) = &self.deployed {
+            value["deployed"] = json!({ "node": deployed.node, "properties": deployed.properties });
+        }
+        value.to_string().into_bytes()
+    }
+
+    /// Reads the value of a record.
+    pub fn from_record(name: &str, value: &[u8]) -> Result<Definition, UnreadableDefinition> {
+        let unreadable = |reason: String| UnreadableDefinition { name: name.to_owned(), reason };
+        let value: Value = serde_json::from_slice(value).map_err(|error| unreadable(error.to_string()))?;
+        match value["version"].as_u64() {
+            Some(1..=VERSION) => {}
+            _ => {
+                let reason =
+                    format!("version {} is not known: up to {VERSION} would be right", value["version"]);
+                return Err(unreadable(reason));
+            }
+        }
+        let text =
+            value["definition"].as_str().ok_or_else(|| unreadable("definition is no text".to_owned()))?;
+        let deployed = match &value["deployed"] {
+            Value::Null => None,
+            deployed => {
+                let node = deployed["node"].as_i64().and_then(|node| i32::try_from(node).ok());
+                Some(Deployed {
+                    node: node.ok_or_else(|| unreadable("deployed.node is no id of a node".to_owned()))?,
+                    properties: properties(&deployed["properties"]).map_err(unreadable)?,
+                })
+            }
+        };
+        Ok(Definition { text: text.to_owned(), deployed })
+    }
+}
+
+/// Properties as a text of `key=value` pairs with commas between, or as an object.
+pub fn properties(value: &Value) -> Result<BTreeMap<String, String>, String> {
+    match value {
+        Value::Null => Ok(BTreeMap::new()),
+        Value::Object(object) => {
+            object.iter().map(|(key, value)| Ok((key.clone(), scalar(key, value)?))).collect()
+        }
+        Value::String(text) => {
+            let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+            let pair = |pair: &str| match pair.split_once('=') {
+                Some((key, value)) => Ok((key.trim().to_owned(), value.trim().to_owned())),
+                None => Err(format!("the property {pair} has no value: {pair}=VALUE would be right")),
+            };
+            pairs.map(pair).collect()
+        }
+        _ => Err("properties: \"key=value,...\" or an object would be right".to_owned()),
+    }
+}
+
+fn scalar(key: &str, value: &Value) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Number(_) | Value::Bool(_) => Ok(value.to_string()),
+        _ => Err(format!("the property {key} cannot be {value}: a text or a number would be right")),
+    }
+}
+
+/// The definition as people and programs see it.
+pub fn shown(name: &str, definition: &Definition) -> Map<String, Value> {
+    let mut object = Map::new();
+    object.insert("name".to_owned(), name.into());
+    object.insert("definition".to_owned(), definition.text.clone().into());
+    if let Some(deployed) = &definition.deployed {
+        object.insert("node".to_owned(), deployed.node.into());
+        object.insert("properties".to_owned(), json!(deployed.properties));
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_definition_is_read_as_it_was_written() {
+        let properties = BTreeMap::from([("module.*.count".to_owned(), "2".to_owned())]);
+        for deployed in [None, Some(Deployed { node: 7, properties })] {
+            let definition = Definition { text: "time | log --name='ö|'".to_owned(), deployed };
+            assert_eq!(Definition::from_record("a", &definition.to_record()), Ok(definition));
+        }
+    }
+
+    #[test]
+    fn what_is_no_definition_is_told_with_its_name() {
+        for (record, part) in [
+            ("", "EOF"),
+            ("{}", "version null is not known"),
+            (r#"{"version":2}"#, "version 2 is not known: up to 1 would be right"),
+            (r#"{"version":1}"#, "definition is no text"),
+            (r#"{"version":1,"definition":"a","deployed":{}}"#, "deployed.node"),
+            (
+                r#"{"version":1,"definition":"a","deployed":{"node":1,"properties":{"a":[]}}}"#,
+                "the property a cannot be []",
+            ),
+        ] {
+            let error = Definition::from_record("orders", record.as_bytes()).expect_err(record).to_string();
+            assert!(error.contains("stream orders") && error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn properties_are_a_text_or_an_object() {
+        let expected = BTreeMap::from([("a".to_owned(), "1".to_owned()), ("b".to_owned(), "x".to_owned())]);
+        assert_eq!(properties(&json!("a=1, b=x")), Ok(expected.clone()));
+        assert_eq!(properties(&json!({"a": 1, "b": "x"})), Ok(expected));
+        assert_eq!(properties(&Value::Null), Ok(BTreeMap::new()));
+        assert!(properties(&json!("a")).is_err_and(|error| error.contains("a=VALUE would be right")));
+        assert!(properties(&json!(7)).is_err());
+    }
+}

@@ -1,0 +1,201 @@
+//! The topic of definitions: one partition, compacted, a record for each stream under its name. It is the truth about hosted streams:
+//! every host reads it from its beginning, follows it, and acts on what it says.
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use thalweg_client::{
+    Chunk, ClientError, Cluster, ConnectionOptions, Consumer, ConsumerConfig, Delivery, OffsetSpec, Polled,
+    Producer, ProducerConfig, ProducerRecord, Refused, StartAt, TopicPartition,
+};
+use thalweg_record::{DecompressBuffer, Offset};
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::CreateTopicsRequest;
+use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use tokio::time::Instant;
+
+use crate::clock;
+
+/// The topic.
+pub const TOPIC: &str = "__stream_definitions";
+/// How many brokers keep it, where there are as many when it is created.
+const REPLICAS: usize = 3;
+/// How long the cluster may take to create it.
+const CREATE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a record may take to be stored, and the end of the topic to be found.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The topic cannot be read or written.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{TOPIC}: {reason}")]
+pub struct DefinitionsUnavailable {
+    /// Why not.
+    pub reason: String,
+}
+
+fn unavailable(error: impl ToString) -> DefinitionsUnavailable {
+    DefinitionsUnavailable { reason: error.to_string() }
+}
+
+/// Something that the topic says.
+pub struct Said {
+    /// The stream.
+    pub name: String,
+    /// Its definition; none when it was destroyed.
+    pub value: Option<Vec<u8>>,
+    /// The place of the record.
+    pub offset: Offset,
+}
+
+/// Connects, and creates the topic where it is not there.
+pub async fn connect(bootstrap: &[String]) -> Result<Cluster, ClientError> {
+    let options =
+        ConnectionOptions { client_id: "thalweg-streams".to_owned(), ..ConnectionOptions::default() };
+    let cluster = Cluster::connect(bootstrap, &options).await?;
+    let metadata = cluster.refresh(&[TOPIC.to_owned()], false).await?;
+    let is_there = metadata.topics.get(TOPIC).is_some_and(|topic| topic.error.is_none());
+    if !is_there {
+        let replicas = metadata.brokers.len().clamp(1, REPLICAS) as i16;
+        let config = |name: &str, value: &str| CreatableTopicConfig {
+            name: name.to_owned(),
+            value: Some(value.to_owned()),
+        };
+        let topic = CreatableTopic {
+            name: TOPIC.to_owned(),
+            num_partitions: 1,
+            replication_factor: replicas,
+            configs: vec![config("cleanup.policy", "compact")],
+            ..CreatableTopic::default()
+        };
+        let request = CreateTopicsRequest {
+            topics: vec![topic],
+            timeout_ms: CREATE_TIMEOUT.as_millis() as i32,
+            validate_only: false,
+        };
+        for created in cluster.send_controller(&request).await?.topics {
+            // Another host was first.
+            if created.error_code != ErrorCode::TopicAlreadyExists.code() {
+                let what = || format!("Creation of the topic {TOPIC}");
+                Refused::check(created.error_code, created.error_message.as_deref(), what)?;
+            }
+        }
+    }
+    cluster.wait_for_topic(TOPIC, false, CREATE_TIMEOUT).await?;
+    Ok(cluster)
+}
+
+fn partition() -> TopicPartition {
+    TopicPartition::new(TOPIC, 0)
+}
+
+/// The offset after the last record that consumers may see.
+pub async fn end(cluster: &Cluster) -> Result<Offset, DefinitionsUnavailable> {
+    let asked = async {
+        cluster.refresh(&[TOPIC.to_owned()], false).await.map_err(unavailable)?;
+        let found = cluster.list_offsets(&[(partition(), OffsetSpec::Latest)], false).await;
+        match found.into_values().next() {
+            Some(found) => found.map(|listed| listed.offset).map_err(unavailable),
+            None => Err(unavailable("the end of the topic is not told")),
+        }
+    };
+    match tokio::time::timeout(ANSWER_TIMEOUT, asked).await {
+        Ok(found) => found,
+        Err(_elapsed) => Err(unavailable(format!("no answer within {ANSWER_TIMEOUT:?}"))),
+    }
+}
+
+/// Reads the topic, from its beginning on.
+pub struct Reader {
+    consumer: Consumer,
+    buffer: DecompressBuffer,
+}
+
+impl Reader {
+    /// Begins.
+    pub async fn begin(cluster: Cluster) -> Result<Reader, DefinitionsUnavailable> {
+        let config = ConsumerConfig { create_topics: false, ..ConsumerConfig::default() };
+        let mut consumer = Consumer::new(cluster, config);
+        let from = StartAt::Spec(OffsetSpec::Earliest);
+        consumer.assign(vec![(partition(), from)]).await.map_err(unavailable)?;
+        Ok(Reader { consumer, buffer: DecompressBuffer::default() })
+    }
+
+    /// What comes next, and the offset after it. Nothing, if that takes longer than `within`.
+    pub async fn next(
+        &mut self,
+        within: Duration,
+    ) -> Result<Option<(Vec<Said>, Offset)>, DefinitionsUnavailable> {
+        match self.consumer.poll(within).await.map_err(unavailable)? {
+            Polled::Chunk(chunk) => Ok(Some((self.read(&chunk)?, chunk.next))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Where the reading stands, before anything was read.
+    pub fn position(&self) -> Option<Offset> {
+        self.consumer.position(&partition())
+    }
+
+    fn read(&mut self, chunk: &Chunk) -> Result<Vec<Said>, DefinitionsUnavailable> {
+        let mut said = Vec::new();
+        let read = chunk.for_each(&mut self.buffer, |record| {
+            let name = String::from_utf8_lossy(record.key.unwrap_or_default()).into_owned();
+            said.push(Said { name, value: record.value.map(<[u8]>::to_vec), offset: record.offset });
+            ControlFlow::Continue(())
+        });
+        read.map_err(unavailable)?;
+        Ok(said)
+    }
+}
+
+/// Writes records to the topic, one at a time.
+pub struct Writer {
+    producer: Producer,
+    topic: thalweg_client::TopicRef,
+    /// What has become of the record.
+    ended: Arc<Mutex<Option<Result<Offset, String>>>>,
+}
+
+impl Writer {
+    /// Gets ready.
+    pub async fn new(cluster: Cluster) -> Result<Writer, DefinitionsUnavailable> {
+        let config = ProducerConfig {
+            linger: Duration::ZERO,
+            delivery_timeout: ANSWER_TIMEOUT,
+            max_block: ANSWER_TIMEOUT,
+            ..ProducerConfig::default()
+        };
+        let ended: Arc<Mutex<Option<Result<Offset, String>>>> = Arc::default();
+        let told = Arc::clone(&ended);
+        let mut producer = Producer::new(cluster, config, move |delivery: &Delivery<'_>| {
+            let result = delivery.result.map_err(ToString::to_string);
+            *told.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(result);
+        });
+        let topic = producer.topic(TOPIC).await.map_err(unavailable)?;
+        Ok(Writer { producer, topic, ended })
+    }
+
+    /// Writes a record, and waits until all replicas in sync have it: its offset.
+    pub async fn write(
+        &mut self,
+        name: &str,
+        value: Option<&[u8]>,
+    ) -> Result<Offset, DefinitionsUnavailable> {
+        self.ended.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        let record = ProducerRecord {
+            topic: self.topic,
+            partition: Some(0),
+            timestamp: clock::time_ms(),
+            key: Some(name.as_bytes()),
+            value,
+            headers: &[],
+            sent_at: Instant::now(),
+            number: 0,
+        };
+        self.producer.send(&record).await.map_err(unavailable)?;
+        self.producer.flush().await;
+        let ended = self.ended.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        ended.unwrap_or_else(|| Err("the record was not sent".to_owned())).map_err(unavailable)
+    }
+}

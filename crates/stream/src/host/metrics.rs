@@ -1,0 +1,198 @@
+//! What streams do, in Prometheus' text format. A series is named by stream, part, stage and instance.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::{State, StreamStatus};
+use crate::runtime::{StageFigures, StreamFigures};
+
+/// A metric: its name, its type, what it says, and how it is taken from the figures of a stage.
+type StageMetric = (&'static str, &'static str, &'static str, fn(&StageFigures) -> f64);
+
+/// What is told of every stage.
+const OF_STAGES: [StageMetric; 5] = [
+    ("thalweg_stream_messages_in_total", "counter", "Messages that came to a stage.", |stage| {
+        stage.messages_in as f64
+    }),
+    (
+        "thalweg_stream_messages_out_total",
+        "counter",
+        "Messages that a stage let go of; of a sink, those that it took.",
+        |stage| stage.messages_out as f64,
+    ),
+    ("thalweg_stream_bytes_out_total", "counter", "Bytes of the values that a stage let go of.", |stage| {
+        stage.bytes_out as f64
+    }),
+    ("thalweg_stream_busy_seconds_total", "counter", "Time that a stage worked.", |stage| {
+        stage.busy.as_secs_f64()
+    }),
+    (
+        "thalweg_stream_waited_seconds_total",
+        "counter",
+        "Time that a stream waited for a stage: its backpressure.",
+        |stage| stage.waited.as_secs_f64(),
+    ),
+];
+
+/// The names of the figures of a histogram that are quantiles.
+const QUANTILES: [(&str, &str); 5] =
+    [("p50", "0.5"), ("p90", "0.9"), ("p95", "0.95"), ("p99", "0.99"), ("p99.9", "0.999")];
+
+/// All that streams have done.
+pub fn text(statuses: &[StreamStatus]) -> String {
+    let mut out = String::new();
+    states(statuses, &mut out);
+    let parts: Vec<&StreamFigures> = statuses
+        .iter()
+        .filter_map(|status| status.figures.as_ref())
+        .flat_map(|figures| &figures.streams)
+        .collect();
+    for (name, kind, help, value) in OF_STAGES {
+        head(&mut out, name, kind, help);
+        for part in &parts {
+            for (place, stage) in part.stages.iter().enumerate() {
+                line(&mut out, name, &labels(part, place), value(stage));
+            }
+        }
+    }
+    let name = "thalweg_stream_bad_messages_total";
+    head(&mut out, name, "counter", "Messages that could not be worked on and were left out.");
+    for part in &parts {
+        line(&mut out, name, &of_part(part), part.bad as f64);
+    }
+    latencies(&parts, &mut out);
+    counters(&parts, &mut out);
+    histograms(&parts, &mut out);
+    out
+}
+
+fn head(out: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+fn line(out: &mut String, name: &str, labels: &str, value: f64) {
+    let _ = writeln!(out, "{name}{{{labels}}} {value}");
+}
+
+/// A value of a label.
+fn quoted(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+fn of_part(part: &StreamFigures) -> String {
+    format!(
+        "stream=\"{}\",part=\"{}\",instance=\"{}\"",
+        quoted(&part.stream),
+        quoted(&part.name),
+        part.instance
+    )
+}
+
+/// The place is told too: labels of people may be those of topics.
+fn labels(part: &StreamFigures, place: usize) -> String {
+    let stage = &part.stages[place];
+    format!(
+        "{},place=\"{place}\",stage=\"{}\",module=\"{}\"",
+        of_part(part),
+        quoted(&stage.label),
+        stage.module
+    )
+}
+
+fn states(statuses: &[StreamStatus], out: &mut String) {
+    let name = "thalweg_streams";
+    head(out, name, "gauge", "Streams by what they are doing.");
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for state in [
+        State::Undeployed,
+        State::Deploying,
+        State::Deployed,
+        State::Undeploying,
+        State::Complete,
+        State::Failed,
+        State::Elsewhere,
+    ] {
+        counts.insert(state.name(), 0);
+    }
+    for status in statuses {
+        *counts.entry(status.state.name()).or_default() += 1;
+    }
+    for (state, count) in counts {
+        line(out, name, &format!("state=\"{state}\""), count as f64);
+    }
+}
+
+/// How old messages are at the end of each part.
+fn latencies(parts: &[&StreamFigures], out: &mut String) {
+    let name = "thalweg_stream_latency_seconds";
+    head(out, name, "histogram", "How old messages are when the last stage of a part is done with them.");
+    for part in parts {
+        let Some(last) = part.stages.len().checked_sub(1) else { continue };
+        let labels = labels(part, last);
+        let (mut below, mut all) = (0, 0);
+        for (bound_ms, count) in part.stages[last].latency.steps() {
+            all += count;
+            if let Some(bound_ms) = bound_ms {
+                below += count;
+                let bound = bound_ms as f64 / 1000.0;
+                line(out, &format!("{name}_bucket"), &format!("{labels},le=\"{bound}\""), below as f64);
+            }
+        }
+        line(out, &format!("{name}_bucket"), &format!("{labels},le=\"+Inf\""), all as f64);
+        line(out, &format!("{name}_count"), &labels, all as f64);
+    }
+}
+
+/// The stages of a module that have found something.
+fn found<'a>(
+    parts: &'a [&StreamFigures],
+    module: &'a str,
+) -> impl Iterator<Item = (String, &'a StageFigures)> {
+    parts.iter().flat_map(move |part| {
+        let stages = part.stages.iter().enumerate().filter(move |(_, stage)| stage.module == module);
+        stages.map(move |(place, stage)| {
+            let name = stage.findings.get("name").and_then(Value::as_str).unwrap_or(&part.stream);
+            (format!("{},name=\"{}\"", labels(part, place), quoted(name)), stage)
+        })
+    })
+}
+
+fn counters(parts: &[&StreamFigures], out: &mut String) {
+    let (all, by_key) = ("thalweg_stream_counter_total", "thalweg_stream_counter_by_key_total");
+    head(out, all, "counter", "What a counter has counted.");
+    for (labels, stage) in found(parts, "counter") {
+        let count = stage.findings.get("count").and_then(Value::as_f64);
+        line(out, all, &labels, count.unwrap_or(0.0));
+    }
+    head(
+        out,
+        by_key,
+        "counter",
+        "What a counter has counted of each key, of the keys with the largest counts.",
+    );
+    for (labels, stage) in found(parts, "counter") {
+        let counts = stage.findings.get("counts").and_then(Value::as_object);
+        for (key, count) in counts.into_iter().flatten() {
+            let labels = format!("{labels},key=\"{}\"", quoted(key));
+            line(out, by_key, &labels, count.as_f64().unwrap_or(0.0));
+        }
+    }
+}
+
+fn histograms(parts: &[&StreamFigures], out: &mut String) {
+    let name = "thalweg_stream_histogram";
+    head(out, name, "summary", "How the numbers that a histogram has seen are spread.");
+    for (labels, stage) in found(parts, "histogram") {
+        let figure = |name: &str| stage.findings.get(name).and_then(Value::as_f64);
+        for (figure_name, quantile) in QUANTILES {
+            if let Some(value) = figure(figure_name) {
+                line(out, name, &format!("{labels},quantile=\"{quantile}\""), value);
+            }
+        }
+        let count = figure("count").unwrap_or(0.0);
+        line(out, &format!("{name}_sum"), &labels, figure("mean").unwrap_or(0.0) * count);
+        line(out, &format!("{name}_count"), &labels, count);
+    }
+}

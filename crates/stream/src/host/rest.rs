@@ -1,0 +1,263 @@
+//! The API over HTTP: a verb is a request, answers are JSON.
+//!
+//! | request | does |
+//! |---|---|
+//! | `GET /streams` | lists all streams; with `?figures=true`, what each stage has done |
+//! | `POST /streams` | creates one: `{"name", "definition", "deploy", "properties"}` |
+//! | `GET /streams/NAME` | tells all about one |
+//! | `POST /streams/NAME/deploy` | deploys it on this node: `{"properties"}` |
+//! | `POST /streams/NAME/undeploy` | stops it in order |
+//! | `DELETE /streams/NAME` | stops and forgets it |
+//!
+//! What is wrong is answered with `{"error": {"kind", "message"}}`; of a wrong definition the message shows the text with a caret
+//! under the place. Whoever reaches the listener can run streams with the rights of the process. A request of a web page, which
+//! has an `Origin`, is refused: a browser on the machine is no operator.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, RawQuery, Request, State as Extracted};
+use axum::http::{StatusCode, header};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::definition::properties;
+use super::{Host, HostError, StreamStatus};
+
+/// The largest body that is read: a definition of the largest text, with its escapes.
+const BODY_BYTES_MAX: usize = 4 << 20;
+
+/// A host, once it has started.
+pub type Starting = watch::Receiver<Option<Host>>;
+
+/// The whole API, of a host that may still be starting.
+pub fn router(host: Starting) -> Router {
+    Router::new()
+        .route("/streams", get(list).post(create))
+        .route("/streams/{name}", get(status).delete(destroy))
+        .route("/streams/{name}/deploy", post(deploy))
+        .route("/streams/{name}/undeploy", post(undeploy))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(from_fn(refuse_web_pages))
+        .with_state(host)
+}
+
+/// What a run without a host has to tell: the list, with figures.
+pub fn figures_router(statuses: Arc<dyn Fn() -> Vec<StreamStatus> + Send + Sync>) -> Router {
+    let listed = move |query: RawQuery| async move { shown(&statuses(), &query) };
+    Router::new().route("/streams", get(listed)).layer(from_fn(refuse_web_pages))
+}
+
+async fn refuse_web_pages(request: Request, next: Next) -> Response {
+    if request.headers().contains_key(header::ORIGIN) {
+        let message = "Requests of web pages are refused: curl or thalweg stream would be right";
+        return refusal(StatusCode::FORBIDDEN, "forbidden", message);
+    }
+    next.run(request).await
+}
+
+fn answer(status: StatusCode, body: &Value) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
+}
+
+fn refusal(status: StatusCode, kind: &str, message: &str) -> Response {
+    answer(status, &json!({ "error": { "kind": kind, "message": message } }))
+}
+
+impl IntoResponse for HostError {
+    fn into_response(self) -> Response {
+        let message = self.to_string();
+        match &self {
+            HostError::WrongDefinition(complaints) => {
+                let places = complaints.complaints.iter().map(|complaint| {
+                    json!({
+                        "message": complaint.message,
+                        "right": complaint.right,
+                        "from": complaint.span.start,
+                        "to": complaint.span.end,
+                    })
+                });
+                let places: Vec<Value> = places.collect();
+                let error = json!({ "kind": "wrong definition", "message": message, "complaints": places });
+                answer(StatusCode::BAD_REQUEST, &json!({ "error": error }))
+            }
+            HostError::WrongProperty(_) => refusal(StatusCode::BAD_REQUEST, "wrong property", &message),
+            HostError::WrongName(_) => refusal(StatusCode::BAD_REQUEST, "wrong name", &message),
+            HostError::NoSuchStream { .. } => refusal(StatusCode::NOT_FOUND, "no such stream", &message),
+            HostError::Conflict(_) => refusal(StatusCode::CONFLICT, "conflict", &message),
+            HostError::Unavailable(_) => refusal(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &message),
+        }
+    }
+}
+
+/// Why a request is not understood.
+struct WrongRequest(String);
+
+impl IntoResponse for WrongRequest {
+    fn into_response(self) -> Response {
+        refusal(StatusCode::BAD_REQUEST, "wrong request", &self.0)
+    }
+}
+
+/// The fields of a body, each taken once.
+struct Body(serde_json::Map<String, Value>);
+
+impl Body {
+    fn read(bytes: &[u8]) -> Result<Body, WrongRequest> {
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Ok(Body(serde_json::Map::new()));
+        }
+        match serde_json::from_slice(bytes) {
+            Ok(Value::Object(object)) => Ok(Body(object)),
+            Ok(_) => Err(WrongRequest("The body is no object: {\"name\": ...} would be right".to_owned())),
+            Err(error) => Err(WrongRequest(format!("The body is no JSON: {error}"))),
+        }
+    }
+
+    fn text(&mut self, name: &str) -> Result<String, WrongRequest> {
+        match self.0.remove(name) {
+            Some(Value::String(text)) => Ok(text),
+            Some(other) => Err(WrongRequest(format!("{name} cannot be {other}: a text would be right"))),
+            None => Err(WrongRequest(format!("{name} is missing: a text would be right"))),
+        }
+    }
+
+    fn flag(&mut self, name: &str) -> Result<bool, WrongRequest> {
+        match self.0.remove(name) {
+            Some(Value::Bool(flag)) => Ok(flag),
+            None => Ok(false),
+            Some(other) => {
+                Err(WrongRequest(format!("{name} cannot be {other}: true or false would be right")))
+            }
+        }
+    }
+
+    fn properties(&mut self) -> Result<BTreeMap<String, String>, WrongRequest> {
+        properties(&self.0.remove("properties").unwrap_or_default()).map_err(WrongRequest)
+    }
+
+    /// That nothing is left.
+    fn end(self, known: &str) -> Result<(), WrongRequest> {
+        match self.0.keys().next() {
+            None => Ok(()),
+            Some(field) => {
+                Err(WrongRequest(format!("There is no field {field} here: {known} would be right")))
+            }
+        }
+    }
+}
+
+fn started(host: &Starting) -> Result<Host, Box<Response>> {
+    host.borrow().clone().ok_or_else(|| {
+        let message = "The streams are being started: ask again in a moment";
+        Box::new(refusal(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message))
+    })
+}
+
+fn shown(statuses: &[StreamStatus], query: &RawQuery) -> Response {
+    let with_figures =
+        query.0.as_deref().is_some_and(|query| query.split('&').any(|part| part == "figures=true"));
+    let streams: Vec<Value> = statuses.iter().map(|status| status.to_json(with_figures)).collect();
+    answer(StatusCode::OK, &json!({ "streams": streams }))
+}
+
+/// Does a verb to its end, whether or not its client waits for it.
+async fn done<F>(host: &Host, verb: F) -> Result<(), Box<Response>>
+where
+    F: Future<Output = Result<(), HostError>> + Send + 'static,
+{
+    match host.runtime().spawn(verb).await {
+        Ok(done) => done.map_err(|error| Box::new(error.into_response())),
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+fn told(host: &Host, name: &str, code: StatusCode) -> Response {
+    match host.status(name) {
+        Ok(status) => answer(code, &status.to_json(true)),
+        Err(error) => error.into_response(),
+    }
+}
+
+fn either(response: Result<Response, Box<Response>>) -> Response {
+    response.unwrap_or_else(|refusal| *refusal)
+}
+
+async fn list(Extracted(host): Extracted<Starting>, query: RawQuery) -> Response {
+    either(started(&host).map(|host| shown(&host.list(), &query)))
+}
+
+async fn status(Extracted(host): Extracted<Starting>, Path(name): Path<String>) -> Response {
+    either(started(&host).map(|host| told(&host, &name, StatusCode::OK)))
+}
+
+async fn create(Extracted(host): Extracted<Starting>, body: Bytes) -> Response {
+    let asked = || {
+        let mut body = Body::read(&body)?;
+        let (name, text) = (body.text("name")?, body.text("definition")?);
+        let (is_deployed, properties) = (body.flag("deploy")?, body.properties()?);
+        body.end("name, definition, deploy or properties")?;
+        if !is_deployed && !properties.is_empty() {
+            return Err(WrongRequest(
+                "properties are those of a deployment: with \"deploy\": true they would be right".to_owned(),
+            ));
+        }
+        Ok((name, text, is_deployed.then_some(properties)))
+    };
+    let (name, text, deploy) = match asked() {
+        Ok(asked) => asked,
+        Err(wrong) => return wrong.into_response(),
+    };
+    let created = async {
+        let host = started(&host)?;
+        let (verb, created) = (host.clone(), name.clone());
+        done(&host, async move { verb.create(&created, &text, deploy).await }).await?;
+        Ok(told(&host, &name, StatusCode::CREATED))
+    };
+    either(created.await)
+}
+
+async fn deploy(Extracted(host): Extracted<Starting>, Path(name): Path<String>, body: Bytes) -> Response {
+    let asked = Body::read(&body).and_then(|mut body| {
+        let properties = body.properties()?;
+        body.end("properties")?;
+        Ok(properties)
+    });
+    let properties = match asked {
+        Ok(properties) => properties,
+        Err(wrong) => return wrong.into_response(),
+    };
+    let deployed = async {
+        let host = started(&host)?;
+        let (verb, deployed) = (host.clone(), name.clone());
+        done(&host, async move { verb.deploy(&deployed, properties).await }).await?;
+        Ok(told(&host, &name, StatusCode::OK))
+    };
+    either(deployed.await)
+}
+
+async fn undeploy(Extracted(host): Extracted<Starting>, Path(name): Path<String>) -> Response {
+    let undeployed = async {
+        let host = started(&host)?;
+        let (verb, undeployed) = (host.clone(), name.clone());
+        done(&host, async move { verb.undeploy(&undeployed).await }).await?;
+        Ok(told(&host, &name, StatusCode::OK))
+    };
+    either(undeployed.await)
+}
+
+async fn destroy(Extracted(host): Extracted<Starting>, Path(name): Path<String>) -> Response {
+    let destroyed = async {
+        let host = started(&host)?;
+        let (verb, destroyed) = (host.clone(), name.clone());
+        done(&host, async move { verb.destroy(&destroyed).await }).await?;
+        Ok(answer(StatusCode::OK, &json!({ "name": name, "state": "destroyed" })))
+    };
+    either(destroyed.await)
+}

@@ -1,0 +1,94 @@
+//! The headers of a message: names with values, in their order; a name may come more than once, and a value may be missing.
+//!
+//! They lie one behind the other in a buffer of the batch: the length of the name and the name, the length of the value plus
+//! one and the value, both lengths in four bytes; 0 in place of the second says that there is no value. Only this module reads
+//! and writes that.
+
+use bytes::{BufMut, BytesMut};
+
+/// One header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its value, where it has one.
+    pub value: Option<&'a [u8]>,
+}
+
+impl Header<'_> {
+    /// Writes it behind others.
+    pub(super) fn write(&self, out: &mut BytesMut) {
+        out.put_u32_le(self.name.len() as u32);
+        out.put_slice(self.name.as_bytes());
+        out.put_u32_le(self.value.map_or(0, |value| value.len() as u32 + 1));
+        out.put_slice(self.value.unwrap_or_default());
+    }
+}
+
+/// The headers of one message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Headers<'a>(&'a [u8]);
+
+impl<'a> Headers<'a> {
+    /// Those that were written to these bytes.
+    pub(super) fn new(bytes: &'a [u8]) -> Headers<'a> {
+        Headers(bytes)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them, in order.
+    pub fn iter(self) -> impl Iterator<Item = Header<'a>> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let (name, behind_name) = cut(rest, 0)?;
+            let (value, behind_value) = match behind_name.first_chunk::<4>()? {
+                [0, 0, 0, 0] => (None, &behind_name[4..]),
+                _ => cut(behind_name, 1).map(|(value, rest)| (Some(value), rest))?,
+            };
+            rest = behind_value;
+            Some(Header { name: std::str::from_utf8(name).unwrap_or_default(), value })
+        })
+    }
+
+    /// The last with a name: the one that counts where a name comes more than once.
+    pub fn get(self, name: &str) -> Option<Option<&'a [u8]>> {
+        self.iter().filter(|header| header.name == name).last().map(|header| header.value)
+    }
+}
+
+/// Bytes with their length before them, which is told larger by `more`; and what comes behind.
+fn cut(bytes: &[u8], more: usize) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    rest.split_at_checked((u32::from_le_bytes(*length) as usize).checked_sub(more)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_read_as_they_were_written() {
+        let written = [
+            Header { name: "a", value: Some(b"1") },
+            Header { name: "", value: Some(b"") },
+            Header { name: "a", value: None },
+        ];
+        let mut bytes = BytesMut::new();
+        for header in &written {
+            header.write(&mut bytes);
+        }
+        let headers = Headers::new(&bytes);
+        assert_eq!(headers.iter().collect::<Vec<_>>(), written);
+        assert_eq!(
+            (headers.get("a"), headers.get(""), headers.get("b")),
+            (Some(None), Some(Some(&b""[..])), None)
+        );
+        assert!(Headers::default().is_empty() && Headers::default().iter().next().is_none());
+        // Cut short, they end where they are whole.
+        assert_eq!(Headers::new(&bytes[..bytes.len() - 1]).iter().count(), 2);
+    }
+}

@@ -1,0 +1,265 @@
+//! What streams do between two looks at them: rates, latency and backpressure of each stage, from the JSON of a host or a run.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use thalweg_lab::quantity;
+use thalweg_stream::runtime::Latency;
+
+use crate::cli::table::row;
+
+/// Which stage: stream, part, place. The order is that of the streams' names and of the stages in them.
+type Place = (String, usize, usize);
+
+/// The counts of all stages at one moment.
+#[derive(Default)]
+pub struct Sample {
+    stages: BTreeMap<Place, Counts>,
+    /// What each stream is doing.
+    states: BTreeMap<String, String>,
+}
+
+/// The counts of a stage, of all its instances together.
+#[derive(Clone, Default)]
+struct Counts {
+    part: String,
+    label: String,
+    instances: u64,
+    elapsed_s: f64,
+    messages_out: f64,
+    bytes_out: f64,
+    busy_s: f64,
+    waited_s: f64,
+    latency: Latency,
+}
+
+/// What a stage did in a time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The stream.
+    pub stream: String,
+    /// What the stream is doing.
+    pub state: String,
+    /// The part of the stream: its own name, unless topics lie in it.
+    pub part: String,
+    /// The stage.
+    pub stage: String,
+    /// How many of it there are.
+    pub instances: u64,
+    /// Messages in a second that went on.
+    pub messages_per_s: f64,
+    /// Bytes in a second that went on.
+    pub bytes_per_s: f64,
+    /// Half of the messages were younger than so many milliseconds, 99 of 100 younger than so many.
+    pub latency_ms: Option<(u64, u64)>,
+    /// The share of the time that it worked, of each instance.
+    pub busy: f64,
+    /// The share of the time that its stream waited for it.
+    pub waited: f64,
+}
+
+impl Sample {
+    /// From an answer of `/streams?figures=true`.
+    pub fn of(answer: &Value) -> Sample {
+        let mut sample = Sample::default();
+        for stream in answer["streams"].as_array().into_iter().flatten() {
+            let name = stream["name"].as_str().unwrap_or_default();
+            let state = stream["state"].as_str().unwrap_or_default();
+            sample.states.insert(name.to_owned(), state.to_owned());
+            let elapsed_s = stream["elapsed_s"].as_f64().unwrap_or(0.0);
+            let mut parts: Vec<&str> = Vec::new();
+            for part in stream["parts"].as_array().into_iter().flatten() {
+                let part_name = part["name"].as_str().unwrap_or_default();
+                // Instances of a part follow one another.
+                if part["instance"].as_u64().unwrap_or(0) == 0 {
+                    parts.push(part_name);
+                }
+                for (place, stage) in part["stages"].as_array().into_iter().flatten().enumerate() {
+                    let place = (name.to_owned(), parts.len(), place);
+                    sample.stages.entry(place).or_default().add(part_name, stage, elapsed_s);
+                }
+            }
+        }
+        sample
+    }
+
+    /// Whether no stage is known.
+    pub fn is_empty(&self) -> bool {
+        self.stages.is_empty()
+    }
+
+    /// What each stage did since a sample before. A stream that was started anew is compared with nothing.
+    pub fn since(&self, before: &Sample) -> Vec<Row> {
+        let nothing = Counts::default();
+        let rows = self.stages.iter().map(|(place, now)| {
+            let before = before.stages.get(place).filter(|before| before.elapsed_s < now.elapsed_s);
+            let before = before.unwrap_or(&nothing);
+            let seconds = (now.elapsed_s - before.elapsed_s).max(1e-6);
+            let rate = |count: fn(&Counts) -> f64| (count(now) - count(before)).max(0.0) / seconds;
+            let instances = now.instances.max(1) as f64;
+            let latency = now.latency.since(&before.latency);
+            let (name, _, _) = place;
+            Row {
+                stream: name.clone(),
+                state: self.states.get(name).cloned().unwrap_or_default(),
+                part: now.part.clone(),
+                stage: now.label.clone(),
+                instances: now.instances,
+                messages_per_s: rate(|counts| counts.messages_out),
+                bytes_per_s: rate(|counts| counts.bytes_out),
+                latency_ms: latency.below_ms(0.5).zip(latency.below_ms(0.99)),
+                busy: (rate(|counts| counts.busy_s) / instances).min(1.0),
+                waited: (rate(|counts| counts.waited_s) / instances).min(1.0),
+            }
+        });
+        rows.collect()
+    }
+
+    /// Streams without a stage that is known here, with what they are doing.
+    pub fn others(&self) -> BTreeMap<&str, usize> {
+        let mut others = BTreeMap::new();
+        for (name, state) in &self.states {
+            if self
+                .stages
+                .range((name.clone(), 0, 0)..)
+                .next()
+                .is_none_or(|((stream, _, _), _)| stream != name)
+            {
+                *others.entry(state.as_str()).or_default() += 1;
+            }
+        }
+        others
+    }
+}
+
+impl Counts {
+    fn add(&mut self, part: &str, stage: &Value, elapsed_s: f64) {
+        let number = |name: &str| stage[name].as_f64().unwrap_or(0.0);
+        self.part = part.to_owned();
+        self.label = stage["label"].as_str().unwrap_or_default().to_owned();
+        self.instances += 1;
+        self.elapsed_s = elapsed_s;
+        self.messages_out += number("messages_out");
+        self.bytes_out += number("bytes_out");
+        self.busy_s += number("busy_s");
+        self.waited_s += number("waited_s");
+        let counts = stage["latency"]["messages_below_1_2_4_ms"].as_array().into_iter().flatten();
+        self.latency = self.latency.plus(&Latency::of(counts.filter_map(Value::as_u64)));
+    }
+}
+
+impl Row {
+    /// As JSON.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "stream": self.stream,
+            "state": self.state,
+            "part": self.part,
+            "stage": self.stage,
+            "instances": self.instances,
+            "messages_per_s": self.messages_per_s,
+            "bytes_per_s": self.bytes_per_s,
+            "latency_p50_below_ms": self.latency_ms.map(|(half, _)| half),
+            "latency_p99_below_ms": self.latency_ms.map(|(_, most)| most),
+            "busy_share": self.busy,
+            "waited_share": self.waited,
+        })
+    }
+}
+
+/// Rows for people, with their head.
+pub fn cells(rows: &[Row]) -> Vec<Vec<String>> {
+    let mut cells = vec![row([
+        "STREAM",
+        "STAGE",
+        "COUNT",
+        "MESSAGES/S",
+        "BYTES/S",
+        "LATENCY 50%",
+        "99%",
+        "BUSY",
+        "WAITED FOR",
+        "STATE",
+    ])];
+    let mut last = None;
+    for of in rows {
+        // The name stands once, at its first stage.
+        let name = if last == Some(&of.part) { "" } else { of.part.as_str() };
+        let state = if last == Some(&of.part) { "" } else { of.state.as_str() };
+        last = Some(&of.part);
+        let latency = |ms: Option<u64>| ms.map_or_else(|| "-".to_owned(), below);
+        let share = |share: f64| format!("{:.0} %", share * 100.0);
+        cells.push(row([
+            name,
+            &of.stage,
+            &of.instances.to_string(),
+            &quantity::short(of.messages_per_s),
+            &quantity::short(of.bytes_per_s),
+            &latency(of.latency_ms.map(|(half, _)| half)),
+            &latency(of.latency_ms.map(|(_, most)| most)),
+            &share(of.busy),
+            &share(of.waited),
+            state,
+        ]));
+    }
+    cells
+}
+
+/// A bound of a latency, in a unit that people read.
+fn below(ms: u64) -> String {
+    match ms {
+        0..10_000 => format!("< {ms} ms"),
+        10_000..600_000 => format!("< {} s", ms / 1000),
+        600_000..1_048_577 => format!("< {} min", ms / 60_000),
+        _ => "> 17 min".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(elapsed_s: f64, messages: u64) -> Value {
+        let stage = |label: &str, waited_s: f64| {
+            json!({
+                "label": label,
+                "messages_in": messages,
+                "messages_out": messages,
+                "bytes_out": messages * 10,
+                "busy_s": elapsed_s / 4.0,
+                "waited_s": waited_s,
+                "latency": { "messages_below_1_2_4_ms": [0, messages] },
+            })
+        };
+        let part = |name: &str, instance: u64| json!({ "name": name, "instance": instance, "stages": [stage("time", 0.0), stage("log", elapsed_s / 2.0)] });
+        json!({ "streams": [
+            { "name": "a", "state": "deployed", "elapsed_s": elapsed_s, "parts": [part("a.x", 0), part("a.x", 1), part("a.y", 0)] },
+            { "name": "b", "state": "undeployed" },
+        ]})
+    }
+
+    #[test]
+    fn instances_are_taken_together_and_rates_are_those_of_the_time_between() {
+        let (before, now) = (Sample::of(&answer(10.0, 100)), Sample::of(&answer(12.0, 300)));
+        let rows = now.since(&before);
+        let told: Vec<_> =
+            rows.iter().map(|row| (row.part.as_str(), row.stage.as_str(), row.instances)).collect();
+        assert_eq!(told, [("a.x", "time", 2), ("a.x", "log", 2), ("a.y", "time", 1), ("a.y", "log", 1)]);
+        assert_eq!(
+            (rows[0].messages_per_s, rows[0].bytes_per_s, rows[3].messages_per_s),
+            (200.0, 2000.0, 100.0)
+        );
+        assert_eq!((rows[0].busy, rows[0].waited, rows[1].waited), (0.25, 0.0, 0.5));
+        assert_eq!(rows[0].latency_ms, Some((2, 2)));
+        assert_eq!(now.others(), BTreeMap::from([("undeployed", 1)]));
+        assert_eq!(cells(&rows).len(), 5);
+    }
+
+    #[test]
+    fn a_stream_that_was_started_anew_is_compared_with_nothing() {
+        let (before, now) = (Sample::of(&answer(10.0, 100)), Sample::of(&answer(2.0, 20)));
+        assert_eq!(now.since(&before)[3].messages_per_s, 10.0);
+        let same = now.since(&now);
+        assert_eq!(same[3].messages_per_s, 10.0, "no time has passed: the figures are those since the start");
+    }
+}

@@ -1,0 +1,178 @@
+//! `stream create`, `deploy`, `undeploy`, `destroy`, `list` and `status`: streams that a broker hosts.
+
+use std::io::Write;
+
+use axum::http::Method;
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::remote::Remote;
+use super::rows::{Sample, cells};
+use crate::cli::failure::Failed;
+use crate::cli::table::{align, row};
+
+/// Create a stream on a broker that hosts streams.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  thalweg stream create ticks --definition 'time | log' --deploy
+  thalweg stream create big --definition \"topic:orders > filter --expression='payload.amount > 1000' | topic:big-orders\"
+  thalweg stream create seen --definition 'tap:stream:big.filter > counter' --deploy --server http://broker-2:9090")]
+pub struct Create {
+    /// What the stream is called: taps, metrics, and its topics and consumer groups have the name.
+    name: String,
+    /// The stream: `source | processor | sink`.
+    #[arg(long, value_name = "TEXT")]
+    definition: String,
+    /// Start it at once.
+    #[arg(long)]
+    deploy: bool,
+    /// With --deploy: properties of the deployment, as of `deploy`.
+    #[arg(long, value_name = "KEY=VALUE,...", requires = "deploy", default_value = "")]
+    properties: String,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// Start a stream, on the broker that is asked. It is started again whenever that broker is.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  thalweg stream deploy big
+  thalweg stream deploy big --properties 'module.filter.count=3,module.*.count=0'
+  thalweg stream deploy big --properties onError=skip")]
+pub struct Deploy {
+    /// The stream.
+    name: String,
+    /// How many instances stages have (module.LABEL.count=N, module.*.count=N), and what is done with bad messages
+    /// (onError=fail, skip or dead-letter:FILE).
+    #[arg(long, value_name = "KEY=VALUE,...", default_value = "")]
+    properties: String,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// A stream, and nothing more.
+#[derive(Args, Debug)]
+pub struct Named {
+    /// The stream.
+    name: String,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// List the streams of a cluster.
+#[derive(Args, Debug)]
+pub struct List {
+    #[command(flatten)]
+    remote: Remote,
+}
+
+impl Create {
+    /// Creates it.
+    pub async fn run(&self) -> anyhow::Result<()> {
+        let mut body = json!({ "name": self.name, "definition": self.definition, "deploy": self.deploy });
+        if self.deploy {
+            body["properties"] = self.properties.as_str().into();
+        }
+        let answer = self.remote.ask(Method::POST, "/streams", Some(&body)).await?;
+        let done = if self.deploy { "Created and deployed" } else { "Created" };
+        told(&self.remote, &answer, &format!("{done} stream {}", self.name))
+    }
+}
+
+impl Deploy {
+    /// Deploys it.
+    pub async fn run(&self) -> anyhow::Result<()> {
+        let path = format!("/streams/{}/deploy", self.name);
+        let answer =
+            self.remote.ask(Method::POST, &path, Some(&json!({ "properties": self.properties }))).await?;
+        told(&self.remote, &answer, &format!("Deployed stream {}", self.name))
+    }
+}
+
+impl Named {
+    /// Stops it in order.
+    pub async fn undeploy(&self) -> anyhow::Result<()> {
+        let path = format!("/streams/{}/undeploy", self.name);
+        let answer = self.remote.ask(Method::POST, &path, None).await?;
+        told(&self.remote, &answer, &format!("Undeployed stream {}", self.name))
+    }
+
+    /// Forgets it.
+    pub async fn destroy(&self) -> anyhow::Result<()> {
+        let answer = self.remote.ask(Method::DELETE, &format!("/streams/{}", self.name), None).await?;
+        told(&self.remote, &answer, &format!("Destroyed stream {}", self.name))
+    }
+
+    /// Shows how it is.
+    pub async fn status(&self) -> anyhow::Result<()> {
+        let answer = self.remote.ask(Method::GET, &format!("/streams/{}", self.name), None).await?;
+        if self.remote.json {
+            return print_json(&answer);
+        }
+        let mut rows =
+            vec![row(["Stream", &text(&answer["name"])]), row(["Definition", &text(&answer["definition"])])];
+        rows.push(row(["State", &text(&answer["state"])]));
+        for (title, field) in [("Reason", "reason"), ("Node", "node")] {
+            if !answer[field].is_null() {
+                rows.push(row([title, &text(&answer[field])]));
+            }
+        }
+        let properties = answer["properties"].as_object().into_iter().flatten();
+        let properties: Vec<String> =
+            properties.map(|(key, value)| format!("{key}={}", text(value))).collect();
+        if !properties.is_empty() {
+            rows.push(row(["Properties", &properties.join(",")]));
+        }
+        let mut out = std::io::stdout().lock();
+        out.write_all(align(&rows).as_bytes())?;
+        let sample = Sample::of(&json!({ "streams": [answer] }));
+        if !sample.is_empty() {
+            // Since the start: the first sample is compared with nothing.
+            write!(out, "\n{}", align(&cells(&sample.since(&Sample::default()))))?;
+        }
+        Ok(())
+    }
+}
+
+impl List {
+    /// Shows them.
+    pub async fn run(&self) -> anyhow::Result<()> {
+        let answer = self.remote.ask(Method::GET, "/streams", None).await?;
+        if self.remote.json {
+            return print_json(&answer);
+        }
+        let mut rows = vec![row(["STREAM", "STATE", "NODE", "DEFINITION"])];
+        for stream in answer["streams"].as_array().into_iter().flatten() {
+            let node = if stream["node"].is_null() { "-".to_owned() } else { text(&stream["node"]) };
+            // A definition may have several lines.
+            let definition = text(&stream["definition"]).split_whitespace().collect::<Vec<_>>().join(" ");
+            rows.push(row([&text(&stream["name"]), &text(&stream["state"]), &node, &definition]));
+        }
+        Ok(std::io::stdout().lock().write_all(align(&rows).as_bytes())?)
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn print_json(answer: &Value) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, answer)?;
+    Ok(writeln!(out)?)
+}
+
+/// Tells what was done, unless it failed afterwards.
+fn told(remote: &Remote, answer: &Value, done: &str) -> anyhow::Result<()> {
+    if remote.json {
+        print_json(answer)?;
+    }
+    match answer["state"].as_str() {
+        Some("failed") => Err(Failed(format!("{done}, and it failed: {}", text(&answer["reason"]))).into()),
+        _ if remote.json => Ok(()),
+        Some("undeploying") => Ok(writeln!(std::io::stdout(), "{done}; what is on its way still arrives")?),
+        _ => Ok(writeln!(std::io::stdout(), "{done}")?),
+    }
+}

@@ -1,0 +1,141 @@
+//! Streams that `thalweg serve` hosts (`streams.enabled`): a host on a runtime of its own, so that no stream holds up the broker.
+//! It talks to the cluster as any client does, by a listener of this broker.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use axum::Router;
+use thalweg_broker::Server;
+use thalweg_broker::config::StreamSettings;
+use thalweg_broker::metrics::Exposition;
+use thalweg_stream::host::{Host, HostSettings, metrics, rest};
+use thalweg_stream::module::Console;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+/// The pause before the start is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How long streams may drain when the process stops.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// The streams of a broker.
+pub struct Streams {
+    /// Until it is dropped.
+    runtime: Option<Runtime>,
+    host: watch::Receiver<Option<Host>>,
+    stopping: watch::Sender<bool>,
+}
+
+impl Streams {
+    /// Begins to host. Streams run as soon as their definitions are read.
+    pub fn start(server: &Server, settings: &StreamSettings) -> anyhow::Result<Streams> {
+        let bootstrap = match &settings.bootstrap {
+            Some(bootstrap) => bootstrap.clone(),
+            None => own_address(server).context("streams.enabled: the broker has no listener")?.to_string(),
+        };
+        let settings = HostSettings {
+            bootstrap,
+            node: server.broker.node_id,
+            refused_modules: settings.refused_modules.iter().cloned().collect(),
+            console: Arc::new(Log),
+        };
+        let workers = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(workers)
+            .thread_name("streams")
+            .enable_all()
+            .build()
+            .context("The runtime of streams could not be started")?;
+        let (started, host) = watch::channel(None);
+        let (stopping, stop) = watch::channel(false);
+        runtime.spawn(start(settings, started, stop));
+        Ok(Streams { runtime: Some(runtime), host, stopping })
+    }
+
+    /// The API.
+    pub fn routes(&self) -> Router {
+        rest::router(self.host.clone())
+    }
+
+    /// What streams do.
+    pub fn metrics(&self) -> crate::http::metrics::Source {
+        let host = self.host.clone();
+        Box::new(move |page: &mut Exposition| {
+            let host = host.borrow().clone();
+            page.append(&metrics::text(&host.map(|host| host.list()).unwrap_or_default()));
+        })
+    }
+
+    /// Stops all streams in order: what is on its way arrives.
+    pub async fn stop(&self) {
+        self.stopping.send_replace(true);
+        let host = self.host.borrow().clone();
+        if let Some(host) = host {
+            host.stop(DRAIN).await;
+        }
+    }
+}
+
+impl Drop for Streams {
+    /// What still runs is not waited for.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+async fn start(
+    settings: HostSettings,
+    started: watch::Sender<Option<Host>>,
+    mut stop: watch::Receiver<bool>,
+) {
+    loop {
+        let tried = tokio::select! {
+            tried = Host::start(settings.clone()) => tried,
+            _ = stop.wait_for(|stop| *stop) => return,
+        };
+        match tried {
+            Ok(host) => {
+                let running = host
+                    .list()
+                    .iter()
+                    .filter(|status| status.definition.as_ref().is_some_and(|d| d.deployed.is_some()))
+                    .count();
+                tracing::info!(
+                    "Hosts streams: {} are known, {running} of them are deployed",
+                    host.list().len()
+                );
+                started.send_replace(Some(host));
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "The definitions of streams cannot be read; it is tried again");
+                tokio::time::sleep(AGAIN).await;
+            }
+        }
+    }
+}
+
+/// Where the broker can be reached from its own machine.
+fn own_address(server: &Server) -> Option<SocketAddr> {
+    let mut address = *server.addresses.first()?.1.first()?;
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        });
+    }
+    Some(address)
+}
+
+/// The lines of stages go to the log of the broker.
+struct Log;
+
+impl Console for Log {
+    fn line(&self, text: &str) {
+        tracing::info!("Stream: {text}");
+    }
+}

@@ -1,0 +1,471 @@
+//! Streams that brokers host: the verbs over REST and on the command line, restarts, taps, instances, several brokers, a thousand
+//! streams, and what is shown of them.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::binary::{self, thalweg, until};
+
+/// A broker that hosts streams, killed when it is dropped.
+struct Host {
+    child: Child,
+    /// Where clients of Kafka connect.
+    address: String,
+    /// Where the API is.
+    http: String,
+}
+
+impl Host {
+    /// A broker with its own controller.
+    fn start(dir: &Path) -> Host {
+        Host::with(dir, &["listeners=PLAINTEXT://127.0.0.1:0"])
+    }
+
+    fn with(dir: &Path, properties: &[&str]) -> Host {
+        let mut command = thalweg("serve --set http.listener=127.0.0.1:0 --set streams.enabled=true");
+        command.args(["--set", "group.initial.rebalance.delay.ms=0", "--data-dir"]).arg(dir.join("data"));
+        for property in properties {
+            command.args(["--set", property]);
+        }
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
+        let mut lines =
+            BufReader::new(child.stderr.take().expect("a pipe")).lines().map(|line| line.expect("text"));
+        let mut after = |words: &str| {
+            lines.find_map(|line| line.split_once(words).map(|(_, rest)| rest.to_owned())).expect(words)
+        };
+        let address =
+            after("listens on PLAINTEXT://").split([',', ' ']).next().expect("an address").to_owned();
+        let http = after("Streams are at http://").trim_end_matches("/streams").to_owned();
+        // What it says later is read, so that it never waits for this end.
+        std::thread::spawn(move || lines.for_each(drop));
+        let host = Host { child, address, http };
+        until("the streams are known", || host.ask("GET", "/streams", "").0 == 200);
+        host
+    }
+
+    fn request(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.http).expect("it listens");
+        let length = body.len();
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}");
+        write!(stream, "{head}Content-Length: {length}\r\n\r\n{body}").expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("text");
+        let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+        (code, answer.split_once("\r\n\r\n").expect("a body").1.to_owned())
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+        let (code, body) = self.request(method, path, "", body);
+        (code, serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}")))
+    }
+
+    /// A verb that is done.
+    fn done(&self, method: &str, path: &str, body: Value) -> Value {
+        let (code, answer) = self.ask(method, path, &body.to_string());
+        assert!((200..300).contains(&code), "{method} {path}: {answer}");
+        answer
+    }
+
+    fn create(&self, name: &str, definition: &str) -> Value {
+        self.done("POST", "/streams", json!({ "name": name, "definition": definition, "deploy": true }))
+    }
+
+    fn state(&self, name: &str) -> String {
+        self.ask("GET", &format!("/streams/{name}"), "").1["state"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// The command line: exit code, standard output and standard error.
+    fn stream(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+        let mut command = thalweg("stream");
+        command.args(arguments).env("THALWEG_SERVER", format!("http://{}", self.http));
+        binary::run(&mut command)
+    }
+
+    fn signal(mut self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+        let ended = self.child.wait().expect("it ends");
+        assert_eq!(ended.success(), signal == Signal::TERM, "{ended}");
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn lines(path: &Path) -> usize {
+    std::fs::read_to_string(path).unwrap_or_default().lines().count()
+}
+
+fn ticks(path: &Path) -> String {
+    format!("time --fixedDelay=0.01 | file --path={}", path.display())
+}
+
+fn dir_and(name: &str) -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join(name);
+    (dir, path)
+}
+
+#[test]
+fn the_command_line_creates_deploys_undeploys_and_destroys() {
+    let (dir, file) = dir_and("ticks.txt");
+    let host = Host::start(dir.path());
+    let said = |arguments: &[&str]| {
+        let (code, out, error) = host.stream(arguments);
+        assert_eq!(code, Some(0), "{arguments:?}: {error}");
+        out
+    };
+    assert_eq!(said(&["create", "ticks", "--definition", &ticks(&file)]), "Created stream ticks\n");
+    assert!(
+        said(&["list"]).contains("ticks   undeployed  -     time --fixedDelay=0.01 | file"),
+        "{}",
+        said(&["list"])
+    );
+    assert_eq!(
+        said(&["deploy", "ticks", "--properties", "module.*.count=0,onError=skip"]),
+        "Deployed stream ticks\n"
+    );
+    until("ticks", || lines(&file) > 5);
+    let status = said(&["status", "ticks"]);
+    for part in ["State       deployed", "Properties  module.*.count=0,onError=skip", "MESSAGES/S"] {
+        assert!(status.contains(part), "{part} in {status}");
+    }
+    let (code, _, error) = host.stream(&["deploy", "ticks"]);
+    assert_eq!(code, Some(1));
+    assert!(error.contains("is deployed already, on node 1: undeploy it first"), "{error}");
+    assert_eq!(said(&["undeploy", "ticks"]), "Undeployed stream ticks\n");
+    let drained = lines(&file);
+    assert_eq!(host.state("ticks"), "undeployed");
+    said(&["deploy", "ticks"]);
+    until("more ticks", || lines(&file) > drained);
+    let told: Value = serde_json::from_str(&said(&["destroy", "ticks", "--json"])).expect("JSON");
+    assert_eq!(told["state"], "destroyed");
+    let listed: Value = serde_json::from_str(&said(&["list", "--json"])).expect("JSON");
+    assert_eq!(listed["streams"], json!([]));
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place_and_nothing_is_created() {
+    let (dir, _) = dir_and("");
+    let host = Host::start(dir.path());
+    let caret =
+        "There is no processor fliter\n    time | fliter | log\n           ^^^^^^\n  filter would be right.";
+    let (code, out, error) = host.stream(&["create", "x", "--definition", "time | fliter | log"]);
+    assert_eq!((code, out.as_str(), error), (Some(2), "", format!("thalweg: {caret}\n")));
+    let (code, answer) =
+        host.ask("POST", "/streams", r#"{"name": "x", "definition": "time | fliter | log"}"#);
+    assert_eq!(code, 400);
+    assert_eq!(answer["error"]["message"], caret);
+    assert_eq!(answer["error"]["complaints"][0]["from"], 7);
+    let refused = |body: Value, expected: u16, part: &str| {
+        let (code, answer) = host.ask("POST", "/streams", &body.to_string());
+        let message = answer["error"]["message"].as_str().unwrap_or_default();
+        assert!(code == expected && message.contains(part), "{body}: {code} {message}");
+    };
+    let definition = |text: &str| json!({ "name": "x", "definition": text });
+    refused(definition("stdin | log"), 400, "http, file or kafka would be right");
+    refused(definition("time | exec --command=cat | log"), 400, "exec is not allowed on this host");
+    refused(definition("tap:stream:nope > log"), 400, "There is no other stream here: create it first");
+    refused(definition("time | log; time | null"), 400, "A definition is one stream");
+    refused(definition("y = time | log"), 400, "This names the stream y, and it is created as x");
+    refused(definition("tap:stream:x > log"), 400, "is fed by itself");
+    refused(json!({ "name": "a b", "definition": "time | log" }), 400, "cannot be the name of a stream");
+    refused(json!({ "name": "x" }), 400, "definition is missing");
+    refused(
+        json!({ "name": "x", "definition": "time | log", "deply": true }),
+        400,
+        "There is no field deply",
+    );
+    refused(
+        json!({ "name": "x", "definition": "time | log", "deploy": true, "properties": "module.lgo.count=2" }),
+        400,
+        "module.log.count would be right",
+    );
+    assert_eq!(host.ask("POST", "/streams", "[").0, 400);
+    assert_eq!(host.ask("GET", "/streams/nope", "").0, 404);
+    let (code, _) = host.request("POST", "/streams", "Origin: http://evil.example\r\n", "{}");
+    assert_eq!(code, 403, "a web page is no operator");
+    assert_eq!(host.ask("GET", "/streams", "").1["streams"], json!([]));
+    host.create("x", "time --initialDelay=1h | null");
+    refused(definition("time | log"), 409, "There is a stream x already");
+    let (code, answer) = host.ask("POST", "/streams/missing/undeploy", "");
+    assert_eq!((code, &answer["error"]["message"]), (404, &json!("There is no stream missing")));
+    // What cannot be started says why, and can be deployed again.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port();
+    let answer = host.create("web", &format!("http --port={port} | null"));
+    assert_eq!(answer["state"], "failed");
+    assert!(answer["reason"].as_str().is_some_and(|reason| reason.contains("Cannot listen on")), "{answer}");
+    drop(taken);
+    assert_eq!(host.done("POST", "/streams/web/deploy", json!({}))["state"], "deployed");
+}
+
+#[test]
+fn after_a_kill_streams_run_on_and_deliver_what_came_meanwhile() {
+    let (dir, file) = dir_and("ticks.txt");
+    let (seen, port) = (dir.path().join("seen.txt"), free_port());
+    let listener = format!("listeners=PLAINTEXT://127.0.0.1:{port}");
+    let host = Host::with(dir.path(), &[&listener]);
+    let produce = |numbers: std::ops::Range<u32>| {
+        let records: String = numbers.map(|number| format!("{number}\n")).collect();
+        let mut command = thalweg(&format!("produce in -b 127.0.0.1:{port}"));
+        let (code, _, error) = binary::run_with_input(&mut command, records.as_bytes());
+        assert_eq!(code, Some(0), "{error}");
+    };
+    let topic =
+        thalweg(&format!("topic create in --partitions 3 -b {}", host.address)).status().expect("it runs");
+    assert!(topic.success());
+    host.create("ticks", &ticks(&file));
+    host.done("POST", "/streams", json!({ "name": "idle", "definition": "time | null" }));
+    // The brokers of a kafka stage are those of the host, and named destinations are topics.
+    host.create("copy", "kafka --topics=in --group=g --sessionTimeout=6s | topic:copied");
+    host.create("shown", &format!("topic:copied > file --path={}", seen.display()));
+    produce(0..500);
+    let numbers = || {
+        let text = std::fs::read_to_string(&seen).unwrap_or_default();
+        text.lines().filter_map(|line| line.parse().ok()).collect::<BTreeSet<u32>>()
+    };
+    until("the first numbers", || numbers().len() == 500);
+    until("ticks", || lines(&file) > 3);
+    host.signal(Signal::KILL);
+    let before = lines(&file);
+    let host = Host::with(dir.path(), &[&listener]);
+    until("more ticks", || lines(&file) > before + 3);
+    produce(500..1000);
+    until("all numbers", || numbers().len() == 1000);
+    assert_eq!((host.state("copy").as_str(), host.state("idle").as_str()), ("deployed", "undeployed"));
+    host.done("POST", "/streams/copy/undeploy", json!({}));
+    host.signal(Signal::TERM);
+    let host = Host::with(dir.path(), &[&listener]);
+    assert_eq!(host.state("copy"), "undeployed", "what was undeployed stays so");
+}
+
+fn free_port() -> u16 {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    free.local_addr().expect("an address").port()
+}
+
+#[test]
+fn a_tap_listens_to_a_stream_whenever_that_runs() {
+    let (dir, file) = dir_and("tapped.txt");
+    let host = Host::start(dir.path());
+    host.done(
+        "POST",
+        "/streams",
+        json!({ "name": "t", "definition": "time --fixedDelay=0.01 | all: filter --expression=true | null" }),
+    );
+    host.create("tap", &format!("tap:stream:t.all > file --path={}", file.display()));
+    assert_eq!(host.state("tap"), "deployed");
+    assert_eq!(lines(&file), 0);
+    host.done("POST", "/streams/t/deploy", json!({ "properties": { "module.all.count": 2 } }));
+    until("tapped messages of instances", || lines(&file) > 5);
+    host.done("POST", "/streams/t/undeploy", json!({}));
+    let before = lines(&file);
+    host.done("POST", "/streams/t/deploy", json!({}));
+    until("tapped messages of the next deployment", || lines(&file) > before + 5);
+    let (code, answer) = host.ask("DELETE", "/streams/t", "");
+    assert_eq!(
+        (code, &answer["error"]["message"]),
+        (409, &json!("The stream t is tapped by tap: destroy that first"))
+    );
+    host.done("DELETE", "/streams/tap", json!({}));
+    host.done("DELETE", "/streams/t", json!({}));
+}
+
+#[test]
+fn a_stop_drains_and_the_next_start_goes_on() {
+    let (dir, file) = dir_and("drained.txt");
+    let seen = dir.path().join("seen.txt");
+    let host = Host::start(dir.path());
+    host.create(
+        "held",
+        &format!(
+            "time --fixedDelay=0.01 | batch --size=1000000 --timeout=1h | file --path={}",
+            file.display()
+        ),
+    );
+    host.create("seen", &format!("tap:stream:held > file --path={}", seen.display()));
+    until("messages that are held", || lines(&seen) > 5);
+    assert_eq!(lines(&file), 0);
+    host.signal(Signal::TERM);
+    assert!(lines(&file) > 0, "what the batch held has arrived");
+    let before = lines(&seen);
+    let host = Host::start(dir.path());
+    until("the stream runs again", || lines(&seen) > before);
+    assert_eq!(host.state("held"), "deployed");
+}
+
+#[test]
+fn several_brokers_know_the_same_streams_and_each_runs_its_own() {
+    let (dir, file) = dir_and("ticks.txt");
+    let controller = free_port();
+    let first = Host::with(
+        &dir.path().join("1"),
+        &[
+            "process.roles=broker,controller",
+            "node.id=1",
+            &format!("listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{controller}"),
+            "controller.listener.names=CONTROLLER",
+        ],
+    );
+    let second = Host::with(
+        &dir.path().join("2"),
+        &[
+            "process.roles=broker",
+            "node.id=2",
+            "listeners=PLAINTEXT://127.0.0.1:0",
+            &format!("controller.quorum.bootstrap.servers=127.0.0.1:{controller}"),
+        ],
+    );
+    second.create("ticks", &ticks(&file));
+    until("ticks", || lines(&file) > 3);
+    until("the first to have heard", || first.state("ticks") == "deployed elsewhere");
+    let (code, answer) = first.ask("POST", "/streams", r#"{"name": "ticks", "definition": "time | log"}"#);
+    assert_eq!(code, 409, "{answer}");
+    let tap = json!({ "name": "tap", "definition": "tap:stream:ticks > null", "deploy": true });
+    let (code, answer) = first.ask("POST", "/streams", &tap.to_string());
+    assert_eq!(code, 409);
+    assert!(
+        answer["error"]["message"].as_str().is_some_and(|told| told.contains("runs on node 2")),
+        "{answer}"
+    );
+    // Any of them stops any stream, and whoever is asked next runs it.
+    first.done("POST", "/streams/ticks/undeploy", json!({}));
+    until("the second to have stopped", || second.state("ticks") == "undeployed");
+    let before = lines(&file);
+    assert_eq!(first.done("POST", "/streams/ticks/deploy", json!({}))["node"], 1);
+    until("ticks of the first", || lines(&file) > before);
+    until("the second to have heard", || second.state("ticks") == "deployed elsewhere");
+}
+
+#[test]
+fn a_thousand_streams_start_again_after_a_kill() {
+    let (dir, _) = dir_and("");
+    let host = Host::start(dir.path());
+    // As the topic has them: a host follows what others write.
+    let record = r#"{"version":1,"definition":"time --initialDelay=1h | filter --expression=true | null","deployed":{"node":1}}"#;
+    let records: String = (0..1000).map(|number| format!("s{number}={record}\n")).collect();
+    let mut produce = thalweg(&format!("produce __stream_definitions --key-separator = -b {}", host.address));
+    let (code, _, error) = binary::run_with_input(&mut produce, records.as_bytes());
+    assert_eq!(code, Some(0), "{error}");
+    let deployed = |host: &Host| {
+        let (_, answer) = host.ask("GET", "/streams", "");
+        answer["streams"]
+            .as_array()
+            .map_or(0, |streams| streams.iter().filter(|stream| stream["state"] == "deployed").count())
+    };
+    until("a thousand streams", || deployed(&host) == 1000);
+    host.signal(Signal::KILL);
+    let host = Host::start(dir.path());
+    until("a thousand streams again", || deployed(&host) == 1000);
+    let (_, page) = host.request("GET", "/metrics", "", "");
+    assert!(page.contains("thalweg_streams{state=\"deployed\"} 1000\n"), "the metrics count them");
+    host.done("DELETE", "/streams/s999", json!({}));
+    host.signal(Signal::TERM);
+}
+
+#[test]
+fn top_and_metrics_tell_what_stages_do() {
+    let (dir, _) = dir_and("");
+    let host = Host::start(dir.path());
+    host.create("fast", "load-generator --messageCount=0 --messageSize=100 --rate=5000 | slow: rate-limit --rate=1000 --burst=10 | null");
+    host.create("counted", "time --fixedDelay=0.005 | counter --name=all --by='sequence % 2'");
+    let (code, out, error) = host.stream(&["top", "fast", "--json", "--updates", "2", "--interval", "0.5"]);
+    assert_eq!(code, Some(0), "{error}");
+    let last: Value = serde_json::from_str(out.lines().last().expect("two lines")).expect("JSON");
+    let stage = |name: &str| {
+        let stages = last["stages"].as_array().expect("a list");
+        stages.iter().find(|stage| stage["stage"] == name).unwrap_or_else(|| panic!("{name}: {last}"))
+    };
+    assert!(
+        stage("slow")["messages_per_s"].as_f64().is_some_and(|rate| rate > 100.0 && rate < 3000.0),
+        "{last}"
+    );
+    assert!(stage("null")["latency_p99_below_ms"].as_u64().is_some(), "{last}");
+    let (code, out, _) = host.stream(&["top", "--updates", "1", "--interval", "0.2"]);
+    assert_eq!(code, Some(0));
+    assert!(out.starts_with("STREAM") && out.contains("rate-limit") || out.contains("slow"), "{out}");
+    let page = || host.request("GET", "/metrics", "", "").1;
+    let sample = |start: &str| {
+        let page = page();
+        let line = page.lines().find(|line| line.starts_with(start)).map(str::to_owned);
+        line.and_then(|line| line.rsplit_once(' ').and_then(|(_, value)| value.parse::<f64>().ok()))
+            .unwrap_or(0.0)
+    };
+    until("the counter is told", || sample("thalweg_stream_counter_total{stream=\"counted\"") > 0.0);
+    let page = page();
+    for part in [
+        "thalweg_stream_counter_by_key_total{stream=\"counted\",part=\"counted\",instance=\"0\",place=\"1\",stage=\"counter\",\
+         module=\"counter\",name=\"all\",key=\"1\"} ",
+        "thalweg_stream_messages_out_total{stream=\"fast\",part=\"fast\",instance=\"0\",place=\"1\",stage=\"slow\",module=\"rate-limit\"} ",
+        "thalweg_stream_latency_seconds_bucket{stream=\"fast\",part=\"fast\",instance=\"0\",place=\"2\",stage=\"null\",module=\"null\",le=\"+Inf\"} ",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(
+        sample("kafka_controller_kafkacontroller_activebrokercount") > 0.0,
+        "the broker's metrics are there too"
+    );
+}
+
+#[test]
+fn a_run_without_a_host_tells_what_its_stages_do() {
+    let port = free_port();
+    let address = format!("127.0.0.1:{port}");
+    let mut command = thalweg("stream run --name r --http");
+    command.args([
+        &address,
+        "time --fixedDelay=0.01 | histogram --of='sequence' --name=numbers; tap:stream:r > null",
+    ]);
+    let mut running = binary::Running::start(&mut command);
+    until("it listens", || TcpStream::connect(&address).is_ok());
+    let mut top = thalweg("stream top --updates 1 --interval 0.5 --json --server");
+    top.arg(format!("http://{address}"));
+    let (code, out, error) = binary::run(&mut top);
+    assert_eq!(code, Some(0), "{error}");
+    let told: Value = serde_json::from_str(&out).expect("JSON");
+    let stages: Vec<&str> =
+        told["stages"].as_array().expect("a list").iter().filter_map(|s| s["stage"].as_str()).collect();
+    assert_eq!(stages, ["time", "histogram", "tap", "null"]);
+    let get = || {
+        let mut stream = TcpStream::connect(&address).expect("it listens");
+        write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("text");
+        answer
+    };
+    until("the histogram is told", || {
+        get().contains("thalweg_stream_histogram{stream=\"r\",part=\"r\",instance=\"0\",place=\"1\"")
+    });
+    running.interrupt();
+    assert_eq!(running.exit_code(), Some(0));
+}
+
+#[test]
+fn a_controller_hosts_no_streams_and_a_host_that_is_not_there_is_named() {
+    let (code, _, error) = binary::run(&mut thalweg(
+        "serve --set process.roles=controller --set streams.enabled=true --set listeners=CONTROLLER://127.0.0.1:0",
+    ));
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("only brokers host streams"), "{error}");
+    let (code, _, error) = binary::run(&mut thalweg("stream list --server http://127.0.0.1:1"));
+    assert_eq!(code, Some(1));
+    assert!(
+        error.contains("Cannot reach http://127.0.0.1:1") && error.contains("streams.enabled=true"),
+        "{error}"
+    );
+    let (code, _, error) = binary::run(&mut thalweg("stream list --server localhost:9090"));
+    assert_eq!(
+        (code, error.as_str()),
+        (Some(2), "thalweg: --server localhost:9090: http://HOST:PORT would be right\n")
+    );
+}
