@@ -5,7 +5,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
-use thalweg_sim::{Outcome, run};
+use thalweg_sim::{Outcome, Plan, run_plan};
 
 /// Runs a cluster in simulation, once for each seed, and checks that nothing acknowledged is lost.
 #[derive(Parser)]
@@ -50,9 +50,11 @@ fn main() -> ExitCode {
                     if !arguments.seeds.contains(&seed) {
                         return;
                     }
-                    let mut outcome = run(seed);
-                    if arguments.twice && run(seed).digest != outcome.digest {
-                        outcome.violations.push("a second run went another way".to_owned());
+                    let plan = Plan { keeps_trace: arguments.twice, ..Plan::of(seed) };
+                    let mut outcome = run_plan(seed, plan.clone());
+                    if arguments.twice {
+                        let second = run_plan(seed, plan);
+                        outcome.violations.extend(difference(&outcome, &second));
                     }
                     found.fetch_add(u64::from(!outcome.violations.is_empty()), Ordering::Relaxed);
                     print(&outcome);
@@ -65,12 +67,26 @@ fn main() -> ExitCode {
     if found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Where two runs of a seed begin to differ.
+fn difference(first: &Outcome, second: &Outcome) -> Option<String> {
+    if first.digest == second.digest {
+        return None;
+    }
+    let at = first.trace.iter().zip(&second.trace).take_while(|(one, other)| one == other).count();
+    let line = |trace: &[String]| trace.get(at).map_or_else(|| "nothing".to_owned(), String::clone);
+    let (one, other) = (line(&first.trace), line(&second.trace));
+    Some(format!("a second run went another way from message {at} on:\n  {one}\n  {other}"))
+}
+
 fn print(outcome: &Outcome) {
-    let Outcome { seed, digest, acknowledged, read, messages, faults, simulated, violations } = outcome;
+    let Outcome { seed, digest, acknowledged, read, messages, faults, simulated, violations, .. } = outcome;
     let seconds = simulated.as_secs();
     say(&format!(
         "seed {seed}: {acknowledged} acknowledged, {read} read, {faults} faults, {messages} messages, {seconds} s, {digest:016x}"
     ));
+    if let Some(why) = &outcome.unrest {
+        say(&format!("seed {seed}: not at rest: {why}"));
+    }
     for what in violations {
         say(&format!("seed {seed}: VIOLATION: {what}"));
     }

@@ -60,6 +60,8 @@ struct State {
     due: BTreeSet<(u64, u64, Side)>,
     history: DefaultHasher,
     delivered: u64,
+    /// What was delivered, where somebody wants to compare.
+    trace: Option<Vec<String>>,
 }
 
 #[derive(Default)]
@@ -161,6 +163,7 @@ impl Network {
             due: BTreeSet::new(),
             history: DefaultHasher::new(),
             delivered: 0,
+            trace: None,
         })))
     }
 
@@ -291,6 +294,16 @@ impl Network {
         self.0.lock().delivered
     }
 
+    /// Begins to keep every message, as a line of text.
+    pub fn keep_trace(&self) {
+        self.0.lock().trace = Some(Vec::new());
+    }
+
+    /// What was kept.
+    pub fn take_trace(&self) -> Vec<String> {
+        self.0.lock().trace.take().unwrap_or_default()
+    }
+
     fn connect(&self, from: MachineId, address: &str) -> io::Result<End> {
         let mut state = self.0.lock();
         let parts = address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
@@ -362,6 +375,20 @@ impl State {
     }
 
     fn note(&mut self, id: u64, to: Side, message: &Message) {
+        if let Some(trace) = &mut self.trace
+            && let Some(connection) = self.connections.get(&id)
+        {
+            let (from, machine) = (connection.machine(to.other()), connection.machine(to));
+            let (from, machine) = (&self.names[from], &self.names[machine]);
+            let text = match message {
+                Message::Connect => "connects".to_owned(),
+                Message::Accepted => "accepts".to_owned(),
+                Message::Bytes(bytes) => bytes.escape_ascii().to_string(),
+                Message::End => "ends".to_owned(),
+                Message::Reset => "resets".to_owned(),
+            };
+            trace.push(format!("{} ms, {from} to {machine}, connection {id}: {text}", self.now_ms));
+        }
         let history = &mut self.history;
         history.write_u64(self.now_ms);
         history.write_u64(id);

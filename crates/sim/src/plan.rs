@@ -2,6 +2,7 @@
 
 use crate::chance::Chance;
 use crate::network::Delays;
+use crate::simulation::TICK_MS;
 
 /// What may happen to a cluster in a run. Not every run has everything: a rare order of two kinds of faults is found
 /// sooner where others do not end it.
@@ -65,6 +66,8 @@ pub struct Plan {
     pub rebalances: bool,
     /// `internal.segment.bytes` of the topic.
     pub segment_bytes: u32,
+    /// Whether every message is kept, to compare two runs.
+    pub keeps_trace: bool,
     /// Whether syncs do nothing: a broken machine, which the check must find.
     pub syncs_lie: bool,
 }
@@ -85,8 +88,8 @@ impl Plan {
             producers: u32::try_from(chance.between(1, 3)).unwrap_or(1),
             consumers: u32::try_from(chance.between(1, 2)).unwrap_or(1),
             delays: Delays {
-                least_ms: 1,
-                usual_ms: if slow { 30 } else { 3 },
+                least_ms: TICK_MS,
+                usual_ms: if slow { 40 } else { 10 },
                 long_one_in: *chance.pick(&[0, 20, 100]),
                 long_ms: if slow { 800 } else { 150 },
             },
@@ -96,6 +99,7 @@ impl Plan {
             flushes: chance.one_in(3),
             rebalances: chance.one_in(2),
             segment_bytes: *chance.pick(&[20_000, 1_000_000]),
+            keeps_trace: false,
             syncs_lie: false,
         }
     }

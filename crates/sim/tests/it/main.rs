@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use thalweg_sim::{Kind, Outcome, Plan, run, run_plan};
 
-/// Seeds that run here at the most; `THALWEG_SIM_SEEDS` asks for others (`FROM..TO`).
-const SEEDS: u64 = 200;
+/// Seeds that run here at the most; `scripts/test` runs more of them, faster.
+const SEEDS: u64 = 40;
 /// How long they may take here, however slow the machine is.
-const TIME: Duration = Duration::from_secs(15);
+const TIME: Duration = Duration::from_secs(10);
 
 fn on_a_thread_of_its_own<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     std::thread::spawn(work).join().expect("a simulation does not panic")
@@ -17,14 +17,10 @@ fn on_a_thread_of_its_own<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
 
 #[test]
 fn the_same_seed_goes_the_same_way() {
-    for seed in [1, 2, 3] {
-        let first = on_a_thread_of_its_own(move || run(seed));
-        let second = on_a_thread_of_its_own(move || run(seed));
-        assert!(first.messages > 1000, "seed {seed}: something happens");
-        assert_eq!(first.digest, second.digest, "seed {seed}");
-    }
-    let [one, other] = [1, 2].map(|seed| on_a_thread_of_its_own(move || run(seed)).digest);
-    assert_ne!(one, other, "another seed goes another way");
+    let [first, second, other] = on_a_thread_of_its_own(|| [0, 0, 5].map(run));
+    assert!(first.messages > 1000 && first.acknowledged > 0, "something happens");
+    assert_eq!(first.digest, second.digest, "cargo run -p thalweg-sim -- --seeds 0 --twice");
+    assert_ne!(first.digest, other.digest, "another seed goes another way");
 }
 
 #[test]
@@ -62,11 +58,11 @@ fn nothing_acknowledged_is_lost() {
 
 #[test]
 fn a_disk_that_lies_about_syncs_is_found_out() {
-    let is_found = |seed| {
-        let plan =
-            Plan { kinds: vec![Kind::PowerFailures], flushes: true, syncs_lie: true, ..Plan::of(seed) };
-        let outcome = on_a_thread_of_its_own(move || run_plan(seed, plan));
-        outcome.violations.iter().any(|what| what.contains("acknowledged") || what.contains("was read"))
+    let outcome = |seed, syncs_lie| {
+        let plan = Plan { kinds: vec![Kind::PowerFailures], flushes: true, syncs_lie, ..Plan::of(seed) };
+        on_a_thread_of_its_own(move || run_plan(seed, plan))
     };
-    assert!((0..10).any(is_found), "records were acknowledged as synced, and the disks forgot them");
+    let found = (0..20).find(|&seed| !outcome(seed, true).violations.is_empty());
+    let seed = found.expect("records were acknowledged as synced, and the disks forgot them");
+    assert_eq!(outcome(seed, false).violations, [""; 0], "seed {seed}: with disks that do not lie");
 }
