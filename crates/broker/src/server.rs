@@ -25,6 +25,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_client::InvalidSetting;
 use thalweg_log::{LogDirs, LogDirsOptions, TopicPartition};
 use thalweg_record::Compression;
 use tokio::sync::watch;
@@ -50,6 +51,9 @@ pub enum StartError {
     /// The embedded controller cannot be started.
     #[error(transparent)]
     Controller(#[from] thalweg_controller::StartError),
+    /// The controllers cannot be spoken to as the configuration says.
+    #[error("Connections to controllers: {0}")]
+    Security(InvalidSetting),
     /// The cluster does not take the broker in.
     #[error(transparent)]
     Membership(#[from] JoinError),

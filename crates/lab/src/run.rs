@@ -209,7 +209,9 @@ impl Run<'_> {
     async fn all(&mut self) -> Option<String> {
         let options = self.options;
         for (number, workload) in options.workloads.iter().enumerate() {
-            self.result.workloads.push(WorkloadResult { workload: workload.clone(), points: Vec::new() });
+            self.result
+                .workloads
+                .push(WorkloadResult { workload: workload.without_secrets(), points: Vec::new() });
             for (place, point) in workload.points.iter().enumerate() {
                 let seed = seed_of(options.seed, [number as u64, place as u64, 0]);
                 let mut contenders = self.contenders(workload, point, seed);

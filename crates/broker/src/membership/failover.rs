@@ -185,6 +185,7 @@ fn link(shared: &Shared) -> ControllerLink {
         request_timeout: Duration::from_secs(30),
         client_id: "test".to_owned(),
         connector,
+        security: thalweg_client::Security::default(),
     })
 }
 

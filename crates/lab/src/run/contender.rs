@@ -229,7 +229,7 @@ impl Contender {
             Summary::default()
         });
         let mut result = PointResult {
-            point: self.asked,
+            point: self.asked.without_secrets(),
             target: self.target_name,
             driver: self.driver,
             client: self.client,
