@@ -15,6 +15,7 @@ use crate::transaction::{TransactionCoordinator, Verifier};
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use thalweg_client::Connector;
 use thalweg_log::{Clock, LogDirs};
 use thalweg_metadata::Image;
 use thalweg_wire::ErrorCode;
@@ -27,6 +28,8 @@ pub struct Broker {
     pub cluster_id: String,
     /// The wall clock.
     pub clock: Clock,
+    /// How connections to other brokers are made.
+    pub connector: Connector,
     /// The data directories.
     pub log_dirs: Arc<LogDirs>,
     /// The partitions that are here.
@@ -85,6 +88,8 @@ pub struct BrokerParts {
     pub cluster_id: String,
     pub config: Arc<BrokerConfig>,
     pub clock: Clock,
+    /// How connections to other brokers are made.
+    pub connector: Connector,
     pub log_dirs: Arc<LogDirs>,
     pub partitions: Arc<Partitions>,
     pub controller: ControllerLink,
@@ -102,7 +107,9 @@ impl std::fmt::Debug for Broker {
 impl Broker {
     /// Puts a broker together. It serves nothing by itself.
     pub fn new(parts: BrokerParts) -> Arc<Broker> {
-        let BrokerParts { cluster_id, config, clock, log_dirs, partitions, controller, image, .. } = parts;
+        let BrokerParts {
+            cluster_id, config, clock, connector, log_dirs, partitions, controller, image, ..
+        } = parts;
         let replication = &config.replication;
         let throttle = |rate: u64| Throttle::new(rate, replication.quota_samples, replication.quota_sample);
         let surroundings = Arc::new(Surroundings {
@@ -119,6 +126,7 @@ impl Broker {
             node_id: config.node_id,
             cluster_id,
             clock,
+            connector,
             log_dirs,
             partitions,
             controller,

@@ -51,14 +51,15 @@ async fn round(broker: &Broker, settings: &CleanerSettings, uncleanable: &mut Un
         };
         job.dedupe_buffer_bytes = settings.dedupe_buffer_bytes / settings.threads.max(1);
         let turn = Arc::clone(&turns).acquire_owned().await.expect("the semaphore is never closed");
-        jobs.spawn_blocking(move || {
+        let compacting = broker.log_dirs.disk().spawn(move || {
             let cleanable = compact(&partition, &job);
             drop(turn);
             (!cleanable).then_some(id)
         });
+        jobs.spawn(compacting);
     }
     while let Some(done) = jobs.join_next().await {
-        uncleanable.extend(done.ok().flatten());
+        uncleanable.extend(done.and_then(|done| done).ok().flatten());
     }
 }
 

@@ -7,6 +7,7 @@
 use crate::config::{BrokerConfig, Listener};
 use crate::config_rules::BrokerConfigRules;
 use crate::loading::Loading;
+use crate::machine::Machine;
 use crate::metrics::Metrics;
 use crate::net::{ConnectionLimits, ConnectionSettings, Frame, Handler, Listening, Peer, Reply};
 use crate::server::{self, DRAIN, StartError};
@@ -17,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_controller::{Controller, ControllerOptions, HandleError};
-use thalweg_log::{Clock, LogDirs};
+use thalweg_log::LogDirs;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -35,15 +36,15 @@ pub(crate) struct ControllerNode {
 impl ControllerNode {
     /// Starts the controller, and serves it on the sockets that are bound for it.
     pub async fn start(
+        machine: &Machine,
         config: &Arc<BrokerConfig>,
         log_dirs: &LogDirs,
-        clock: &Clock,
         may_format: bool,
         listening: Vec<Listening>,
     ) -> Result<ControllerNode, StartError> {
         let port = |name: &str| listening.iter().find(|l| l.name == name).map(Listening::port);
         let advertised = config.listeners.controller_advertised_as(&server::host_name(), port);
-        let options = options(config, log_dirs, clock, may_format, &advertised);
+        let options = options(machine, config, log_dirs, may_format, &advertised);
         let rules = Arc::new(BrokerConfigRules::new(Arc::clone(config)));
         let controller = Arc::new(Controller::start(options, rules).await?);
         if !advertised.is_empty() {
@@ -90,9 +91,9 @@ impl ControllerNode {
 }
 
 fn options(
+    machine: &Machine,
     config: &BrokerConfig,
     log_dirs: &LogDirs,
-    clock: &Clock,
     may_format: bool,
     advertised: &[Listener],
 ) -> ControllerOptions {
@@ -119,7 +120,8 @@ fn options(
         supported_features: features::ranges(),
         bootstrap_features: features::of_new_clusters(),
         may_format,
-        clock: clock.clone(),
+        clock: machine.clock.clone(),
+        disk: machine.disk.clone(),
         ..ControllerOptions::new(config.node_id, log_dirs.cluster_id(), directory_id, dir)
     }
 }
@@ -162,16 +164,23 @@ pub struct ControllerServer {
 
 /// Starts a controller without a broker.
 pub async fn start_controller(config: BrokerConfig) -> Result<ControllerServer, StartError> {
+    start_controller_on(&Machine::real(), config).await
+}
+
+/// Starts a controller without a broker, on a machine of the caller's choice.
+pub async fn start_controller_on(
+    machine: &Machine,
+    config: BrokerConfig,
+) -> Result<ControllerServer, StartError> {
     let config = Arc::new(config);
-    let listening = server::bind_all(&config.listeners.controller, &config)?;
-    let clock = Clock::system();
-    let (log_dirs, found) = server::open_logs(&config, &clock, None, &Loading::default())?;
-    let node = ControllerNode::start(&config, &log_dirs, &clock, found.is_empty(), listening).await?;
+    let listening = server::bind_all(machine, &config.listeners.controller, &config)?;
+    let (log_dirs, found) = server::open_logs(machine, &config, None, &Loading::default())?;
+    let node = ControllerNode::start(machine, &config, &log_dirs, found.is_empty(), listening).await?;
     Ok(ControllerServer {
         addresses: node.addresses().to_vec(),
         data_dirs: config.log.dirs.clone(),
         node_id: config.node_id,
-        metrics: Metrics::new(None, Some(Arc::clone(node.controller())), clock),
+        metrics: Metrics::new(None, Some(Arc::clone(node.controller())), machine.clock.clone()),
         node,
         _log_dirs: log_dirs,
     })

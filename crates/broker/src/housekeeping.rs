@@ -61,7 +61,8 @@ fn every(tasks: &mut JoinSet<()>, broker: &Arc<Broker>, period: Duration, work: 
         loop {
             ticks.tick().await;
             let broker = Arc::clone(&broker);
-            if tokio::task::spawn_blocking(move || work(&broker)).await.is_err() {
+            let disk = broker.log_dirs.disk().clone();
+            if disk.spawn(move || work(&broker)).await.is_err() {
                 tracing::error!("A periodic task has panicked; it goes on at its next turn");
             }
         }

@@ -7,13 +7,13 @@ use crate::broker::Broker;
 use crate::config::{BrokerConfig, CONTROLLER_MECHANISM};
 use crate::controller_node::ControllerNode;
 use crate::loading::Loading;
+use crate::machine::Machine;
 use crate::membership::{self, ControllerLink, JoinError, QuorumOptions};
 use crate::server::{StartError, bind_all, open_logs};
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_client::{Connector, Security};
-use thalweg_log::disk::Disk;
-use thalweg_log::{Clock, LogDirs};
+use thalweg_log::LogDirs;
 use tokio::time::Instant;
 
 /// How soon controllers are asked again that did not tell the id of their cluster.
@@ -29,25 +29,25 @@ pub(crate) struct Joined {
 
 /// Starts the embedded controller, or finds the quorum. Directories without an id of a cluster take the quorum's.
 pub(crate) async fn find_controller(
+    machine: &Machine,
     config: &Arc<BrokerConfig>,
-    clock: &Clock,
     loading: &Loading,
 ) -> Result<Joined, StartError> {
     if config.roles.controller {
-        let listening = bind_all(&config.listeners.controller, config)?;
-        let (log_dirs, found) = open_logs(config, clock, None, loading)?;
-        let node = ControllerNode::start(config, &log_dirs, clock, found.is_empty(), listening).await?;
+        let listening = bind_all(machine, &config.listeners.controller, config)?;
+        let (log_dirs, found) = open_logs(machine, config, None, loading)?;
+        let node = ControllerNode::start(machine, config, &log_dirs, found.is_empty(), listening).await?;
         let link = ControllerLink::in_process(Arc::clone(node.controller()));
         return Ok(Joined { controller: Some(node), link, log_dirs, found });
     }
-    let options = quorum_options(config)?;
+    let options = quorum_options(config, machine.network.connector())?;
     let servers = options.servers.join(",");
     let link = ControllerLink::to_quorum(options);
-    let cluster_id = match LogDirs::recorded_cluster_id(&Disk::real(), &config.log.dirs) {
+    let cluster_id = match LogDirs::recorded_cluster_id(&machine.disk, &config.log.dirs) {
         Some(_) => None,
         None => Some(cluster_id_of(&link, servers, config.controller.initial_registration_timeout).await?),
     };
-    let (log_dirs, found) = open_logs(config, clock, cluster_id, loading)?;
+    let (log_dirs, found) = open_logs(machine, config, cluster_id, loading)?;
     Ok(Joined { controller: None, link, log_dirs, found })
 }
 
@@ -106,7 +106,7 @@ fn quorum_servers(config: &BrokerConfig) -> Vec<String> {
     }
 }
 
-fn quorum_options(config: &BrokerConfig) -> Result<QuorumOptions, StartError> {
+fn quorum_options(config: &BrokerConfig, connector: &Connector) -> Result<QuorumOptions, StartError> {
     let settings = &config.controller;
     let security = Security::take(&mut config.towards_controllers()).map_err(|mut source| {
         if source.key == "sasl.mechanism" {
@@ -121,7 +121,7 @@ fn quorum_options(config: &BrokerConfig) -> Result<QuorumOptions, StartError> {
         session_timeout: settings.session_timeout,
         request_timeout: config.network.request_timeout,
         client_id: format!("thalweg-broker-{}", config.node_id),
-        connector: Connector::tcp(),
+        connector: connector.clone(),
         security,
     })
 }

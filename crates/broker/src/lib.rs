@@ -18,6 +18,7 @@ pub mod group;
 mod housekeeping;
 mod joining;
 mod loading;
+mod machine;
 pub mod membership;
 pub mod metrics;
 pub mod net;
@@ -30,6 +31,7 @@ pub mod replication;
 mod server;
 pub mod transaction;
 
-pub use controller_node::{ControllerServer, start_controller};
+pub use controller_node::{ControllerServer, start_controller, start_controller_on};
 pub use loading::Loading;
-pub use server::{Server, StartError, start, start_watched};
+pub use machine::Machine;
+pub use server::{Server, StartError, start, start_on, start_watched};

@@ -13,6 +13,7 @@ use crate::replication::Fetchers;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use thalweg_log::disk::Disk;
 use thalweg_log::{PartitionLog, TopicPartition};
 use thalweg_metadata::topic_name::{OFFSETS, TRANSACTIONS};
 use thalweg_metadata::{Delta, Image, LocalChanges, LocalPartition};
@@ -37,6 +38,11 @@ impl Publisher {
     pub fn new(broker: Arc<Broker>, fetchers: Arc<Fetchers>, found: Vec<PartitionLog>) -> Self {
         let found = found.into_iter().map(|log| (log.name().clone(), log)).collect();
         Self { broker, fetchers, found: Mutex::new(Some(found)), unopened: Mutex::default() }
+    }
+
+    /// The disk that the partitions are on.
+    pub fn disk(&self) -> &Disk {
+        self.broker.log_dirs.disk()
     }
 
     fn change_partitions(&self, local: &LocalChanges, image: &Image, unopened: &mut Unopened) {
@@ -231,7 +237,7 @@ impl Publisher {
 impl ImageListener for Publisher {
     fn publish(&self, delta: &Delta, image: Arc<Image>) {
         // Creating directories blocks; other connections go on meanwhile.
-        tokio::task::block_in_place(|| {
+        self.disk().work_in_place(|| {
             let local = delta.local_changes(self.broker.node_id);
             let mut unopened = self.unopened.lock();
             self.change_partitions(&local, &image, &mut unopened);

@@ -14,9 +14,10 @@ use crate::directory_watch::watch_directories;
 use crate::group::{GroupConfig, GroupCoordinator};
 use crate::joining::{self, Joined};
 use crate::loading::Loading;
-use crate::membership::{JoinError, LinkError, Membership, MembershipOptions};
+use crate::machine::Machine;
+use crate::membership::{ControllerLink, JoinError, LinkError, Membership, MembershipOptions};
 use crate::metrics::Metrics;
-use crate::net::{self, BindError, ConnectionSettings, Listening, SocketOptions};
+use crate::net::{BindError, ConnectionSettings, Listening, SocketOptions};
 use crate::partition::Partitions;
 use crate::publisher::Publisher;
 use crate::replication::{self, Fetchers};
@@ -27,7 +28,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_client::InvalidSetting;
-use thalweg_log::{Clock, LogDirs, LogDirsOptions, TopicPartition};
+use thalweg_log::{LogDirs, LogDirsOptions, TopicPartition};
 use thalweg_record::Compression;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -112,29 +113,25 @@ pub async fn start(config: BrokerConfig) -> Result<Server, StartError> {
 
 /// Starts a broker as [`start`] does; meanwhile `loading` tells others how far it is.
 pub async fn start_watched(config: BrokerConfig, loading: &Loading) -> Result<Server, StartError> {
+    start_on(&Machine::real(), config, loading).await
+}
+
+/// Starts a broker as [`start_watched`] does, on a machine of the caller's choice.
+pub async fn start_on(
+    machine: &Machine,
+    config: BrokerConfig,
+    loading: &Loading,
+) -> Result<Server, StartError> {
     if !config.roles.broker {
         let text = "process.roles has no broker: a controller alone is started as such";
         return Err(StartError::Unsupported(text.to_owned()));
     }
     let config = Arc::new(config);
-    let listening = bind_all(&config.listeners.broker, &config)?;
-    let clock = Clock::system();
+    let listening = bind_all(machine, &config.listeners.broker, &config)?;
     let Joined { controller, link, log_dirs, found } =
-        joining::find_controller(&config, &clock, loading).await?;
+        joining::find_controller(machine, &config, loading).await?;
 
-    let (partitions, image) = (Arc::new(Partitions::default()), ImageCell::new());
-    let (groups, transactions) = coordinators(&config, &partitions, &image, &clock);
-    let broker = Broker::new(BrokerParts {
-        cluster_id: log_dirs.cluster_id().to_owned(),
-        config: Arc::clone(&config),
-        clock,
-        log_dirs: Arc::clone(&log_dirs),
-        partitions,
-        controller: link,
-        groups,
-        transactions,
-        image,
-    });
+    let broker = assemble(machine, &config, &log_dirs, link);
     let fetchers = Arc::new(Fetchers::new(Arc::clone(&broker)));
     let publisher = Arc::new(Publisher::new(Arc::clone(&broker), Arc::clone(&fetchers), found));
     let options = membership_options(&config, &log_dirs, &listening);
@@ -179,6 +176,29 @@ pub async fn start_watched(config: BrokerConfig, loading: &Loading) -> Result<Se
     })
 }
 
+/// A broker that has no partitions and no image yet.
+fn assemble(
+    machine: &Machine,
+    config: &Arc<BrokerConfig>,
+    log_dirs: &Arc<LogDirs>,
+    controller: ControllerLink,
+) -> Arc<Broker> {
+    let (partitions, image) = (Arc::new(Partitions::default()), ImageCell::new());
+    let (groups, transactions) = coordinators(config, &partitions, &image, machine);
+    Broker::new(BrokerParts {
+        cluster_id: log_dirs.cluster_id().to_owned(),
+        config: Arc::clone(config),
+        clock: machine.clock.clone(),
+        connector: machine.network.connector().clone(),
+        log_dirs: Arc::clone(log_dirs),
+        partitions,
+        controller,
+        groups,
+        transactions,
+        image,
+    })
+}
+
 /// Joins the cluster, and waits until the image shows the broker unfenced. Connections wait in the kernel until then: a
 /// client that asked before would be told of a cluster without brokers, and some do not ask again for minutes.
 async fn join(
@@ -203,8 +223,8 @@ async fn note_epochs(broker: Arc<Broker>, mut epochs: watch::Receiver<i64>) {
 async fn open_the_unopened(publisher: Arc<Publisher>) {
     loop {
         tokio::time::sleep(OPEN_AGAIN).await;
-        let publisher = Arc::clone(&publisher);
-        if tokio::task::spawn_blocking(move || publisher.open_the_unopened()).await.is_err() {
+        let (publisher, disk) = (Arc::clone(&publisher), publisher.disk().clone());
+        if disk.spawn(move || publisher.open_the_unopened()).await.is_err() {
             tracing::error!("Opening partitions again has panicked; it goes on at its next turn");
         }
     }
@@ -214,7 +234,7 @@ async fn open_the_unopened(publisher: Arc<Publisher>) {
 /// than this one.
 fn close_unused(broker: &Broker, publisher: &Publisher) {
     let epoch = broker.log_dirs.previous_broker_epoch().unwrap_or(-1);
-    tokio::task::block_in_place(|| {
+    broker.log_dirs.disk().work_in_place(|| {
         publisher.close_found();
         close_logs(broker, epoch);
     });
@@ -231,24 +251,30 @@ fn close_logs(broker: &Broker, epoch: i64) {
 }
 
 /// Opens the sockets of listeners.
-pub(crate) fn bind_all(listeners: &[Listener], config: &BrokerConfig) -> Result<Vec<Listening>, BindError> {
+pub(crate) fn bind_all(
+    machine: &Machine,
+    listeners: &[Listener],
+    config: &BrokerConfig,
+) -> Result<Vec<Listening>, BindError> {
     let network = &config.network;
     let options =
         SocketOptions { backlog: network.listen_backlog, receive_buffer_bytes: network.receive_buffer_bytes };
-    let bind = |l: &Listener| net::bind(&l.name, l.host.as_deref().unwrap_or_default(), l.port, options);
+    let bind =
+        |l: &Listener| machine.network.bind(&l.name, l.host.as_deref().unwrap_or_default(), l.port, options);
     listeners.iter().map(bind).collect()
 }
 
 /// Opens the log directories, as those of this cluster if that is known, and the partitions in them.
 pub(crate) fn open_logs(
+    machine: &Machine,
     config: &BrokerConfig,
-    clock: &Clock,
     cluster_id: Option<String>,
     loading: &Loading,
 ) -> Result<(Arc<LogDirs>, Vec<thalweg_log::PartitionLog>), StartError> {
     let mut options = LogDirsOptions::new(config.log.dirs.clone(), config.node_id);
     options.threads = config.log.recovery_threads_per_dir * config.log.dirs.len();
-    options.clock = clock.clone();
+    options.clock = machine.clock.clone();
+    options.disk = machine.disk.clone();
     options.cluster_id = cluster_id;
     // The settings of topics become known with the first image; until then the broker's defaults apply.
     let defaults = Arc::new(config.log_config(&config.topic(&std::collections::BTreeMap::new())));
@@ -256,7 +282,7 @@ pub(crate) fn open_logs(
         loading.open_one();
         Arc::clone(&defaults)
     };
-    let opened = tokio::task::block_in_place(|| {
+    let opened = machine.disk.work_in_place(|| {
         loading.begin(&options);
         LogDirs::open(options, settings_of)
     });
@@ -270,7 +296,7 @@ fn coordinators(
     config: &BrokerConfig,
     partitions: &Arc<Partitions>,
     image: &Arc<ImageCell>,
-    clock: &Clock,
+    machine: &Machine,
 ) -> (Arc<GroupCoordinator>, Arc<TransactionCoordinator>) {
     let (groups, transactions) = (&config.groups, &config.transactions);
     let offsets = InternalLog::offsets(
@@ -284,10 +310,11 @@ fn coordinators(
         transactions.load_buffer_bytes,
     );
     let cluster = Arc::new(ImageTopics::new(Arc::clone(image)));
+    let (clock, disk) = (machine.clock.clone(), machine.disk.clone());
     let groups =
-        GroupCoordinator::new(group_config(config), Arc::new(offsets), cluster.clone(), clock.clone());
+        GroupCoordinator::new(group_config(config), Arc::new(offsets), cluster.clone(), clock.clone(), disk);
     let transactions =
-        TransactionCoordinator::new(transaction_config(config), Arc::new(states), cluster, clock.clone());
+        TransactionCoordinator::new(transaction_config(config), Arc::new(states), cluster, clock);
     (Arc::new(groups), Arc::new(transactions))
 }
 
@@ -385,6 +412,7 @@ impl Server {
     /// data directory has failed: the broker must not go on then. Says why.
     pub async fn failed(&self) -> String {
         tokio::select! {
+            biased;
             () = watch_directories(&self.broker, &self.membership, &self.directories) => "every data directory has failed".to_owned(),
             error = self.membership.failed() => error.to_string(),
             () = self.controller_ended() => "the embedded controller has ended".to_owned(),
@@ -418,7 +446,7 @@ impl Server {
         self.fetchers.stop().await;
         let epoch = self.membership.broker_epoch();
         self.membership.stop().await;
-        tokio::task::block_in_place(|| close_logs(&self.broker, epoch));
+        self.broker.log_dirs.disk().work_in_place(|| close_logs(&self.broker, epoch));
         if let Some(controller) = self.controller {
             controller.stop().await;
         }

@@ -364,6 +364,7 @@ async fn drive<S: ByteStream>(
         }
     };
     let reason = tokio::select! {
+        biased;
         reason = reading => reason,
         written = write_queued(&mut writer, &mut queued, &link, renewal) => match written {
             Ok(()) => CloseReason::ByClient,

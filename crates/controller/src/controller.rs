@@ -53,7 +53,8 @@ impl Controller {
         rules: Arc<dyn ConfigRules>,
     ) -> Result<Controller, StartError> {
         let (node_id, cluster_id) = (options.node_id, Arc::from(options.cluster_id.as_str()));
-        let opened = tokio::task::spawn_blocking(move || driver::Driver::open(options, rules));
+        let disk = options.disk.clone();
+        let opened = disk.spawn(move || driver::Driver::open(options, rules));
         let driver = opened.await.map_err(|_| StartError::Task)??;
         let (commands, queue) = mpsc::channel(COMMANDS_MAX);
         let standing = Arc::clone(driver.standing());

@@ -293,7 +293,8 @@ impl Driver {
             Ok(None) => {}
             Ok(Some(target)) => {
                 let image = self.state.image().clone();
-                let task = tokio::task::spawn_blocking(move || {
+                let disk = target.disk().clone();
+                let task = disk.spawn(move || {
                     let outcome = target.sync();
                     (target, outcome)
                 });
@@ -420,7 +421,8 @@ impl Driver {
         if self.dead {
             return;
         }
-        let closed = tokio::task::spawn_blocking(move || {
+        let (disk, _) = self.log.snapshot_place();
+        let closed = disk.spawn(move || {
             let flushed = self.log.flush();
             let high_watermark = self.log.high_watermark();
             for waiting in self.waiting.drain(..).filter(|waiting| waiting.until <= high_watermark) {

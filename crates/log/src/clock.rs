@@ -35,6 +35,14 @@ impl Clock {
         }
     }
 
+    /// Sets a manual clock, also back; a system clock cannot be set, so this panics there.
+    pub fn set_ms(&self, to_ms: i64) {
+        match &self.0 {
+            Source::System => panic!("only a manual clock can be set"),
+            Source::Manual(now_ms) => now_ms.store(to_ms, Ordering::SeqCst),
+        }
+    }
+
     /// Moves a manual clock forward; a system clock cannot be moved, so this panics there.
     pub fn advance_ms(&self, by_ms: i64) {
         match &self.0 {

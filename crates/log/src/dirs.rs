@@ -99,6 +99,11 @@ impl LogDirs {
         &self.cluster_id
     }
 
+    /// The disk that the directories are on.
+    pub fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
     /// The broker's id.
     pub fn node_id(&self) -> i32 {
         self.node_id

@@ -1,8 +1,8 @@
 //! The disk: the only place that opens, writes, renames and deletes files.
 //!
-//! Owns: the calls to the operating system that touch files, and the faults that tests inject into them.
-//! Refuses: any knowledge of what the bytes mean. Everything above goes through [`Disk`] and [`LogFile`], so a
-//! simulated disk can take their place.
+//! Owns: the calls to the operating system that touch files, the faults that tests inject into them, and where work
+//! runs that waits for a disk. Refuses: any knowledge of what the bytes mean. Everything above goes through [`Disk`]
+//! and [`LogFile`], so a disk in memory ([`MemoryDisk`]) can take their place.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,10 +13,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, FlockOperation};
+use tokio::task::JoinHandle;
 
 mod faults;
+mod memory;
 
 pub use faults::Faults;
+pub use memory::{Draw, MemoryDisk};
+use memory::{MemoryFile, MemoryLock};
 
 /// The largest number of pieces that one gather write takes (`IOV_MAX` on Linux).
 pub const GATHER_MAX: usize = 1024;
@@ -24,10 +28,14 @@ pub const GATHER_MAX: usize = 1024;
 /// The largest block of the usual file systems: up to so much may be allocated for the last bytes of a file.
 const BLOCK_BYTES_MAX: u64 = 64 * 1024;
 
-/// The file system, with faults injected when a test asks for them. Cheap to clone.
+/// How much a disk in memory says it can hold.
+const MEMORY_BYTES: u64 = 1 << 40;
+
+/// The file system, with faults injected when a test asks for them, or a disk in memory. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
     faults: Option<Arc<Faults>>,
+    memory: Option<Arc<MemoryDisk>>,
 }
 
 /// A name in a directory.
@@ -65,7 +73,32 @@ impl Disk {
 
     /// The disk of this machine, with the faults that `faults` holds at each moment.
     pub fn with_faults(faults: Arc<Faults>) -> Disk {
-        Disk { faults: Some(faults) }
+        Disk { faults: Some(faults), memory: None }
+    }
+
+    /// A disk in memory.
+    pub fn in_memory(memory: Arc<MemoryDisk>) -> Disk {
+        Disk { faults: None, memory: Some(memory) }
+    }
+
+    /// Begins work that waits for the disk, on a thread for such work. It is done to its end even if nobody waits for
+    /// it. On a disk in memory it is a task like all others, which takes as long as that disk is slow.
+    pub fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let Some(memory) = &self.memory else { return tokio::task::spawn_blocking(work) };
+        let memory = Arc::clone(memory);
+        tokio::spawn(async move {
+            let delay = memory.delay();
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
+            }
+            work()
+        })
+    }
+
+    /// Does work that waits for the disk on the thread of the caller, whose other tasks go on elsewhere. A disk in
+    /// memory makes nobody wait.
+    pub fn work_in_place<T>(&self, work: impl FnOnce() -> T) -> T {
+        if self.memory.is_some() { work() } else { tokio::task::block_in_place(work) }
     }
 
     /// Opens a file for reading and writing; fails when it is missing.
@@ -83,9 +116,12 @@ impl Disk {
 
     #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
     fn open_with(&self, path: &Path, create: bool) -> io::Result<LogFile> {
+        if let Some(memory) = &self.memory {
+            return Ok(LogFile(Open::Memory(memory.open(path, create)?)));
+        }
         let file = fs::OpenOptions::new().read(true).write(true).create(create).truncate(false).open(path)?;
         let faults = self.faults.clone().filter(|faults| faults.covers(path));
-        Ok(LogFile { file, faults })
+        Ok(LogFile(Open::File { file, faults }))
     }
 
     fn check_faults(&self, path: &Path, check: impl Fn(&Faults) -> io::Result<()>) -> io::Result<()> {
@@ -97,12 +133,15 @@ impl Disk {
 
     /// The whole content of a small file.
     pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        fs::read(path)
+        match &self.memory {
+            Some(memory) => memory.read(path),
+            None => fs::read(path),
+        }
     }
 
     /// The whole content of a small file, `None` when it is missing.
     pub fn read_if_exists(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
-        match fs::read(path) {
+        match self.read(path) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -130,7 +169,7 @@ impl Disk {
             file.sync_data()?;
         }
         drop(file);
-        fs::rename(&temporary, path)?;
+        self.rename(&temporary, path)?;
         if durability == Durability::Synced
             && let Some(parent) = path.parent()
         {
@@ -141,6 +180,9 @@ impl Disk {
 
     /// Length and time of change of a file.
     pub fn facts(&self, path: &Path) -> io::Result<FileFacts> {
+        if let Some(memory) = &self.memory {
+            return memory.facts(path);
+        }
         let metadata = fs::metadata(path)?;
         let modified_ms = metadata
             .modified()?
@@ -151,11 +193,14 @@ impl Disk {
 
     /// Whether a file or directory of this name exists.
     pub fn exists(&self, path: &Path) -> bool {
-        path.exists()
+        self.memory.as_ref().map_or_else(|| path.exists(), |memory| memory.exists(path))
     }
 
     /// The names in a directory, in no order. Names that are not UTF-8 are none of ours and are left out.
     pub fn list(&self, dir: &Path) -> io::Result<Vec<Listed>> {
+        if let Some(memory) = &self.memory {
+            return memory.list(dir);
+        }
         let mut listed = Vec::new();
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
@@ -170,28 +215,44 @@ impl Disk {
 
     /// Creates a directory and those above it.
     pub fn create_dir(&self, path: &Path) -> io::Result<()> {
+        if let Some(memory) = &self.memory {
+            return memory.create_dir(path);
+        }
         self.check_faults(path, |faults| faults.before_create())?;
         fs::create_dir_all(path).map_err(|error| not_a_directory(path).unwrap_or(error))
     }
 
     /// Renames a file or directory.
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::rename(from, to)
+        match &self.memory {
+            Some(memory) => memory.rename(from, to),
+            None => fs::rename(from, to),
+        }
     }
 
     /// Deletes a file; a missing one is no error.
     pub fn remove(&self, path: &Path) -> io::Result<()> {
-        ignore_missing(fs::remove_file(path))
+        ignore_missing(match &self.memory {
+            Some(memory) => memory.remove(path),
+            None => fs::remove_file(path),
+        })
     }
 
     /// Deletes a directory and all in it; a missing one is no error.
     pub fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        ignore_missing(fs::remove_dir_all(path))
+        ignore_missing(match &self.memory {
+            Some(memory) => memory.remove(path),
+            None => fs::remove_dir_all(path),
+        })
     }
 
     /// Makes the names in a directory durable.
     #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
     pub fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        if let Some(memory) = &self.memory {
+            memory.sync_names();
+            return Ok(());
+        }
         self.check_faults(dir, |faults| faults.before_sync())?;
         fs::File::open(dir)?.sync_all()
     }
@@ -199,12 +260,19 @@ impl Disk {
     /// Makes everything on the file system of `path` durable: cheaper than many single syncs.
     #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
     pub fn sync_filesystem(&self, path: &Path) -> io::Result<()> {
+        if let Some(memory) = &self.memory {
+            memory.sync_all();
+            return Ok(());
+        }
         self.check_faults(path, |faults| faults.before_sync())?;
         Ok(rustix::fs::syncfs(fs::File::open(path)?)?)
     }
 
     /// Bytes of the volume of `path`, and bytes free on it.
     pub fn space(&self, path: &Path) -> io::Result<(u64, u64)> {
+        if self.memory.is_some() {
+            return Ok((MEMORY_BYTES, MEMORY_BYTES));
+        }
         let facts = rustix::fs::statvfs(path)?;
         Ok((facts.f_blocks.saturating_mul(facts.f_frsize), facts.f_bavail.saturating_mul(facts.f_frsize)))
     }
@@ -214,11 +282,16 @@ impl Disk {
     /// Two kinds of lock are taken: `flock`, which excludes within a process too, and the POSIX record lock,
     /// which is what Apache Kafka takes.
     pub fn lock(&self, path: &Path) -> io::Result<Option<DirLock>> {
-        let file = self.open_or_create(path)?;
+        if let Some(memory) = &self.memory {
+            return Ok(memory.lock(path)?.map(|lock| DirLock(Held::Memory { _lock: lock })));
+        }
+        let LogFile(Open::File { file, .. }) = self.open_or_create(path)? else {
+            unreachable!("a disk that is not in memory opens files of the machine");
+        };
         let taken = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
             .and_then(|()| rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive));
         match taken {
-            Ok(()) => Ok(Some(DirLock { _file: file })),
+            Ok(()) => Ok(Some(DirLock(Held::File { _file: file }))),
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => Ok(None),
             Err(errno) => Err(errno.into()),
         }
@@ -234,24 +307,36 @@ fn not_a_directory(path: &Path) -> Option<io::Error> {
 
 /// Held while a log directory is open; released when dropped, or by the end of the process.
 #[derive(Debug)]
-pub struct DirLock {
-    _file: LogFile,
-}
+pub struct DirLock(#[expect(dead_code, reason = "it is held, not used")] Held);
 
-/// An open file, read and written at positions. Its descriptor serves `sendfile` (see [`AsFd`]).
 #[derive(Debug)]
 #[expect(clippy::disallowed_types, reason = "this is the seam that owns files")]
-pub struct LogFile {
-    file: fs::File,
-    faults: Option<Arc<Faults>>,
+enum Held {
+    File { _file: fs::File },
+    Memory { _lock: MemoryLock },
+}
+
+/// An open file, read and written at positions. Its descriptor serves `sendfile` (see [`LogFile::descriptor`]).
+#[derive(Debug)]
+pub struct LogFile(Open);
+
+#[derive(Debug)]
+#[expect(clippy::disallowed_types, reason = "this is the seam that owns files")]
+enum Open {
+    File { file: fs::File, faults: Option<Arc<Faults>> },
+    Memory(MemoryFile),
 }
 
 impl LogFile {
     /// Reads up to `buffer.len()` bytes at `position`; fewer only at the end of the file.
     pub fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let file = match &self.0 {
+            Open::File { file, .. } => file,
+            Open::Memory(memory) => return memory.read_at(buffer, position),
+        };
         let mut filled = 0;
         while filled < buffer.len() {
-            match self.file.read_at(&mut buffer[filled..], position + filled as u64) {
+            match file.read_at(&mut buffer[filled..], position + filled as u64) {
                 Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -286,7 +371,11 @@ impl LogFile {
     }
 
     fn write_some(&self, pieces: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
-        if let Some(faults) = &self.faults {
+        let (file, faults) = match &self.0 {
+            Open::File { file, faults } => (file, faults),
+            Open::Memory(memory) => return memory.write_some(pieces, position),
+        };
+        if let Some(faults) = faults {
             let wanted = pieces.iter().map(|piece| piece.len()).sum();
             let allowed = faults.before_write(wanted)?;
             if allowed < wanted {
@@ -295,19 +384,22 @@ impl LogFile {
                 let mut at = position;
                 for piece in pieces {
                     let part = &piece[..piece.len().min(left)];
-                    self.file.write_all_at(part, at)?;
+                    file.write_all_at(part, at)?;
                     at += part.len() as u64;
                     left -= part.len();
                 }
                 return Ok(allowed);
             }
         }
-        Ok(rustix::io::pwritev(&self.file, pieces, position)?)
+        Ok(rustix::io::pwritev(file, pieces, position)?)
     }
 
     /// Cuts or extends the file. Cutting to the present length gives preallocated space back.
     pub fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
+        match &self.0 {
+            Open::File { file, .. } => file.set_len(len),
+            Open::Memory(memory) => memory.set_len(len),
+        }
     }
 
     /// Cuts what lies beyond `len`, if anything does. Unlike [`LogFile::set_len`], it leaves a file of that length
@@ -318,14 +410,18 @@ impl LogFile {
 
     /// Gives blocks beyond the end of the file back, when it has any.
     pub fn release_beyond_end(&self) -> io::Result<()> {
-        let metadata = self.file.metadata()?;
+        let Open::File { file, .. } = &self.0 else { return Ok(()) };
+        let metadata = file.metadata()?;
         let needed = metadata.len().next_multiple_of(BLOCK_BYTES_MAX);
         if metadata.blocks() * 512 > needed { self.set_len(metadata.len()) } else { Ok(()) }
     }
 
     /// The length in bytes.
     pub fn len(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
+        match &self.0 {
+            Open::File { file, .. } => Ok(file.metadata()?.len()),
+            Open::Memory(memory) => memory.len(),
+        }
     }
 
     /// Whether the file has no bytes.
@@ -335,21 +431,33 @@ impl LogFile {
 
     /// Makes the bytes, and the length needed to read them, durable.
     pub fn sync_data(&self) -> io::Result<()> {
-        if let Some(faults) = &self.faults {
-            faults.before_sync()?;
+        match &self.0 {
+            Open::File { file, faults } => {
+                if let Some(faults) = faults {
+                    faults.before_sync()?;
+                }
+                file.sync_data()
+            }
+            Open::Memory(memory) => memory.sync_data(),
         }
-        self.file.sync_data()
     }
 
     /// Reserves blocks for `len` bytes from `position` on, without changing the length of the file.
     pub fn preallocate(&self, position: u64, len: u64) -> io::Result<()> {
-        Ok(rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, position, len)?)
+        match &self.0 {
+            Open::File { file, .. } => {
+                Ok(rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, position, len)?)
+            }
+            Open::Memory(_) => Ok(()),
+        }
     }
-}
 
-impl AsFd for LogFile {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+    /// What the kernel knows the file by; nothing for one in memory.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match &self.0 {
+            Open::File { file, .. } => Some(file.as_fd()),
+            Open::Memory(_) => None,
+        }
     }
 }
 

@@ -70,4 +70,4 @@ pub use scan::{BatchFault, CorruptBatch};
 pub use segment::Home;
 pub use segment::transactions::AbortedTransaction;
 pub use topic_partition::TopicPartition;
-pub use uuid::{BadUuid, Uuid};
+pub use uuid::{BadUuid, Uuid, seed_ids_of_this_thread};

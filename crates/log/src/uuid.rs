@@ -2,6 +2,7 @@
 //!
 //! Owns: the text form and fresh random ids. Refuses: meaning; a topic id and a directory id look alike.
 
+use std::cell::Cell;
 use std::fmt;
 use std::str::FromStr;
 
@@ -39,7 +40,7 @@ impl Uuid {
     pub fn random() -> Uuid {
         loop {
             let mut bytes = [0; 16];
-            getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+            fill_random(&mut bytes);
             bytes[6] = (bytes[6] & 0x0f) | 0x40;
             bytes[8] = (bytes[8] & 0x3f) | 0x80;
             let uuid = Uuid(bytes);
@@ -48,6 +49,32 @@ impl Uuid {
             }
         }
     }
+}
+
+thread_local! {
+    /// What the ids that this thread draws follow from; nothing while they are the kernel's.
+    static SEED: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// From now on the ids that this thread draws follow from `seed`, or are the kernel's again. A simulation is one thread,
+/// and is to go the same way each time.
+pub fn seed_ids_of_this_thread(seed: Option<u64>) {
+    SEED.set(seed);
+}
+
+fn fill_random(bytes: &mut [u8; 16]) {
+    let Some(mut state) = SEED.get() else {
+        return getrandom::fill(bytes).expect("the kernel gives random bytes");
+    };
+    // SplitMix64.
+    for part in bytes.chunks_exact_mut(8) {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        part.copy_from_slice(&(mixed ^ (mixed >> 31)).to_be_bytes());
+    }
+    SEED.set(Some(state));
 }
 
 impl fmt::Display for Uuid {
@@ -76,6 +103,19 @@ impl FromStr for Uuid {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_from_a_seed_are_the_same_each_time() {
+        let ids = || {
+            seed_ids_of_this_thread(Some(7));
+            let drawn = [Uuid::random(), Uuid::random()];
+            seed_ids_of_this_thread(None);
+            drawn
+        };
+        assert_eq!(ids(), ids());
+        assert_ne!(ids()[0], ids()[1]);
+        assert_ne!(ids()[0], Uuid::random());
+    }
 
     #[test]
     fn text_form_is_kafkas() {

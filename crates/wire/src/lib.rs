@@ -32,7 +32,7 @@ pub use generated::{data, group, metadata, registry, request, transaction};
 pub use message::{Message, RegistryError, Request, decode_encode, encode_default};
 pub use metadata_value::{MetadataValueError, decode_metadata_value, encode_metadata_value};
 pub use records::Records;
-pub use uuid::{ParseUuidError, Uuid};
+pub use uuid::{ParseUuidError, Uuid, seed_ids_of_this_thread};
 
 impl ErrorCode {
     /// The code as it is sent.

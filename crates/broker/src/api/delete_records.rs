@@ -42,7 +42,8 @@ pub async fn handle(
 ) -> DeleteRecordsResponse {
     let deadline = Instant::now() + Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
     // Blocking is welcome there: files are renamed and a checkpoint is written.
-    let deleted = tokio::task::spawn_blocking(move || delete(&broker, request));
+    let disk = broker.log_dirs.disk().clone();
+    let deleted = disk.spawn(move || delete(&broker, request));
     let mut topics = Vec::new();
     for (name, partitions) in deleted.await.expect("deleting records does not panic") {
         let mut results = Vec::with_capacity(partitions.len());

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use thalweg_log::Clock;
+use thalweg_log::disk::Disk;
 use thalweg_record::{DecompressBuffer, ProducerEpoch, ProducerId};
 use thalweg_wire::ErrorCode;
 use tokio::runtime::Handle;
@@ -44,6 +45,8 @@ pub struct GroupCoordinator {
     log: Arc<dyn CoordinatorLog>,
     topics: Arc<dyn Topics>,
     time: Time,
+    /// What shards are loaded from.
+    disk: Disk,
     /// The shards that this broker leads.
     cells: RwLock<BTreeMap<i32, Arc<Cell>>>,
     next_ticket: AtomicU64,
@@ -81,12 +84,14 @@ impl GroupCoordinator {
         log: Arc<dyn CoordinatorLog>,
         topics: Arc<dyn Topics>,
         clock: Clock,
+        disk: Disk,
     ) -> GroupCoordinator {
         GroupCoordinator {
             config: Arc::new(config),
             log,
             topics,
             time: Time { clock, started: Instant::now() },
+            disk,
             cells: RwLock::default(),
             next_ticket: AtomicU64::new(0),
             wake: Arc::default(),
@@ -130,7 +135,7 @@ impl GroupCoordinator {
 
     fn spawn_load(&self, cell: Arc<Cell>, partition: i32) {
         let (loads, log) = (self.loads.clone(), self.log.clone());
-        let (config, time) = (self.config.clone(), self.time.clone());
+        let (config, time, disk) = (self.config.clone(), self.time.clone(), self.disk.clone());
         self.runtime.spawn(async move {
             let _permit = loads.acquire_owned().await.expect("the semaphore is never closed");
             let load = move || {
@@ -143,7 +148,7 @@ impl GroupCoordinator {
                     Err(error) => cell.fail(&error),
                 }
             };
-            if let Err(error) = tokio::task::spawn_blocking(load).await {
+            if let Err(error) = disk.spawn(load).await {
                 tracing::error!(partition, %error, "Loading groups was broken off");
             }
         });
@@ -211,6 +216,7 @@ impl GroupCoordinator {
             let wait_ms = next_ms.map(|at_ms| at_ms.saturating_sub(self.time.now().monotonic_ms));
             let wait = wait_ms.map_or(SLEEP_MAX, |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(wait.min(SLEEP_MAX)) => self.tick(),
                 () = woken => {}
             }

@@ -252,6 +252,7 @@ impl Member {
         let mut contact = Contact { heard: Instant::now(), unanswered: 0 };
         loop {
             tokio::select! {
+                biased;
                 _ = offline.changed() => {}
                 _ = withdrawn.changed() => {}
                 seen = watch.next(&self) => if seen == Seen::Replaced {

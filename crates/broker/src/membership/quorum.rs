@@ -167,6 +167,7 @@ impl Quorum {
             let Some(leader) = known else { return Err(LinkError::NoController { after: limit, last }) };
             let left = deadline.saturating_duration_since(Instant::now());
             let answered = tokio::select! {
+                biased;
                 answered = self.ask(channel, &leader.address, request, version, left) => answered,
                 // The answer of one that leads no longer is worth nothing.
                 _ = changes.wait_for(|now| now.as_ref().is_none_or(|now| *now != leader)) => {

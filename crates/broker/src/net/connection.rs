@@ -5,6 +5,7 @@ use super::input::{FrameLength, Input};
 use super::listener::stopped;
 use super::memory::FrameMemory;
 use super::output::{Frame, Output};
+use super::stream::Stream;
 use crate::config::NetworkSettings;
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -15,7 +16,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 /// What frames may take while they arrive, over all connections, unless `queued.max.request.bytes` says otherwise.
@@ -108,7 +108,7 @@ pub(super) enum Disconnect {
 }
 
 pub(super) struct Connection<H: Handler> {
-    stream: TcpStream,
+    stream: Stream,
     handler: H,
     session: H::Session,
     settings: ConnectionSettings,
@@ -127,7 +127,7 @@ enum Pending {
 
 impl<H: Handler> Connection<H> {
     pub(super) fn new(
-        stream: TcpStream,
+        stream: Stream,
         peer: Arc<Peer>,
         handler: H,
         settings: ConnectionSettings,
@@ -217,6 +217,7 @@ impl<H: Handler> Connection<H> {
         }
         let takes_more = !self.input.is_full();
         tokio::select! {
+            biased;
             reply = first_answer(&mut self.pending) => self.answered(reply),
             ready = self.stream.readable(), if takes_more => {
                 ready?;
@@ -237,6 +238,7 @@ impl<H: Handler> Connection<H> {
         }
         self.input.admit().await;
         tokio::select! {
+            biased;
             ready = self.stream.readable() => { ready?; return self.read(); }
             _ = self.stopping.changed() => return Ok(()),
             () = tokio::time::sleep(QUIET.min(self.settings.idle_max)) => {}
@@ -244,6 +246,7 @@ impl<H: Handler> Connection<H> {
         self.input.release();
         let patience = self.settings.idle_max.saturating_sub(QUIET);
         tokio::select! {
+            biased;
             ready = self.stream.readable() => { ready?; self.read() }
             _ = self.stopping.changed() => Ok(()),
             () = tokio::time::sleep(patience) => Err(Disconnect::Idle(self.settings.idle_max)),

@@ -1,9 +1,9 @@
 //! Requests on their way in: one buffer a connection, frames cut from it without a copy.
 
 use super::memory::{FrameMemory, Reservation};
+use super::stream::Stream;
 use bytes::{Buf, Bytes, BytesMut};
 use std::io;
-use tokio::net::TcpStream;
 
 /// What the first read of a quiet connection has room for.
 const READ_SMALL: usize = 16 * 1024;
@@ -81,7 +81,7 @@ impl Input {
     }
 
     /// Reads once. `Ok(0)` is the end of the stream.
-    pub(super) fn try_read(&mut self, stream: &TcpStream) -> io::Result<usize> {
+    pub(super) fn try_read(&mut self, stream: &Stream) -> io::Result<usize> {
         let wanted = match self.announced() {
             Ok(Some(length)) => self.next_capacity(length).saturating_sub(self.buf.len()),
             _ => 0,

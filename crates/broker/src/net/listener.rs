@@ -2,7 +2,11 @@
 
 use super::admission::ConnectionLimits;
 use super::connection::{Connection, ConnectionSettings, Disconnect, Handler, Peer};
+use super::network::SimulatedListener;
+use super::stream::Stream;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -29,11 +33,35 @@ pub struct BindError {
 }
 
 /// A listener whose sockets are open and not served yet.
-#[derive(Debug)]
 pub struct Listening {
     /// Its name.
     pub name: String,
-    sockets: Vec<TcpListener>,
+    sockets: Vec<Acceptor>,
+}
+
+/// What connections come by.
+enum Acceptor {
+    Tcp(TcpListener),
+    Simulated(Box<dyn SimulatedListener>),
+}
+
+impl Acceptor {
+    fn address(&self) -> io::Result<SocketAddr> {
+        match self {
+            Acceptor::Tcp(socket) => socket.local_addr(),
+            Acceptor::Simulated(listener) => Ok(listener.address()),
+        }
+    }
+
+    async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
+        match self {
+            Acceptor::Tcp(socket) => socket.accept().await.map(|(stream, peer)| (Stream::Tcp(stream), peer)),
+            Acceptor::Simulated(listener) => {
+                let (stream, peer) = poll_fn(|context| listener.poll_accept(context)).await?;
+                Ok((Stream::Simulated(stream), peer))
+            }
+        }
+    }
 }
 
 /// How the sockets of a listener are opened.
@@ -47,17 +75,22 @@ pub struct SocketOptions {
 
 /// Opens the sockets of a listener: one for each address of its host, on IPv4 and IPv6; an empty host is all
 /// interfaces of both families. Port 0 takes a free one, the same for all addresses. Must run inside a runtime.
-pub fn bind(name: &str, host: &str, port: u16, options: SocketOptions) -> Result<Listening, BindError> {
+pub(super) fn bind(
+    name: &str,
+    host: &str,
+    port: u16,
+    options: SocketOptions,
+) -> Result<Listening, BindError> {
     let error = |source| BindError { name: name.to_owned(), host: host.to_owned(), port, source };
     let addresses = addresses(host, port).map_err(error)?;
-    let mut sockets: Vec<TcpListener> = Vec::new();
+    let mut sockets: Vec<Acceptor> = Vec::new();
     let mut failure = None;
     for mut address in addresses {
         if let Some(first) = sockets.first() {
-            address.set_port(first.local_addr().map_err(error)?.port());
+            address.set_port(first.address().map_err(error)?.port());
         }
         match open(address, options) {
-            Ok(socket) => sockets.push(socket),
+            Ok(socket) => sockets.push(Acceptor::Tcp(socket)),
             // A machine may lack one of the two families; it must not lack both.
             Err(source) if matches!(source.raw_os_error(), Some(97 | 99)) => failure = Some(source),
             Err(source) => return Err(error(source)),
@@ -108,10 +141,20 @@ pub(super) struct Serving<H> {
     name: String,
 }
 
+impl fmt::Debug for Listening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listening").field("name", &self.name).field("addresses", &self.addresses()).finish()
+    }
+}
+
 impl Listening {
+    pub(super) fn simulated(name: &str, listener: Box<dyn SimulatedListener>) -> Listening {
+        Listening { name: name.to_owned(), sockets: vec![Acceptor::Simulated(listener)] }
+    }
+
     /// The addresses that are listened on.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.sockets.iter().filter_map(|socket| socket.local_addr().ok()).collect()
+        self.sockets.iter().filter_map(|socket| socket.address().ok()).collect()
     }
 
     /// The port, also where a free one was asked for.
@@ -121,7 +164,11 @@ impl Listening {
 
     /// The open sockets, for who serves them in another way.
     pub fn into_sockets(self) -> Vec<TcpListener> {
-        self.sockets
+        let socket = |acceptor| match acceptor {
+            Acceptor::Tcp(socket) => Some(socket),
+            Acceptor::Simulated(_) => None,
+        };
+        self.sockets.into_iter().filter_map(socket).collect()
     }
 
     /// Serves connections until `stopping` becomes true; then closes the sockets, lets connections finish the
@@ -151,12 +198,15 @@ pub(super) async fn stopped(stopping: &mut watch::Receiver<bool>) {
     }
 }
 
-async fn accept<H: Handler + Sync>(socket: TcpListener, serving: Serving<H>) {
+async fn accept<H: Handler + Sync>(socket: Acceptor, serving: Serving<H>) {
     let mut connections = JoinSet::new();
     let mut stopping = serving.stopping.clone();
     loop {
         tokio::select! {
+            biased;
             () = stopped(&mut stopping) => break,
+            // Before the next is accepted: ends must not gather where connections come without a pause.
+            Some(_) = connections.join_next() => {}
             accepted = socket.accept() => match accepted {
                 Ok((stream, address)) => admit(stream, address, &serving, &mut connections),
                 Err(error) => {
@@ -164,7 +214,6 @@ async fn accept<H: Handler + Sync>(socket: TcpListener, serving: Serving<H>) {
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
-            Some(_) = connections.join_next() => {}
         }
     }
     drop(socket);
@@ -172,7 +221,7 @@ async fn accept<H: Handler + Sync>(socket: TcpListener, serving: Serving<H>) {
 }
 
 fn admit<H: Handler + Sync>(
-    stream: TcpStream,
+    stream: Stream,
     address: SocketAddr,
     serving: &Serving<H>,
     connections: &mut JoinSet<()>,
@@ -184,7 +233,9 @@ fn admit<H: Handler + Sync>(
             return;
         }
     };
-    tune(&stream, address, &serving.settings);
+    if let Stream::Tcp(socket) = &stream {
+        tune(socket, address, &serving.settings);
+    }
     let peer = Arc::new(Peer { address, listener: serving.name.clone() });
     let Serving { handler, settings, stopping, .. } = serving.clone();
     let connection = Connection::new(stream, peer, handler, settings, stopping, admission);
@@ -230,12 +281,19 @@ mod tests {
         assert_eq!(waiting.expect("all of them wait").len(), 120);
     }
 
+    fn socket_of(listening: &Listening) -> &TcpListener {
+        match &listening.sockets[0] {
+            Acceptor::Tcp(socket) => socket,
+            Acceptor::Simulated(_) => panic!("it was bound by the kernel"),
+        }
+    }
+
     #[tokio::test]
     async fn sockets_get_the_buffers_that_were_asked_for() {
         let of_listener = |receive_buffer_bytes| {
             let options = SocketOptions { backlog: 1, receive_buffer_bytes };
             let listening = bind("TEST", "127.0.0.1", 0, options).expect("a free port");
-            let size = SockRef::from(&listening.sockets[0]).recv_buffer_size().expect("it is open");
+            let size = SockRef::from(socket_of(&listening)).recv_buffer_size().expect("it is open");
             (listening, size)
         };
         let (listening, small) = of_listener(Some(16 * 1024));

@@ -13,10 +13,14 @@ mod connection;
 mod input;
 mod listener;
 mod memory;
+mod network;
 mod output;
+mod stream;
 
 pub use admission::ConnectionLimits;
 pub use connection::{ConnectionSettings, Handler, Peer, Reply};
-pub use listener::{BindError, Listening, SocketOptions, bind};
+pub use listener::{BindError, Listening, SocketOptions};
 pub use memory::FrameMemory;
+pub use network::{Network, SimulatedListener, SimulatedNetwork};
 pub use output::{Frame, Segment};
+pub use stream::SimulatedStream;

@@ -1,14 +1,11 @@
 //! Answers on their way out: bytes from memory in one gathered write, batches from a file by sendfile.
 
+use super::stream::Stream;
 use bytes::{Bytes, BytesMut};
-use rustix::net::SendFlags;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::os::fd::AsFd;
 use thalweg_log::LogSlice;
 use thalweg_wire::Gap;
-use tokio::io::Interest;
-use tokio::net::TcpStream;
 
 /// The most buffers that one gathered write takes.
 const GATHER_MAX: usize = 64;
@@ -86,7 +83,7 @@ impl Output {
     }
 
     /// Sends all there is, and waits while the peer does not take it.
-    pub(super) async fn flush(&mut self, stream: &TcpStream) -> io::Result<()> {
+    pub(super) async fn flush(&mut self, stream: &Stream) -> io::Result<()> {
         while !self.segments.is_empty() {
             match self.try_flush(stream) {
                 Ok(()) => {}
@@ -102,7 +99,7 @@ impl Output {
         Ok(())
     }
 
-    fn try_flush(&mut self, stream: &TcpStream) -> io::Result<()> {
+    fn try_flush(&mut self, stream: &Stream) -> io::Result<()> {
         loop {
             let sent = match (self.segments.front(), self.segments.get(1)) {
                 (None, _) => return Ok(()),
@@ -110,26 +107,24 @@ impl Output {
                     self.send_file(stream)?;
                     continue;
                 }
-                (Some(Segment::Bytes(bytes)), None) => send(stream, bytes, SendFlags::empty())?,
+                (Some(Segment::Bytes(bytes)), None) => stream.try_send(bytes, false)?,
                 // The head of a fetch answer waits in the kernel for the batches that follow it.
-                (Some(Segment::Bytes(bytes)), Some(Segment::File(_))) => {
-                    send(stream, bytes, SendFlags::MORE)?
-                }
+                (Some(Segment::Bytes(bytes)), Some(Segment::File(_))) => stream.try_send(bytes, true)?,
                 (Some(Segment::Bytes(_)), Some(Segment::Bytes(_))) => self.send_gathered(stream)?,
             };
             self.sent(sent);
         }
     }
 
-    fn send_file(&mut self, stream: &TcpStream) -> io::Result<()> {
+    fn send_file(&mut self, stream: &Stream) -> io::Result<()> {
         if let Some(Segment::File(slice)) = self.segments.front_mut() {
-            send_slice(stream, slice)?;
+            stream.try_send_slice(slice)?;
             self.segments.pop_front();
         }
         Ok(())
     }
 
-    fn send_gathered(&self, stream: &TcpStream) -> io::Result<usize> {
+    fn send_gathered(&self, stream: &Stream) -> io::Result<usize> {
         let mut slices = [IoSlice::new(&[]); GATHER_MAX];
         let mut count = 0;
         for segment in self.segments.iter().take(GATHER_MAX) {
@@ -154,36 +149,4 @@ impl Output {
             }
         }
     }
-}
-
-fn send(stream: &TcpStream, bytes: &[u8], flags: SendFlags) -> io::Result<usize> {
-    if bytes.is_empty() {
-        return Ok(0);
-    }
-    stream.try_io(Interest::WRITABLE, || {
-        Ok(rustix::net::send(stream.as_fd(), bytes, flags | SendFlags::NOSIGNAL)?)
-    })
-}
-
-/// Sends from the file what the socket takes, and moves the slice on.
-fn send_slice(stream: &TcpStream, slice: &mut LogSlice) -> io::Result<()> {
-    while slice.len > 0 {
-        let sent = stream.try_io(Interest::WRITABLE, || {
-            Ok(rustix::fs::sendfile(
-                stream.as_fd(),
-                slice.file.as_fd(),
-                Some(&mut slice.position),
-                slice.len,
-            )?)
-        })?;
-        if sent == 0 {
-            // The batches were announced in the head: to go on would shift every later byte of the stream.
-            return Err(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                "a log segment was cut while it was sent",
-            ));
-        }
-        slice.len -= sent;
-    }
-    Ok(())
 }

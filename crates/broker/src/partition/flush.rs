@@ -53,7 +53,8 @@ impl Partition {
                 return Err(ErrorCode::KafkaStorageError);
             }
         };
-        let synced = tokio::task::spawn_blocking(move || {
+        let disk = target.disk().clone();
+        let synced = disk.spawn(move || {
             let outcome = target.sync();
             (target, outcome)
         });

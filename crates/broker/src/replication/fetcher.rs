@@ -11,7 +11,7 @@ use crate::partition::{FetchPosition, FollowError, Partition, Replicated};
 use crate::peers;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_client::{ClientError, Connection, ConnectionOptions, InvalidSetting, RequestOptions};
@@ -45,7 +45,7 @@ pub(super) struct Follow {
 /// What a fetcher is told: the last word for each partition.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    changes: Mutex<HashMap<Key, Option<Follow>>>,
+    changes: Mutex<BTreeMap<Key, Option<Follow>>>,
     news: Notify,
 }
 
@@ -94,7 +94,7 @@ pub(super) struct Fetcher {
     leader: i32,
     inbox: Arc<Inbox>,
     stopping: watch::Receiver<bool>,
-    followed: HashMap<Key, Followed>,
+    followed: BTreeMap<Key, Followed>,
     session: FetchSession,
     connection: Option<Connection>,
     failures: u32,
@@ -102,7 +102,7 @@ pub(super) struct Fetcher {
 
 impl Fetcher {
     pub fn new(broker: Arc<Broker>, leader: i32, inbox: Arc<Inbox>, stopping: watch::Receiver<bool>) -> Self {
-        let (followed, session) = (HashMap::new(), FetchSession::default());
+        let (followed, session) = (BTreeMap::new(), FetchSession::default());
         Self { broker, leader, inbox, stopping, followed, session, connection: None, failures: 0 }
     }
 
@@ -128,6 +128,7 @@ impl Fetcher {
             }
             // A round may be dropped while it waits for the leader, and never while it works on a log.
             let answer = tokio::select! {
+                biased;
                 answer = self.fetch() => answer,
                 _ = stopping.wait_for(|stop| *stop) => return,
             };
@@ -150,6 +151,7 @@ impl Fetcher {
             }
         };
         tokio::select! {
+            biased;
             () = rest => {}
             () = self.inbox.news.notified() => {}
             _ = self.stopping.wait_for(|stop| *stop) => {}
@@ -267,7 +269,7 @@ impl Fetcher {
             security,
             ..ConnectionOptions::default()
         };
-        let connection = Connection::connect(&address, &options).await?;
+        let connection = Connection::connect_by(&self.broker.connector, &address, &options).await?;
         tracing::debug!(leader = self.leader, address, "Fetcher is connected");
         self.connection = Some(connection.clone());
         Ok(connection)
@@ -429,7 +431,7 @@ impl Fetcher {
         key: Key,
         work: impl FnOnce() -> Result<FetchPosition, FollowError> + Send + 'static,
     ) {
-        let done = tokio::task::spawn_blocking(work).await.expect("work on a log does not panic");
+        let done = self.broker.log_dirs.disk().spawn(work).await.expect("work on a log does not panic");
         match done {
             Err(error @ (FollowError::Append(_) | FollowError::Log(_))) => {
                 tracing::error!(topic = %key.0, partition = key.1, %error, "A log could not be truncated");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use thalweg_broker::net::{
-    ConnectionLimits, ConnectionSettings, Frame, FrameMemory, Handler, Peer, Reply, SocketOptions, bind,
+    ConnectionLimits, ConnectionSettings, Frame, FrameMemory, Handler, Network, Peer, Reply, SocketOptions,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -45,7 +45,7 @@ impl Handler for Generous {
 
 async fn deaf_peer(later: bool) {
     let options = SocketOptions { backlog: 16, receive_buffer_bytes: Some(64 * 1024) };
-    let listening = bind("TEST", "127.0.0.1", 0, options).expect("a free port");
+    let listening = Network::tcp().bind("TEST", "127.0.0.1", 0, options).expect("a free port");
     let address = listening.addresses()[0];
     let served = Arc::new(AtomicUsize::new(0));
     let settings = ConnectionSettings {

@@ -3,7 +3,7 @@
 //! One lock guards it. The caller takes it for each record, uncontended as a rule; a sender takes it once to gather a
 //! request and twice when one was answered. Batches are finished, written and reported outside of it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use thalweg_record::BatchHeader;
@@ -59,7 +59,7 @@ pub(super) enum Joined {
 pub(super) struct Accumulator {
     pub(super) topics: Vec<Topic>,
     pub(super) partitions: Vec<PartitionQueue>,
-    pub(super) brokers: HashMap<i32, Broker>,
+    pub(super) brokers: BTreeMap<i32, Broker>,
     pub(super) identity: Option<Identity>,
     /// Batches that wait or are under way.
     pub(super) incomplete: usize,
@@ -82,7 +82,7 @@ impl Accumulator {
         Accumulator {
             topics: Vec::new(),
             partitions: Vec::new(),
-            brokers: HashMap::new(),
+            brokers: BTreeMap::new(),
             identity: None,
             incomplete: 0,
             flushing: false,

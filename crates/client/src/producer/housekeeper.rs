@@ -1,6 +1,6 @@
 //! The producer's third task: metadata, the producer id, delivery timeouts; and the owner of the senders.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,11 +22,12 @@ const TICK: Duration = Duration::from_millis(100);
 /// Runs until it is dropped, and its senders with it.
 pub(super) async fn run(shared: Arc<Shared>) {
     let mut senders: JoinSet<()> = JoinSet::new();
-    let mut sending: HashMap<i32, tokio::task::AbortHandle> = HashMap::new();
+    let mut sending: BTreeMap<i32, tokio::task::AbortHandle> = BTreeMap::new();
     let mut refreshed = Instant::now();
     let mut next_try = Instant::now();
     loop {
         let wanted = tokio::select! {
+            biased;
             () = shared.housekeeper.notified() => true,
             () = tokio::time::sleep(TICK) => false,
         };
@@ -64,7 +65,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
 fn start_senders(
     shared: &Arc<Shared>,
     senders: &mut JoinSet<()>,
-    sending: &mut HashMap<i32, tokio::task::AbortHandle>,
+    sending: &mut BTreeMap<i32, tokio::task::AbortHandle>,
 ) {
     while senders.try_join_next().is_some() {}
     let accumulator = shared.accumulator.lock();

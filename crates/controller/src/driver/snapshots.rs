@@ -48,7 +48,8 @@ impl Driver {
         self.log.bytes_since_snapshot = 0;
         let (disk, dir) = self.log.snapshot_place();
         let id = snapshot.id;
-        let task = tokio::task::spawn_blocking(move || snapshot.content().write(&disk, &dir));
+        let writer = disk.clone();
+        let task = disk.spawn(move || snapshot.content().write(&writer, &dir));
         self.snapshotting = Some(Snapshotting { id, task });
     }
 

@@ -35,6 +35,11 @@ impl FlushTarget {
         self.up_to
     }
 
+    /// The disk to be waited for.
+    pub fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
     /// Syncs. Blocks for as long as the medium takes; call it without the partition's lock.
     pub fn sync(&self) -> io::Result<()> {
         for file in &self.files {

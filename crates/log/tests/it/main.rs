@@ -10,6 +10,7 @@ mod faults;
 mod kafka;
 mod kill;
 mod model;
+mod power_failure;
 mod producers;
 mod reading;
 mod recovery;

@@ -11,7 +11,7 @@ use connections::Bounded;
 use std::net::SocketAddr;
 use std::time::Duration;
 use thalweg_broker::config::HttpSettings;
-use thalweg_broker::net::{BindError, Listening, SocketOptions, bind};
+use thalweg_broker::net::{BindError, Listening, Network, SocketOptions};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -38,7 +38,8 @@ impl HttpListening {
         let Some((host, port)) = &settings.listener else { return Ok(None) };
         let options = SocketOptions { backlog: BACKLOG, receive_buffer_bytes: None };
         let failed = |source| HttpBindError { host: host.clone(), port: *port, source };
-        bind("HTTP", host, *port, options).map(|listening| Some(HttpListening(listening))).map_err(failed)
+        let bound = Network::tcp().bind("HTTP", host, *port, options);
+        bound.map(|listening| Some(HttpListening(listening))).map_err(failed)
     }
 
     /// Serves the routes until the server is stopped.

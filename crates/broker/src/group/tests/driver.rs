@@ -12,6 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_log::Clock;
+use thalweg_log::disk::Disk;
 use thalweg_record::{BatchHeader, LeaderEpoch, Offset, stamp_head};
 use thalweg_wire::request::join_group_request::JoinGroupRequestProtocol;
 use thalweg_wire::request::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
@@ -105,7 +106,7 @@ fn log() -> Arc<MemoryLog> {
 fn coordinator(log: &Arc<MemoryLog>) -> Arc<GroupCoordinator> {
     let config =
         GroupConfig { offsets_topic_partitions: 1, initial_rebalance_delay_ms: 0, ..GroupConfig::default() };
-    Arc::new(GroupCoordinator::new(config, log.clone(), Arc::new(OneTopic), Clock::system()))
+    Arc::new(GroupCoordinator::new(config, log.clone(), Arc::new(OneTopic), Clock::system(), Disk::real()))
 }
 
 async fn elected(log: &Arc<MemoryLog>) -> Arc<GroupCoordinator> {
@@ -370,7 +371,8 @@ async fn timers_run_by_themselves() {
     let log = log();
     let config =
         GroupConfig { initial_rebalance_delay_ms: 30, session_timeout_ms_min: 1, ..GroupConfig::default() };
-    let groups = Arc::new(GroupCoordinator::new(config, log, Arc::new(OneTopic), Clock::system()));
+    let groups =
+        Arc::new(GroupCoordinator::new(config, log, Arc::new(OneTopic), Clock::system(), Disk::real()));
     let running = tokio::spawn({
         let groups = groups.clone();
         async move { groups.run().await }

@@ -1,0 +1,73 @@
+//! Where the network enters: by which sockets a broker listens, and how it connects to others.
+
+use super::listener::{self, BindError, Listening, SocketOptions};
+use super::stream::SimulatedStream;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use thalweg_client::Connector;
+
+/// A network that a simulation makes up, as one machine in it sees it.
+pub trait SimulatedNetwork: Send + Sync {
+    /// Listens on a port of the machine; 0 takes a free one.
+    fn listen(&self, host: &str, port: u16) -> io::Result<Box<dyn SimulatedListener>>;
+}
+
+/// A port of a simulated machine that is listened on, until this is dropped.
+pub trait SimulatedListener: Send + Sync {
+    /// The address.
+    fn address(&self) -> SocketAddr;
+
+    /// The next connection that has come, and from where.
+    fn poll_accept(
+        &self,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<(Box<dyn SimulatedStream>, SocketAddr)>>;
+}
+
+/// The network of a machine. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Network {
+    simulated: Option<Arc<dyn SimulatedNetwork>>,
+    connector: Connector,
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.simulated.is_some() { "a simulated network" } else { "the machine's network" })
+    }
+}
+
+impl Network {
+    /// TCP, by the kernel.
+    pub fn tcp() -> Network {
+        Network::default()
+    }
+
+    /// A network that a simulation makes up: listeners by `simulated`, connections to others by `connector`.
+    pub fn simulated(simulated: Arc<dyn SimulatedNetwork>, connector: Connector) -> Network {
+        Network { simulated: Some(simulated), connector }
+    }
+
+    /// How connections to others are made.
+    pub fn connector(&self) -> &Connector {
+        &self.connector
+    }
+
+    /// Opens a listener. Must run inside a runtime.
+    pub fn bind(
+        &self,
+        name: &str,
+        host: &str,
+        port: u16,
+        options: SocketOptions,
+    ) -> Result<Listening, BindError> {
+        let Some(simulated) = &self.simulated else { return listener::bind(name, host, port, options) };
+        match simulated.listen(host, port) {
+            Ok(listener) => Ok(Listening::simulated(name, listener)),
+            Err(source) => Err(BindError { name: name.to_owned(), host: host.to_owned(), port, source }),
+        }
+    }
+}

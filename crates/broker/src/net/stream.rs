@@ -1,0 +1,118 @@
+//! The other end of a connection: a socket, or what a simulated network has in its place.
+//!
+//! Owns: the calls by which bytes come and go without waiting, and the waiting. Files leave through a socket by
+//! sendfile; a simulated stream has no descriptor, so there they are read.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use rustix::net::SendFlags;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
+use std::task::{Context, Poll};
+use thalweg_log::LogSlice;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+/// How much of a file is read at once where sendfile cannot be used.
+const COPY_BYTES: usize = 64 * 1024;
+
+/// The broker's end of a connection in a simulated network.
+pub trait SimulatedStream: Send + Sync {
+    /// Ready when [`SimulatedStream::try_read`] has something to say.
+    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Reads what has come; `Ok(0)` is the end of the stream.
+    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Ready when [`SimulatedStream::try_write`] has something to say.
+    fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Sends as much as is taken without waiting.
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
+}
+
+/// What a connection reads from and writes to.
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Simulated(Box<dyn SimulatedStream>),
+}
+
+impl Stream {
+    pub(super) async fn readable(&self) -> io::Result<()> {
+        match self {
+            Stream::Tcp(socket) => socket.readable().await,
+            Stream::Simulated(stream) => poll_fn(|context| stream.poll_readable(context)).await,
+        }
+    }
+
+    pub(super) async fn writable(&self) -> io::Result<()> {
+        match self {
+            Stream::Tcp(socket) => socket.writable().await,
+            Stream::Simulated(stream) => poll_fn(|context| stream.poll_writable(context)).await,
+        }
+    }
+
+    /// Reads once into the room that the buffer has. `Ok(0)` is the end of the stream.
+    pub(super) fn try_read_buf(&self, buffer: &mut BytesMut) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(socket) => socket.try_read_buf(buffer),
+            Stream::Simulated(stream) => {
+                let mut bytes = vec![0; buffer.capacity() - buffer.len()];
+                let read = stream.try_read(&mut bytes)?;
+                buffer.put_slice(&bytes[..read]);
+                Ok(read)
+            }
+        }
+    }
+
+    pub(super) fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(socket) => socket.try_write_vectored(slices),
+            Stream::Simulated(stream) => stream.try_write(slices.first().map_or(&[], |slice| slice)),
+        }
+    }
+
+    /// Sends bytes; with `more` the kernel may wait for what follows them.
+    pub(super) fn try_send(&self, bytes: &Bytes, more: bool) -> io::Result<usize> {
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        match self {
+            Stream::Tcp(socket) => socket.try_io(Interest::WRITABLE, || {
+                let flags = if more { SendFlags::MORE } else { SendFlags::empty() };
+                Ok(rustix::net::send(socket.as_fd(), bytes, flags | SendFlags::NOSIGNAL)?)
+            }),
+            Stream::Simulated(stream) => stream.try_write(bytes),
+        }
+    }
+
+    /// Sends from the file what is taken, and moves the slice on.
+    pub(super) fn try_send_slice(&self, slice: &mut LogSlice) -> io::Result<()> {
+        while slice.len > 0 {
+            let sent = match (self, slice.file.descriptor()) {
+                (Stream::Tcp(socket), Some(file)) => socket.try_io(Interest::WRITABLE, || {
+                    Ok(rustix::fs::sendfile(socket.as_fd(), file, Some(&mut slice.position), slice.len)?)
+                })?,
+                (Stream::Tcp(socket), None) => copy(slice, |bytes| socket.try_write(bytes))?,
+                (Stream::Simulated(stream), _) => copy(slice, |bytes| stream.try_write(bytes))?,
+            };
+            if sent == 0 {
+                // The batches were announced in the head: to go on would shift every later byte of the stream.
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "a log segment was cut while it was sent",
+                ));
+            }
+            slice.len -= sent;
+        }
+        Ok(())
+    }
+}
+
+fn copy(slice: &mut LogSlice, write: impl Fn(&[u8]) -> io::Result<usize>) -> io::Result<usize> {
+    let mut bytes = vec![0; slice.len.min(COPY_BYTES)];
+    let read = slice.file.read_at(&mut bytes, slice.position)?;
+    let sent = if read == 0 { 0 } else { write(&bytes[..read])? };
+    slice.position += sent as u64;
+    Ok(sent)
+}

@@ -1,0 +1,437 @@
+//! A disk in memory that loses at a power failure what was not synced, as the disk of a machine does.
+//!
+//! Owns: files with what a reader sees and what is on the medium, names with the changes that no sync has covered, and
+//! the faults of such a disk: slow work, a sync that is a lie, power that fails. Refuses: chance of its own; whoever
+//! lets the power fail draws the lots.
+//!
+//! It behaves like a journaling file system: changes of names reach the medium in their order, and any sync brings all
+//! that came before it. Bytes reach it in any order, page by page; those of pages that did not are as before, or zero.
+
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::{FileFacts, Listed};
+use crate::clock::Clock;
+
+/// What reaches the medium as a whole.
+const PAGE: usize = 4096;
+
+/// Draws a number below the one that is given.
+pub type Draw<'a> = &'a mut dyn FnMut(u64) -> u64;
+
+type Delays = Box<dyn FnMut() -> Duration + Send>;
+
+/// The files of one simulated machine. They outlive the processes that run on it.
+pub struct MemoryDisk {
+    clock: Clock,
+    names: Mutex<Names>,
+    /// Raised when the process or the machine ends; handles of earlier times do nothing any more.
+    life: AtomicU64,
+    syncs_lie: AtomicBool,
+    delays: Mutex<Option<Delays>>,
+}
+
+impl std::fmt::Debug for MemoryDisk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("MemoryDisk")
+    }
+}
+
+#[derive(Default)]
+struct Names {
+    seen: BTreeMap<PathBuf, Entry>,
+    on_medium: BTreeMap<PathBuf, Entry>,
+    /// Changes since the last sync.
+    journal: Vec<Change>,
+    locks: BTreeMap<PathBuf, u64>,
+}
+
+#[derive(Clone)]
+enum Entry {
+    Dir,
+    File(Arc<Mutex<Content>>),
+}
+
+#[derive(Clone)]
+enum Change {
+    Add(PathBuf, Entry),
+    Rename(PathBuf, PathBuf),
+    Remove(PathBuf),
+}
+
+#[derive(Default)]
+struct Content {
+    seen: Vec<u8>,
+    on_medium: Vec<u8>,
+    /// Ranges that were written since the last sync.
+    written: Vec<(usize, usize)>,
+    /// The least length since the last sync, where the file was cut.
+    cut_to: Option<usize>,
+    modified_ms: i64,
+}
+
+/// An open file of a [`MemoryDisk`].
+#[derive(Debug)]
+pub(super) struct MemoryFile {
+    disk: Arc<MemoryDisk>,
+    content: Arc<Mutex<Content>>,
+    life: u64,
+}
+
+/// A lock on a directory of a [`MemoryDisk`].
+#[derive(Debug)]
+pub(super) struct MemoryLock {
+    disk: Arc<MemoryDisk>,
+    path: PathBuf,
+    life: u64,
+}
+
+impl std::fmt::Debug for Content {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.seen.len())
+    }
+}
+
+impl MemoryDisk {
+    /// An empty disk. Files get their times from `clock`.
+    pub fn new(clock: Clock) -> Arc<MemoryDisk> {
+        Arc::new(MemoryDisk {
+            clock,
+            names: Mutex::default(),
+            life: AtomicU64::new(0),
+            syncs_lie: AtomicBool::new(false),
+            delays: Mutex::new(None),
+        })
+    }
+
+    /// From now on a sync says that it is done and does nothing.
+    pub fn set_syncs_lie(&self, lie: bool) {
+        self.syncs_lie.store(lie, Ordering::SeqCst);
+    }
+
+    /// Work that is handed to the disk takes as long as `delays` says from now on.
+    pub fn set_delays(&self, delays: impl FnMut() -> Duration + Send + 'static) {
+        *self.delays.lock() = Some(Box::new(delays));
+    }
+
+    /// The process ends at once. What it wrote is in the page cache and stays; its open files and locks are gone.
+    pub fn end_process(&self) {
+        self.life.fetch_add(1, Ordering::SeqCst);
+        self.names.lock().locks.clear();
+    }
+
+    /// The machine loses its power, and the process ends with it. Of what was not synced, `draw` says what is left.
+    pub fn lose_power(&self, draw: Draw<'_>) {
+        self.end_process();
+        let mut names = self.names.lock();
+        let kept = draw(names.journal.len() as u64 + 1);
+        let journal = std::mem::take(&mut names.journal);
+        for change in journal.into_iter().take(usize::try_from(kept).unwrap_or(usize::MAX)) {
+            change.apply(&mut names.on_medium);
+        }
+        for entry in names.on_medium.values_mut() {
+            if let Entry::File(content) = entry {
+                let left = content.lock().after_power_failure(draw);
+                *entry = Entry::File(Arc::new(Mutex::new(left)));
+            }
+        }
+        names.seen = names.on_medium.clone();
+    }
+
+    /// The names and contents of all files, as a reader sees them.
+    pub fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let names = self.names.lock();
+        let files = names.seen.iter().filter_map(|(path, entry)| match entry {
+            Entry::Dir => None,
+            Entry::File(content) => Some((path.clone(), content.lock().seen.clone())),
+        });
+        files.collect()
+    }
+
+    pub(super) fn delay(&self) -> Duration {
+        self.delays.lock().as_mut().map_or(Duration::ZERO, |delays| delays())
+    }
+
+    pub(super) fn open(self: &Arc<Self>, path: &Path, create: bool) -> io::Result<MemoryFile> {
+        let mut names = self.names.lock();
+        let content = match names.seen.get(path) {
+            Some(Entry::File(content)) => Arc::clone(content),
+            Some(Entry::Dir) => return Err(io::ErrorKind::IsADirectory.into()),
+            None if !create => return Err(io::ErrorKind::NotFound.into()),
+            None => {
+                if !path.parent().is_some_and(|parent| matches!(names.seen.get(parent), Some(Entry::Dir))) {
+                    return Err(io::ErrorKind::NotFound.into());
+                }
+                let content = Content { modified_ms: self.clock.now_ms(), ..Content::default() };
+                let content = Arc::new(Mutex::new(content));
+                names.change(Change::Add(path.to_owned(), Entry::File(Arc::clone(&content))));
+                content
+            }
+        };
+        Ok(MemoryFile { disk: Arc::clone(self), content, life: self.life.load(Ordering::SeqCst) })
+    }
+
+    pub(super) fn facts(&self, path: &Path) -> io::Result<FileFacts> {
+        match self.names.lock().seen.get(path) {
+            Some(Entry::File(content)) => {
+                let content = content.lock();
+                Ok(FileFacts { len: content.seen.len() as u64, modified_ms: content.modified_ms })
+            }
+            Some(Entry::Dir) => Ok(FileFacts { len: 0, modified_ms: 0 }),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    pub(super) fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        match self.names.lock().seen.get(path) {
+            Some(Entry::File(content)) => Ok(content.lock().seen.clone()),
+            Some(Entry::Dir) => Err(io::ErrorKind::IsADirectory.into()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    pub(super) fn exists(&self, path: &Path) -> bool {
+        self.names.lock().seen.contains_key(path)
+    }
+
+    pub(super) fn list(&self, dir: &Path) -> io::Result<Vec<Listed>> {
+        let names = self.names.lock();
+        if !matches!(names.seen.get(dir), Some(Entry::Dir)) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let children = names.seen.iter().filter(|(path, _)| path.parent() == Some(dir));
+        let listed = children.filter_map(|(path, entry)| {
+            let name = path.file_name()?.to_str()?.to_owned();
+            Some(Listed { name, is_dir: matches!(entry, Entry::Dir) })
+        });
+        Ok(listed.collect())
+    }
+
+    pub(super) fn create_dir(&self, path: &Path) -> io::Result<()> {
+        let mut names = self.names.lock();
+        let missing: Vec<PathBuf> =
+            path.ancestors().take_while(|part| !names.seen.contains_key(*part)).map(Path::to_owned).collect();
+        for dir in missing.into_iter().rev() {
+            names.change(Change::Add(dir, Entry::Dir));
+        }
+        Ok(())
+    }
+
+    pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut names = self.names.lock();
+        if !names.seen.contains_key(from) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        names.change(Change::Rename(from.to_owned(), to.to_owned()));
+        Ok(())
+    }
+
+    pub(super) fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut names = self.names.lock();
+        if !names.seen.contains_key(path) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        names.change(Change::Remove(path.to_owned()));
+        Ok(())
+    }
+
+    /// Brings the changes of names to the medium.
+    pub(super) fn sync_names(&self) {
+        if !self.syncs_lie.load(Ordering::SeqCst) {
+            self.names.lock().sync();
+        }
+    }
+
+    /// Brings everything to the medium.
+    pub(super) fn sync_all(&self) {
+        if self.syncs_lie.load(Ordering::SeqCst) {
+            return;
+        }
+        let mut names = self.names.lock();
+        names.sync();
+        for entry in names.seen.values() {
+            if let Entry::File(content) = entry {
+                content.lock().sync();
+            }
+        }
+    }
+
+    pub(super) fn lock(self: &Arc<Self>, path: &Path) -> io::Result<Option<MemoryLock>> {
+        drop(self.open(path, true)?);
+        let life = self.life.load(Ordering::SeqCst);
+        let mut names = self.names.lock();
+        if names.locks.contains_key(path) {
+            return Ok(None);
+        }
+        names.locks.insert(path.to_owned(), life);
+        Ok(Some(MemoryLock { disk: Arc::clone(self), path: path.to_owned(), life }))
+    }
+}
+
+impl Drop for MemoryLock {
+    fn drop(&mut self) {
+        let mut names = self.disk.names.lock();
+        if names.locks.get(&self.path) == Some(&self.life) {
+            names.locks.remove(&self.path);
+        }
+    }
+}
+
+impl Names {
+    fn change(&mut self, change: Change) {
+        change.clone().apply(&mut self.seen);
+        self.journal.push(change);
+    }
+
+    fn sync(&mut self) {
+        for change in std::mem::take(&mut self.journal) {
+            change.apply(&mut self.on_medium);
+        }
+    }
+}
+
+impl Change {
+    fn apply(self, names: &mut BTreeMap<PathBuf, Entry>) {
+        match self {
+            Change::Add(path, entry) => {
+                names.insert(path, entry);
+            }
+            Change::Remove(path) => names.retain(|name, _| !name.starts_with(&path)),
+            Change::Rename(from, to) => {
+                names.retain(|name, _| !name.starts_with(&to));
+                let moved: Vec<PathBuf> =
+                    names.keys().filter(|name| name.starts_with(&from)).cloned().collect();
+                for name in moved {
+                    let entry = names.remove(&name).expect("it was found just now");
+                    let rest = name.strip_prefix(&from).expect("it starts so");
+                    let target = if rest.as_os_str().is_empty() { to.clone() } else { to.join(rest) };
+                    names.insert(target, entry);
+                }
+            }
+        }
+    }
+}
+
+impl Content {
+    fn write(&mut self, bytes: &[u8], at: usize) {
+        let end = at + bytes.len();
+        if self.seen.len() < end {
+            self.seen.resize(end, 0);
+        }
+        self.seen[at..end].copy_from_slice(bytes);
+        match self.written.last_mut() {
+            Some((_, last)) if *last == at => *last = end,
+            _ => self.written.push((at, end)),
+        }
+    }
+
+    fn set_len(&mut self, len: usize) {
+        if len < self.seen.len() {
+            self.cut_to = Some(self.cut_to.map_or(len, |cut| cut.min(len)));
+        }
+        self.seen.resize(len, 0);
+    }
+
+    fn sync(&mut self) {
+        if let Some(cut_to) = self.cut_to.take() {
+            self.on_medium.truncate(cut_to);
+        }
+        self.on_medium.resize(self.seen.len(), 0);
+        for (from, to) in std::mem::take(&mut self.written) {
+            let to = to.min(self.seen.len());
+            if from < to {
+                self.on_medium[from..to].copy_from_slice(&self.seen[from..to]);
+            }
+        }
+    }
+
+    /// What is left of the file. A cut takes place before the writes that follow it, or neither does.
+    fn after_power_failure(&self, draw: Draw<'_>) -> Content {
+        let (old, new) = (&self.on_medium, &self.seen);
+        let keeps = draw(3);
+        let left = match keeps {
+            _ if self.written.is_empty() && self.cut_to.is_none() && old.len() == new.len() => old.clone(),
+            0 => old.clone(),
+            1 => new.clone(),
+            _ => self.torn(draw),
+        };
+        Content { on_medium: left.clone(), seen: left, modified_ms: self.modified_ms, ..Content::default() }
+    }
+
+    fn torn(&self, draw: Draw<'_>) -> Vec<u8> {
+        let new = &self.seen;
+        let base = &self.on_medium[..self.cut_to.unwrap_or(usize::MAX).min(self.on_medium.len())];
+        let (shortest, longest) = (base.len().min(new.len()), base.len().max(new.len()));
+        let len = shortest + usize::try_from(draw((longest - shortest) as u64 + 1)).unwrap_or(0);
+        let mut left = vec![0; len];
+        for (index, page) in left.chunks_mut(PAGE).enumerate() {
+            let at = index * PAGE;
+            // Most pages get there: what was lost is most often the end.
+            let source = if draw(8) == 0 { base } else { new.as_slice() };
+            let available = source.get(at..).unwrap_or_default();
+            let count = available.len().min(page.len());
+            page[..count].copy_from_slice(&available[..count]);
+        }
+        left
+    }
+}
+
+impl MemoryFile {
+    /// The file of a process that has ended can be neither read nor written.
+    fn is_alive(&self) -> io::Result<()> {
+        if self.life == self.disk.life.load(Ordering::SeqCst) {
+            Ok(())
+        } else {
+            Err(io::Error::other("the process has ended"))
+        }
+    }
+
+    pub(super) fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.is_alive()?;
+        let content = self.content.lock();
+        let at = usize::try_from(position).unwrap_or(usize::MAX).min(content.seen.len());
+        let count = buffer.len().min(content.seen.len() - at);
+        buffer[..count].copy_from_slice(&content.seen[at..at + count]);
+        Ok(count)
+    }
+
+    pub(super) fn write_some(&self, pieces: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
+        self.is_alive()?;
+        let mut content = self.content.lock();
+        content.modified_ms = self.disk.clock.now_ms();
+        let start = usize::try_from(position).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        let mut at = start;
+        for piece in pieces {
+            content.write(piece, at);
+            at += piece.len();
+        }
+        Ok(at - start)
+    }
+
+    pub(super) fn set_len(&self, len: u64) -> io::Result<()> {
+        self.is_alive()?;
+        self.content.lock().set_len(usize::try_from(len).map_err(|_| io::ErrorKind::FileTooLarge)?);
+        Ok(())
+    }
+
+    pub(super) fn len(&self) -> io::Result<u64> {
+        self.is_alive()?;
+        Ok(self.content.lock().seen.len() as u64)
+    }
+
+    pub(super) fn sync_data(&self) -> io::Result<()> {
+        self.is_alive()?;
+        if !self.disk.syncs_lie.load(Ordering::SeqCst) {
+            // The journal goes first, and with it the name of the file.
+            self.disk.sync_names();
+            self.content.lock().sync();
+        }
+        Ok(())
+    }
+}

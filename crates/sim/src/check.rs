@@ -1,0 +1,197 @@
+//! What must hold once all is quiet: every acknowledged record is where it was said to be, each producer's records are
+//! there once and in their order, what was read is what is there, and replicas are equal to the byte.
+
+use crate::history::{Acknowledged, Known, Name, TOPIC};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use thalweg_log::disk::MemoryDisk;
+use thalweg_record::{DecompressBuffer, batches, verify};
+
+/// The log of one replica: the bytes of its segments, one after the other.
+pub fn log_of(disk: &MemoryDisk, partition: i32) -> Vec<u8> {
+    let dir = PathBuf::from(format!("/data/{TOPIC}-{partition}"));
+    let of_log =
+        |path: &PathBuf| path.parent() == Some(&dir) && path.extension().is_some_and(|end| end == "log");
+    disk.files().into_iter().filter(|(path, _)| of_log(path)).flat_map(|(_, bytes)| bytes).collect()
+}
+
+/// The records of a log, by their offsets.
+fn records(partition: i32, log: &[u8]) -> Result<BTreeMap<i64, Name>, String> {
+    let mut found = BTreeMap::new();
+    let mut next = 0;
+    let mut buffer = DecompressBuffer::default();
+    for batch in batches(log) {
+        let batch = batch.map_err(|error| format!("partition {partition}: {error}"))?;
+        verify(batch.bytes).map_err(|error| format!("partition {partition}: {error}"))?;
+        if batch.header.attributes.is_control() {
+            continue;
+        }
+        let base = batch.header.base_offset.0;
+        let broken = |error| format!("partition {partition}, batch at {base}: {error}");
+        for record in batch.records(&mut buffer).map_err(broken)? {
+            let record = record.map_err(broken)?;
+            let offset = record.offset.0;
+            if offset != next {
+                return Err(format!("partition {partition}: offset {offset} follows {}", next - 1));
+            }
+            next = offset + 1;
+            let name = record.value.and_then(|value| Name::of_value(value, partition));
+            let name =
+                name.ok_or_else(|| format!("partition {partition}: nobody sent the record at {offset}"))?;
+            found.insert(offset, name);
+        }
+    }
+    Ok(found)
+}
+
+/// Checks a partition, whose replicas have these logs, named by their machines. Returns what is wrong.
+pub fn check(partition: i32, replicas: &[(String, Vec<u8>)], known: &Known) -> Vec<String> {
+    let Some((first, log)) = replicas.first() else {
+        return vec![format!("partition {partition}: no replica")];
+    };
+    let mut wrong = Vec::new();
+    for (other, bytes) in &replicas[1..] {
+        if bytes != log {
+            let at = bytes.iter().zip(log).take_while(|(a, b)| a == b).count();
+            let (len, other_len) = (log.len(), bytes.len());
+            wrong.push(format!(
+                "partition {partition}: the logs on {first} ({len} bytes) and {other} ({other_len}) differ from byte {at} on"
+            ));
+        }
+    }
+    let records = match records(partition, log) {
+        Ok(records) => records,
+        Err(error) => {
+            wrong.push(error);
+            return wrong;
+        }
+    };
+    wrong.extend(check_acknowledged(partition, &records, known));
+    wrong.extend(check_order(partition, &records, known));
+    for (offset, name) in known.read.get(&partition).into_iter().flatten() {
+        if records.get(offset) != Some(name) {
+            let found = records.get(offset);
+            wrong.push(format!("partition {partition}: {name:?} was read at {offset}, where {found:?} is"));
+            break;
+        }
+    }
+    wrong
+}
+
+fn check_acknowledged(partition: i32, records: &BTreeMap<i64, Name>, known: &Known) -> Option<String> {
+    for acknowledged in known.acknowledged.get(&partition).into_iter().flatten() {
+        let Acknowledged { first, records: count, offset: Some(offset) } = *acknowledged else { continue };
+        for step in 0..count {
+            let name = Name { number: first.number + step, ..first };
+            let at = offset + i64::try_from(step).unwrap_or(i64::MAX);
+            if records.get(&at) != Some(&name) {
+                let found = records.get(&at);
+                return Some(format!(
+                    "partition {partition}: {name:?} was acknowledged at {at}, where {found:?} is"
+                ));
+            }
+        }
+    }
+    None
+}
+
+/// Each producer's records are there once, in their order, without a gap up to the last that was acknowledged.
+fn check_order(partition: i32, records: &BTreeMap<i64, Name>, known: &Known) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut next: BTreeMap<u32, u64> = BTreeMap::new();
+    for (offset, name) in records {
+        let expected = next.entry(name.producer).or_default();
+        if name.number != *expected {
+            wrong.push(format!(
+                "partition {partition}: producer {} has record {} at {offset}, where {expected} should be",
+                name.producer, name.number
+            ));
+            break;
+        }
+        *expected += 1;
+    }
+    for acknowledged in known.acknowledged.get(&partition).into_iter().flatten() {
+        let end = acknowledged.first.number + acknowledged.records;
+        let there = next.get(&acknowledged.first.producer).copied().unwrap_or(0);
+        if there < end {
+            wrong.push(format!(
+                "partition {partition}: producer {}'s records up to {end} were acknowledged, and {there} are there",
+                acknowledged.first.producer
+            ));
+            break;
+        }
+    }
+    wrong
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_record::{BatchBuilder, BatchOptions, Offset};
+
+    const PRODUCER: u32 = 4;
+
+    fn name(number: u64) -> Name {
+        Name { producer: PRODUCER, number }
+    }
+
+    /// A log of these records of one producer, each in a batch of its own.
+    fn log(numbers: &[u64]) -> Vec<u8> {
+        let batch = |(offset, number): (i64, &u64)| {
+            let options = BatchOptions { base_offset: Offset(offset), ..BatchOptions::default() };
+            let mut builder = BatchBuilder::new(options);
+            builder.append(1, None, Some(&name(*number).value(0, 30)), &[]).expect("the record fits");
+            builder.finish().to_vec()
+        };
+        (0..).zip(numbers).flat_map(batch).collect()
+    }
+
+    /// What is known when the first two records were acknowledged, and the first was read.
+    fn known() -> Known {
+        let acknowledged = Acknowledged { first: name(0), records: 2, offset: Some(0) };
+        Known {
+            acknowledged: BTreeMap::from([(0, vec![acknowledged])]),
+            read: BTreeMap::from([(0, BTreeMap::from([(0, name(0))]))]),
+            ..Known::default()
+        }
+    }
+
+    fn replicas(logs: &[Vec<u8>]) -> Vec<(String, Vec<u8>)> {
+        (1..).zip(logs).map(|(id, log)| (format!("b{id}"), log.clone())).collect()
+    }
+
+    #[test]
+    fn a_log_as_it_should_be_passes() {
+        let log = log(&[0, 1, 2]);
+        assert_eq!(check(0, &replicas(&[log.clone(), log]), &known()), [""; 0]);
+    }
+
+    #[test]
+    fn replicas_that_differ_are_told_apart() {
+        let wrong = check(0, &replicas(&[log(&[0, 1]), log(&[0, 1, 2])]), &known());
+        assert!(wrong[0].contains("the logs on b1") && wrong[0].contains("differ from byte"), "{wrong:?}");
+    }
+
+    #[test]
+    fn each_way_to_lose_a_record_is_found() {
+        let cases: [(&[u64], &str); 5] = [
+            (&[0], "was acknowledged at 1, where None is"),
+            (&[1, 0], "was acknowledged at 0"),
+            (&[0, 0, 1], "where 1 should be"),
+            (&[0, 1, 3], "where 2 should be"),
+            (&[], "was read at 0, where None is"),
+        ];
+        for (numbers, told) in cases {
+            let wrong = check(0, &replicas(&[log(numbers)]), &known());
+            assert!(wrong.iter().any(|what| what.contains(told)), "{numbers:?}: {wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_batch_is_found() {
+        let mut log = log(&[0, 1]);
+        let last = log.len() - 1;
+        log[last] ^= 1;
+        assert_eq!(check(0, &replicas(&[log]), &known()).len(), 1);
+    }
+}

@@ -1,0 +1,212 @@
+//! The clients of a simulation: idempotent producers with acks=all, and consumers that read everything.
+
+use crate::chance::Chance;
+use crate::history::{Acknowledged, History, Name, TOPIC};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use thalweg_client::{
+    Cluster, ConnectionOptions, Connector, Consumer, ConsumerConfig, Delivery, DeliveryError, OffsetReset,
+    Polled, Producer, ProducerConfig, ProducerRecord, StartAt, TopicPartition,
+};
+use thalweg_record::{DecompressBuffer, Offset};
+use tokio::time::Instant;
+
+/// How long anything may take that a client asks for.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
+/// A client that failed tries again after this.
+const AGAIN: Duration = Duration::from_millis(300);
+
+/// What all clients share.
+#[derive(Clone)]
+pub struct Clients {
+    /// How they connect.
+    pub connector: Connector,
+    /// Where the brokers are.
+    pub bootstrap: Vec<String>,
+    /// How many partitions the topic has.
+    pub partitions: i32,
+    /// What they know.
+    pub history: History,
+    /// Set when producers are to come to their end.
+    pub ending: Arc<AtomicBool>,
+    /// Producers that have not come to their end.
+    pub producing: Arc<AtomicUsize>,
+    /// The seed.
+    pub seed: u64,
+}
+
+impl Clients {
+    /// Runs so many producers and consumers for as long as it is polled.
+    pub async fn run(self, producers: u32, consumers: u32) {
+        let mut tasks = tokio::task::JoinSet::new();
+        self.producing.store(producers as usize, Ordering::SeqCst);
+        for id in 0..producers {
+            tasks.spawn(self.clone().produce(id));
+        }
+        for id in 0..consumers {
+            tasks.spawn(self.clone().consume(id));
+        }
+        while tasks.join_next().await.is_some() {}
+    }
+
+    fn options(&self, name: String) -> ConnectionOptions {
+        ConnectionOptions {
+            client_id: name,
+            connect_timeout: Duration::from_secs(2),
+            request_timeout: REQUEST_TIMEOUT,
+            ..ConnectionOptions::default()
+        }
+    }
+
+    async fn cluster(&self, name: &str) -> Cluster {
+        loop {
+            let options = self.options(name.to_owned());
+            if let Ok(cluster) = Cluster::connect_by(self.connector.clone(), &self.bootstrap, &options).await
+                && cluster.wait_for_topic(TOPIC, false, Duration::from_secs(5)).await.is_ok()
+            {
+                return cluster;
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    async fn produce(self, id: u32) {
+        let mut chance = Chance::new(self.seed, 1000 + u64::from(id));
+        let cluster = self.cluster(&format!("producer-{id}")).await;
+        let config = ProducerConfig {
+            linger: Duration::from_millis(chance.below(20)),
+            batch_bytes: usize::try_from(chance.between(200, 4000)).unwrap_or(1000),
+            in_flight_max: usize::try_from(chance.between(1, 5)).unwrap_or(5),
+            retry_backoff: Duration::from_millis(chance.between(10, 200)),
+            // Nothing is given up: what became of it must be known in the end.
+            delivery_timeout: Duration::from_secs(3600),
+            max_block: Duration::from_secs(3600),
+            metadata_max_age: Duration::from_secs(5),
+            connection: self.options(format!("producer-{id}")),
+            ..ProducerConfig::default()
+        };
+        let history = self.history.clone();
+        let mut producer = Producer::new(cluster, config, move |delivery| ended(&history, id, delivery));
+        let topic = loop {
+            match producer.topic(TOPIC).await {
+                Ok(topic) => break topic,
+                Err(_) => tokio::time::sleep(AGAIN).await,
+            }
+        };
+        let mut numbers: BTreeMap<i32, u64> = BTreeMap::new();
+        let pause_ms_max = *chance.pick(&[2, 10, 50, 300]);
+        while !self.ending.load(Ordering::SeqCst) {
+            let partition = i32::try_from(chance.below(self.partitions.unsigned_abs().into())).unwrap_or(0);
+            let number = numbers.entry(partition).or_default();
+            let name = Name { producer: id, number: *number };
+            *number += 1;
+            let len = usize::try_from(chance.below(400)).unwrap_or(0);
+            let value = name.value(partition, len);
+            self.history.with(|known| *known.sent.entry((partition, id)).or_default() += 1);
+            let record = ProducerRecord {
+                topic,
+                partition: Some(partition),
+                timestamp: 1_800_000_000_000,
+                key: None,
+                value: Some(&value),
+                headers: &[],
+                sent_at: Instant::now(),
+                number: name.number,
+            };
+            if let Err(error) = producer.send(&record).await {
+                self.history.violation(format!("producer {id} could not send: {error}"));
+            }
+            let pause_ms = chance.below(pause_ms_max);
+            if pause_ms > 0 {
+                tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+            }
+        }
+        producer.close().await;
+        self.producing.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    async fn consume(self, id: u32) {
+        let mut positions: BTreeMap<i32, i64> =
+            (0..self.partitions).map(|partition| (partition, 0)).collect();
+        loop {
+            let cluster = self.cluster(&format!("consumer-{id}")).await;
+            if let Err(error) = self.consume_from(id, cluster, &mut positions).await {
+                tracing::info!(id, error, "A consumer begins again");
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    async fn consume_from(
+        &self,
+        id: u32,
+        cluster: Cluster,
+        positions: &mut BTreeMap<i32, i64>,
+    ) -> Result<(), String> {
+        let config = ConsumerConfig {
+            offset_reset: OffsetReset::None,
+            fetch_wait_max: Duration::from_millis(100),
+            retry_backoff: Duration::from_millis(100),
+            metadata_max_age: Duration::from_secs(5),
+            check_crcs: true,
+            connection: self.options(format!("consumer-{id}")),
+            ..ConsumerConfig::default()
+        };
+        let mut consumer = Consumer::new(cluster, config);
+        let from = positions.iter().map(|(&partition, &offset)| {
+            (TopicPartition::new(TOPIC, partition), StartAt::Offset(Offset(offset)))
+        });
+        consumer.assign(from.collect()).await.map_err(|error| error.to_string())?;
+        let mut buffer = DecompressBuffer::default();
+        loop {
+            let chunk = match consumer.poll(Duration::from_secs(1)).await {
+                Ok(Polled::Chunk(chunk)) => chunk,
+                Ok(_) => continue,
+                Err(error @ thalweg_client::ConsumerError::NoOffset(_)) => {
+                    self.history.violation(format!("consumer {id}: {error}"));
+                    return Err(error.to_string());
+                }
+                Err(error) => return Err(error.to_string()),
+            };
+            let partition = chunk.at.partition;
+            let next = positions.entry(partition).or_default();
+            let walked = chunk.for_each(&mut buffer, |record| {
+                if record.offset.0 != *next {
+                    let what =
+                        format!("partition {partition}: offset {} came after {}", record.offset.0, *next - 1);
+                    self.history.violation(what);
+                }
+                *next = record.offset.0 + 1;
+                self.history.read(partition, record.offset.0, record.value);
+                ControlFlow::Continue(())
+            });
+            if let Err(error) = walked {
+                self.history.violation(format!("consumer {id} was given what cannot be read: {error}"));
+                return Err(error.to_string());
+            }
+        }
+    }
+}
+
+/// Takes note of how a batch ended.
+fn ended(history: &History, producer: u32, delivery: &Delivery<'_>) {
+    let partition = delivery.partition;
+    let mut offset = match delivery.result {
+        Ok(offset) => (offset != Offset::NONE).then_some(offset.0),
+        // The producer is dropped with its process, and nothing is known of what was under way.
+        Err(DeliveryError::Closed(_)) => return,
+        Err(error) => {
+            let what = format!("partition {partition}: {} records were refused: {error}", delivery.records);
+            return history.violation(what);
+        }
+    };
+    for run in delivery.sent {
+        let first = Name { producer, number: run.number };
+        let acknowledged = Acknowledged { first, records: u64::from(run.records), offset };
+        history.with(|known| known.acknowledged.entry(partition).or_default().push(acknowledged));
+        offset = offset.map(|offset| offset + i64::from(run.records));
+    }
+}

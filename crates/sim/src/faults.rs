@@ -1,0 +1,185 @@
+//! What happens to the machines of a simulation, and when.
+
+use crate::chance::Chance;
+use crate::network::MachineId;
+use crate::operator::Task;
+use crate::plan::{Kind, Plan};
+use crate::simulation::{BROKERS, CONTROLLER, Simulation};
+use std::time::Duration;
+
+/// How far a wall clock may jump.
+const JUMP_MS_MAX: u64 = 3_600_000;
+
+/// The faults of a run.
+pub struct Faults {
+    chance: Chance,
+    plan: Plan,
+    next_ms: u64,
+    /// When the network is whole again.
+    heals_ms: Option<u64>,
+    count: u64,
+    /// The registrations of the brokers that have lost power, by their epochs then.
+    lost_power: Vec<(MachineId, i64)>,
+}
+
+impl Faults {
+    /// Faults by lots.
+    pub fn new(chance: Chance, plan: Plan) -> Faults {
+        Faults { chance, plan, next_ms: 0, heals_ms: None, count: 0, lost_power: Vec::new() }
+    }
+
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Does what is due.
+    pub fn act(&mut self, simulation: &mut Simulation) {
+        let now_ms = simulation.now_ms;
+        if self.heals_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+            self.heals_ms = None;
+            simulation.network.heal();
+        }
+        if now_ms < self.next_ms || self.plan.kinds.is_empty() {
+            return;
+        }
+        self.next_ms = now_ms + self.chance.between(20, self.plan.pause_ms_max);
+        let kind = *self.chance.pick(&self.plan.kinds);
+        tracing::info!(now_ms, ?kind, "Fault");
+        self.count += 1;
+        match kind {
+            Kind::Resets => self.reset(simulation),
+            Kind::Cuts => self.cut(simulation),
+            Kind::Kills => self.kill(simulation),
+            Kind::Stops => self.stop(simulation),
+            Kind::PowerFailures => self.fail_power(simulation),
+            Kind::Holds => self.hold(simulation),
+            Kind::ClockJumps => self.jump(simulation),
+            Kind::SlowDisks => self.slow_disk(simulation),
+            Kind::Operator => simulation.tasks.add(Task::draw(&mut self.chance, self.plan.partitions)),
+        }
+    }
+
+    /// All faults end: what is cut is healed, what is down is started.
+    pub fn end(&mut self, simulation: &mut Simulation) {
+        simulation.network.heal();
+        for id in CONTROLLER..=BROKERS {
+            simulation.machines[id].disk.set_delays(|| Duration::ZERO);
+            simulation.machines[id].hold_until(0);
+            if !simulation.machines[id].is_running() && simulation.starts[id].is_none() {
+                simulation.starts[id] = Some(simulation.now_ms);
+            }
+        }
+    }
+
+    /// A machine of the cluster; the controller's less often than its share.
+    fn machine(&mut self) -> MachineId {
+        if self.chance.one_in(8) {
+            return CONTROLLER;
+        }
+        1 + usize::try_from(self.chance.below(BROKERS as u64)).unwrap_or(0)
+    }
+
+    fn reset(&mut self, simulation: &mut Simulation) {
+        for _ in 0..self.chance.between(1, 6) {
+            let chance = &mut self.chance;
+            simulation.network.reset_one(|count| usize::try_from(chance.below(count as u64)).unwrap_or(0));
+        }
+    }
+
+    fn cut(&mut self, simulation: &mut Simulation) {
+        let (from, all) = (self.machine(), simulation.machines.len());
+        let (outwards, inwards) = match self.chance.below(4) {
+            0 => (true, false),
+            1 => (false, true),
+            _ => (true, true),
+        };
+        let whole = self.chance.one_in(2);
+        for other in (0..all).filter(|&other| other != from) {
+            if !whole && self.chance.one_in(2) {
+                continue;
+            }
+            if outwards {
+                simulation.network.cut(from, other);
+            }
+            if inwards {
+                simulation.network.cut(other, from);
+            }
+        }
+        let for_ms = *self.chance.pick(&[200, 1_500, 5_000]);
+        self.heals_ms = Some(simulation.now_ms + self.chance.between(50, for_ms));
+    }
+
+    fn kill(&mut self, simulation: &mut Simulation) {
+        let id = self.machine();
+        if simulation.machines[id].is_running() {
+            simulation.machines[id].kill();
+            self.start_again(simulation, id);
+        }
+    }
+
+    fn start_again(&mut self, simulation: &mut Simulation, id: MachineId) {
+        let down_ms = *self.chance.pick(&[50, 1_000, 6_000]);
+        simulation.starts[id] = Some(simulation.now_ms + self.chance.between(1, down_ms));
+    }
+
+    fn stop(&mut self, simulation: &mut Simulation) {
+        let id = self.machine();
+        simulation.machines[id].stop();
+    }
+
+    fn fail_power(&mut self, simulation: &mut Simulation) {
+        let all = self.plan.flushes && self.chance.one_in(4);
+        let chosen = if all { (CONTROLLER..=BROKERS).collect() } else { vec![self.machine()] };
+        for id in chosen {
+            if !simulation.machines[id].is_running() || !self.may_fail(simulation, id) {
+                continue;
+            }
+            if let Some(broker) = simulation.machines[id].broker() {
+                self.lost_power.retain(|(lost, _)| *lost != id);
+                self.lost_power.push((id, broker.epoch()));
+            }
+            let chance = &mut self.chance;
+            simulation.machines[id].lose_power(&mut |end| chance.below(end));
+            self.start_again(simulation, id);
+        }
+    }
+
+    /// What is acknowledged lies in the page caches of the in-sync replicas, and is safe as long as one of them keeps
+    /// its power. So power may fail when all are in sync, as the processes that run now. Where everything is synced,
+    /// it may fail at any time, and the controller always syncs.
+    fn may_fail(&self, simulation: &Simulation, id: MachineId) -> bool {
+        if self.plan.flushes || id == CONTROLLER {
+            return true;
+        }
+        let renewed = self.lost_power.iter().all(|&(lost, epoch)| {
+            let registered = |broker: usize| {
+                let image = simulation.machines[broker].broker()?.image();
+                Some(image.broker(i32::try_from(lost).ok()?)?.epoch.0)
+            };
+            (1..=BROKERS).all(|broker| registered(broker).is_some_and(|now| now > epoch))
+        });
+        renewed && simulation.unsettled().is_none()
+    }
+
+    fn hold(&mut self, simulation: &mut Simulation) {
+        let id = self.machine();
+        let for_ms = *self.chance.pick(&[100, 2_000, 7_000]);
+        let until_ms = simulation.now_ms + self.chance.between(10, for_ms);
+        simulation.machines[id].hold_until(until_ms);
+    }
+
+    fn jump(&mut self, simulation: &mut Simulation) {
+        let id = self.machine();
+        let by_ms = i64::try_from(self.chance.below(JUMP_MS_MAX)).unwrap_or(0);
+        let off_ms = if self.chance.one_in(2) { by_ms } else { -by_ms };
+        simulation.machines[id].set_clock_off(off_ms);
+    }
+
+    fn slow_disk(&mut self, simulation: &mut Simulation) {
+        let id = self.machine();
+        let most_ms = *self.chance.pick(&[0, 5, 50, 500]);
+        let mut chance = self.chance.clone();
+        simulation.machines[id].disk.set_delays(move || Duration::from_millis(chance.below(most_ms + 1)));
+    }
+}

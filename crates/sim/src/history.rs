@@ -1,0 +1,105 @@
+//! What the clients of a simulation know: what they sent, what was acknowledged and where, what they read.
+
+use crate::network::Network;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// The topic of all clients.
+pub const TOPIC: &str = "events";
+
+/// A record, as its value says: the producer, and which of the producer's records for the partition it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name {
+    /// The producer.
+    pub producer: u32,
+    /// From 0 on, for each producer and partition.
+    pub number: u64,
+}
+
+impl Name {
+    /// The value of the record, padded to a length.
+    pub fn value(self, partition: i32, len: usize) -> Vec<u8> {
+        let mut value = format!("{} {} {} ", self.producer, partition, self.number).into_bytes();
+        value.resize(value.len().max(len), b'.');
+        value
+    }
+
+    /// Reads a value; nothing where it is none of ours.
+    pub fn of_value(value: &[u8], partition: i32) -> Option<Name> {
+        let text = std::str::from_utf8(value).ok()?;
+        let mut parts = text.split(' ');
+        let producer = parts.next()?.parse().ok()?;
+        let of: i32 = parts.next()?.parse().ok()?;
+        let number = parts.next()?.parse().ok()?;
+        (of == partition).then_some(Name { producer, number })
+    }
+}
+
+/// A run of records that was acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Acknowledged {
+    /// The first record.
+    pub first: Name,
+    /// How many.
+    pub records: u64,
+    /// The offset of the first; none where the broker only knew that it has them.
+    pub offset: Option<i64>,
+}
+
+/// What is known, shared by all clients.
+#[derive(Clone, Default)]
+pub struct History(Arc<Mutex<Known>>);
+
+/// What is known.
+#[derive(Default)]
+pub struct Known {
+    /// By partition.
+    pub acknowledged: BTreeMap<i32, Vec<Acknowledged>>,
+    /// How many records were sent, by partition and producer.
+    pub sent: BTreeMap<(i32, u32), u64>,
+    /// What was read at each offset, by partition.
+    pub read: BTreeMap<i32, BTreeMap<i64, Name>>,
+    /// What must never be and was.
+    pub violations: Vec<String>,
+}
+
+impl History {
+    /// Looks at what is known, or adds to it.
+    pub fn with<T>(&self, work: impl FnOnce(&mut Known) -> T) -> T {
+        work(&mut self.0.lock())
+    }
+
+    /// Says that something happened that must not.
+    pub fn violation(&self, what: String) {
+        tracing::error!(what, "Violation");
+        self.0.lock().violations.push(what);
+    }
+
+    /// A record was read.
+    pub fn read(&self, partition: i32, offset: i64, value: Option<&[u8]>) {
+        let Some(name) = value.and_then(|value| Name::of_value(value, partition)) else {
+            return self
+                .violation(format!("partition {partition}: nobody sent what was read at offset {offset}"));
+        };
+        let before = self.with(|known| known.read.entry(partition).or_default().insert(offset, name));
+        if let Some(before) = before.filter(|before| *before != name) {
+            let what =
+                format!("partition {partition}: offset {offset} was read as {before:?}, then as {name:?}");
+            self.violation(what);
+        }
+    }
+
+    /// Everything that happened, in one number.
+    pub fn digest(&self, network: &Network) -> u64 {
+        let known = self.0.lock();
+        let mut hasher = DefaultHasher::new();
+        known.acknowledged.hash(&mut hasher);
+        known.sent.hash(&mut hasher);
+        known.read.hash(&mut hasher);
+        known.violations.hash(&mut hasher);
+        hasher.write_u64(network.history());
+        hasher.finish()
+    }
+}

@@ -1,0 +1,229 @@
+//! A simulated machine: its disk, its clocks, and the process that runs on it.
+//!
+//! A process has a runtime of its own with one thread and a clock that stands still, which the simulation moves tick by
+//! tick. So a process can be killed between two ticks with all its tasks, or be held up while time goes on without it.
+
+use crate::network::{MachineId, Network};
+use parking_lot::Mutex;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_broker::broker::Broker;
+use thalweg_broker::config::{BrokerConfig, ServerProperties};
+use thalweg_broker::{Loading, Machine, start_controller_on, start_on};
+use thalweg_log::Clock;
+use thalweg_log::disk::{Disk, Draw, MemoryDisk};
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// The time of day when a simulation begins, in milliseconds since 1970.
+const BEGINS_MS: i64 = 1_800_000_000_000;
+
+/// How a process ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was asked to.
+    Stopped,
+    /// By itself, for this reason.
+    Failed(String),
+}
+
+/// What is known of a process from outside.
+#[derive(Default)]
+struct Seen {
+    broker: Option<Arc<Broker>>,
+    ended: Option<Ended>,
+}
+
+/// A machine.
+pub struct SimMachine {
+    /// Its name in the network.
+    pub name: String,
+    /// Its disk.
+    pub disk: Arc<MemoryDisk>,
+    id: MachineId,
+    network: Network,
+    clock: Clock,
+    /// How far the wall clock is off.
+    clock_off_ms: i64,
+    process: Option<Process>,
+    held_until_ms: u64,
+}
+
+struct Process {
+    runtime: Runtime,
+    /// Both mean the same moment.
+    began: (Instant, u64),
+    seen: Arc<Mutex<Seen>>,
+    stop: Option<oneshot::Sender<()>>,
+}
+
+impl SimMachine {
+    /// A machine on which nothing runs, with an empty disk.
+    pub fn new(id: MachineId, name: &str, network: &Network) -> SimMachine {
+        let clock = Clock::manual(BEGINS_MS);
+        SimMachine {
+            name: name.to_owned(),
+            disk: MemoryDisk::new(clock.clone()),
+            id,
+            network: network.clone(),
+            clock,
+            clock_off_ms: 0,
+            process: None,
+            held_until_ms: 0,
+        }
+    }
+
+    /// Whether a process runs.
+    pub fn is_running(&self) -> bool {
+        self.process.as_ref().is_some_and(|process| process.seen.lock().ended.is_none())
+    }
+
+    /// The broker that runs here and has got so far as to serve.
+    pub fn broker(&self) -> Option<Arc<Broker>> {
+        self.process.as_ref()?.seen.lock().broker.clone()
+    }
+
+    /// How the process ended, once it has.
+    pub fn ended(&self) -> Option<Ended> {
+        self.process.as_ref()?.seen.lock().ended.clone()
+    }
+
+    /// Starts a broker, or a controller where the properties say so.
+    pub fn start_node(&mut self, now_ms: u64, properties: &ServerProperties) {
+        let machine = Machine {
+            clock: self.clock.clone(),
+            disk: Disk::in_memory(Arc::clone(&self.disk)),
+            network: self.network.of_broker(self.id),
+        };
+        let properties = properties.clone();
+        self.start(now_ms, move |seen, stopped| run_node(machine, properties, seen, stopped));
+    }
+
+    /// Starts any other process.
+    pub fn start_program<F: Future<Output = ()> + Send + 'static>(&mut self, now_ms: u64, program: F) {
+        self.start(now_ms, move |_, _| async move {
+            program.await;
+            Ended::Stopped
+        });
+    }
+
+    fn start<F, Fut>(&mut self, now_ms: u64, program: F)
+    where
+        F: FnOnce(Arc<Mutex<Seen>>, oneshot::Receiver<()>) -> Fut,
+        Fut: Future<Output = Ended> + Send + 'static,
+    {
+        self.kill();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        let runtime = runtime.expect("a runtime without a driver for the network can be made");
+        let began = (runtime.block_on(async { Instant::now() }), now_ms);
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let (stop, stopped) = oneshot::channel();
+        let program = program(Arc::clone(&seen), stopped);
+        let told = Arc::clone(&seen);
+        runtime.spawn(async move {
+            let ended = program.await;
+            let mut seen = told.lock();
+            seen.broker = None;
+            seen.ended = Some(ended);
+        });
+        self.held_until_ms = 0;
+        self.process = Some(Process { runtime, began, seen, stop: Some(stop) });
+    }
+
+    /// Asks the process to end in order.
+    pub fn stop(&mut self) {
+        if let Some(process) = &mut self.process {
+            drop(process.stop.take());
+        }
+    }
+
+    /// The process ends at once, as by SIGKILL.
+    pub fn kill(&mut self) {
+        self.end(true);
+    }
+
+    /// The machine loses its power; `draw` says what is left of what was not synced.
+    pub fn lose_power(&mut self, draw: Draw<'_>) {
+        self.end(false);
+        self.disk.lose_power(draw);
+    }
+
+    fn end(&mut self, has_power: bool) {
+        let Some(process) = self.process.take() else { return };
+        // First of all nothing that its tasks do when they are dropped reaches disk or network.
+        self.disk.end_process();
+        self.network.end_process(self.id, has_power);
+        drop(process);
+    }
+
+    /// Holds the process up until then: it does nothing, and nobody is told.
+    pub fn hold_until(&mut self, until_ms: u64) {
+        self.held_until_ms = until_ms;
+    }
+
+    /// Sets the wall clock off by so much from the true time.
+    pub fn set_clock_off(&mut self, off_ms: i64) {
+        self.clock_off_ms = off_ms;
+    }
+
+    /// Lets the process run until this time.
+    pub fn run_until(&mut self, now_ms: u64) {
+        let true_ms = BEGINS_MS + i64::try_from(now_ms).unwrap_or(i64::MAX);
+        self.clock.set_ms(true_ms + self.clock_off_ms);
+        if now_ms < self.held_until_ms {
+            return;
+        }
+        let Some(process) = &self.process else { return };
+        let (began, began_ms) = process.began;
+        let target = began + Duration::from_millis(now_ms - began_ms);
+        let span = tracing::info_span!("machine", name = self.name, at_ms = now_ms);
+        let _entered = span.enter();
+        let was_held = std::mem::take(&mut self.held_until_ms) != 0;
+        process.runtime.block_on(async {
+            if was_held {
+                // All the time that went by goes by at once.
+                tokio::time::advance(target.saturating_duration_since(Instant::now())).await;
+            }
+            tokio::time::sleep_until(target).await;
+        });
+    }
+}
+
+async fn run_node(
+    machine: Machine,
+    properties: ServerProperties,
+    seen: Arc<Mutex<Seen>>,
+    stopped: oneshot::Receiver<()>,
+) -> Ended {
+    let config = match BrokerConfig::new(&properties) {
+        Ok(config) => config,
+        Err(error) => return Ended::Failed(error.to_string()),
+    };
+    if !config.roles.broker {
+        let server = match start_controller_on(&machine, config).await {
+            Ok(server) => server,
+            Err(error) => return Ended::Failed(error.to_string()),
+        };
+        let failed = tokio::select! {
+            biased;
+            _ = stopped => None,
+            why = server.failed() => Some(why),
+        };
+        server.stop().await;
+        return failed.map_or(Ended::Stopped, Ended::Failed);
+    }
+    let server = match start_on(&machine, config, &Loading::default()).await {
+        Ok(server) => server,
+        Err(error) => return Ended::Failed(error.to_string()),
+    };
+    seen.lock().broker = Some(Arc::clone(&server.broker));
+    let failed = tokio::select! {
+        biased;
+        _ = stopped => None,
+        why = server.failed() => Some(why),
+    };
+    server.stop().await;
+    failed.map_or(Ended::Stopped, Ended::Failed)
+}

@@ -1,0 +1,98 @@
+//! Runs seeds of the simulation, several at a time, and says which of them found something.
+
+use clap::Parser;
+use std::io::Write;
+use std::ops::Range;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use thalweg_sim::{Outcome, Plan, run_plan};
+
+/// Runs a cluster in simulation, once for each seed, and checks that nothing acknowledged is lost.
+#[derive(Parser)]
+#[command(name = "thalweg-sim", version)]
+struct Arguments {
+    /// The seeds: one, or FROM..TO without the last.
+    #[arg(long, value_parser = seeds)]
+    seeds: Range<u64>,
+    /// How many run at a time.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Runs each seed twice and compares.
+    #[arg(long)]
+    twice: bool,
+    /// Shows what the processes log, as `RUST_LOG` says.
+    #[arg(long)]
+    log: bool,
+}
+
+fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let wrong = || format!("{text:?} is neither a seed nor FROM..TO");
+    let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());
+    match text.split_once("..") {
+        Some((from, to)) => Ok(number(from)?..number(to)?),
+        None => number(text).map(|seed| seed..seed + 1),
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if arguments.log {
+        let filter = tracing_subscriber::EnvFilter::from_default_env();
+        tracing_subscriber::fmt().with_env_filter(filter).without_time().with_writer(std::io::stderr).init();
+    }
+    let next = AtomicU64::new(arguments.seeds.start);
+    let found = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.threads.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if !arguments.seeds.contains(&seed) {
+                        return;
+                    }
+                    let plan = Plan { keeps_trace: arguments.twice, ..Plan::of(seed) };
+                    let mut outcome = run_plan(seed, plan.clone());
+                    if arguments.twice {
+                        let second = run_plan(seed, plan);
+                        outcome.violations.extend(difference(&outcome, &second));
+                    }
+                    found.fetch_add(u64::from(!outcome.violations.is_empty()), Ordering::Relaxed);
+                    print(&outcome);
+                }
+            });
+        }
+    });
+    let (found, seeds) = (found.into_inner(), arguments.seeds.end - arguments.seeds.start);
+    say(&format!("{seeds} seeds, {found} with violations"));
+    if found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Where two runs of a seed begin to differ.
+fn difference(first: &Outcome, second: &Outcome) -> Option<String> {
+    if first.digest == second.digest {
+        return None;
+    }
+    let at = first.trace.iter().zip(&second.trace).take_while(|(one, other)| one == other).count();
+    let line = |trace: &[String]| trace.get(at).map_or_else(|| "nothing".to_owned(), String::clone);
+    let (one, other) = (line(&first.trace), line(&second.trace));
+    Some(format!("a second run went another way from message {at} on:\n  {one}\n  {other}"))
+}
+
+fn print(outcome: &Outcome) {
+    let Outcome { seed, digest, acknowledged, read, messages, faults, simulated, violations, .. } = outcome;
+    let seconds = simulated.as_secs();
+    say(&format!(
+        "seed {seed}: {acknowledged} acknowledged, {read} read, {faults} faults, {messages} messages, {seconds} s, {digest:016x}"
+    ));
+    if let Some(why) = &outcome.unrest {
+        say(&format!("seed {seed}: not at rest: {why}"));
+    }
+    for what in violations {
+        say(&format!("seed {seed}: VIOLATION: {what}"));
+    }
+}
+
+/// A reader that is gone does not matter: the exit code tells.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
+}

@@ -1,0 +1,117 @@
+//! The operator of a simulated cluster: moves replicas and leaders, and changes how many replicas must be in sync.
+
+use crate::chance::Chance;
+use crate::history::TOPIC;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_client::{Cluster, ConnectionOptions, Connector};
+use thalweg_wire::request::alter_partition_reassignments_request::{
+    ReassignablePartition, ReassignableTopic,
+};
+use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
+use thalweg_wire::request::{
+    AlterPartitionReassignmentsRequest, ElectLeadersRequest, IncrementalAlterConfigsRequest,
+};
+
+/// How often the operator looks for something to do.
+const LOOK: Duration = Duration::from_millis(100);
+/// Kafka's kind of resource that a topic is.
+const OF_TOPIC: i8 = 2;
+
+/// What the operator is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// The preferred leaders lead.
+    ElectPreferred,
+    /// A partition is to have these replicas, the preferred leader first.
+    Reassign(i32, Vec<i32>),
+    /// `min.insync.replicas` of the topic.
+    MinInsync(u8),
+}
+
+impl Task {
+    /// Something to do, by lot, for a topic with so many partitions on brokers 1 to 3.
+    pub fn draw(chance: &mut Chance, partitions: i32) -> Task {
+        match chance.below(4) {
+            0 => Task::ElectPreferred,
+            1 => Task::MinInsync(if chance.one_in(2) { 1 } else { 2 }),
+            _ => {
+                let mut left = vec![1, 2, 3];
+                let mut replicas = Vec::new();
+                for _ in 0..chance.between(2, 3) {
+                    replicas.push(
+                        left.swap_remove(usize::try_from(chance.below(left.len() as u64)).unwrap_or(0)),
+                    );
+                }
+                let partition = i32::try_from(chance.below(partitions.unsigned_abs().into())).unwrap_or(0);
+                Task::Reassign(partition, replicas)
+            }
+        }
+    }
+}
+
+/// What is to be done still. Clones share it.
+#[derive(Clone, Default)]
+pub struct Tasks(Arc<Mutex<VecDeque<Task>>>);
+
+impl Tasks {
+    /// One more.
+    pub fn add(&self, task: Task) {
+        self.0.lock().push_back(task);
+    }
+
+    /// Does one after the other, for as long as it is polled. What fails is not tried again.
+    pub async fn work(self, connector: Connector, bootstrap: Vec<String>) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let Some(task) = self.0.lock().pop_front() else { continue };
+            let options = ConnectionOptions {
+                connect_timeout: Duration::from_secs(2),
+                request_timeout: Duration::from_secs(5),
+                ..ConnectionOptions::default()
+            };
+            let connected = Cluster::connect_by(connector.clone(), &bootstrap, &options).await;
+            let done = match connected {
+                Ok(cluster) => act(&cluster, &task).await,
+                Err(error) => Err(error),
+            };
+            tracing::info!(?task, ?done, "Operator");
+        }
+    }
+}
+
+async fn act(cluster: &Cluster, task: &Task) -> Result<(), thalweg_client::ClientError> {
+    match task {
+        Task::ElectPreferred => {
+            let request = ElectLeadersRequest { election_type: 0, topic_partitions: None, timeout_ms: 3000 };
+            cluster.send_any(&request).await.map(drop)
+        }
+        Task::Reassign(partition, replicas) => {
+            let partition =
+                ReassignablePartition { partition_index: *partition, replicas: Some(replicas.clone()) };
+            let topic = ReassignableTopic { name: TOPIC.to_owned(), partitions: vec![partition] };
+            let request = AlterPartitionReassignmentsRequest {
+                timeout_ms: 3000,
+                allow_replication_factor_change: true,
+                topics: vec![topic],
+            };
+            cluster.send_any(&request).await.map(drop)
+        }
+        Task::MinInsync(count) => {
+            let config = AlterableConfig {
+                name: "min.insync.replicas".to_owned(),
+                config_operation: 0,
+                value: Some(count.to_string()),
+            };
+            let resource = AlterConfigsResource {
+                resource_type: OF_TOPIC,
+                resource_name: TOPIC.to_owned(),
+                configs: vec![config],
+            };
+            let request = IncrementalAlterConfigsRequest { resources: vec![resource], validate_only: false };
+            cluster.send_any(&request).await.map(drop)
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Panics of a simulation's thread: a task that panics is caught by its runtime, and must be noticed all the same.
+
+use std::cell::RefCell;
+use std::sync::Once;
+
+thread_local! {
+    static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Begins to take note of panics, in all threads that call this.
+pub fn watch() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            PANICS.with_borrow_mut(|panics| panics.push(panic.to_string()));
+            before(panic);
+        }));
+    });
+    PANICS.with_borrow_mut(Vec::clear);
+}
+
+/// Whether a panic was noted in this thread.
+pub fn happened() -> bool {
+    PANICS.with_borrow(|panics| !panics.is_empty())
+}
+
+/// The panics of this thread, which are forgotten.
+pub fn take() -> Vec<String> {
+    PANICS.take()
+}

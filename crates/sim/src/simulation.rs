@@ -1,0 +1,391 @@
+//! One run of a cluster from a seed: begin, faults while clients work, then quiet, then the check.
+
+use crate::chance::Chance;
+use crate::check;
+use crate::clients::Clients;
+use crate::faults::Faults;
+use crate::history::{History, TOPIC};
+use crate::machine::{Ended, SimMachine};
+use crate::network::{MachineId, Network};
+use crate::operator::Tasks;
+use crate::panics;
+use crate::plan::Plan;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use thalweg_broker::config::ServerProperties;
+use thalweg_client::{Cluster, ConnectionOptions, Connector};
+use thalweg_wire::request::CreateTopicsRequest;
+use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+
+/// The machine of the controller.
+pub const CONTROLLER: MachineId = 0;
+/// How many brokers there are: machines 1 to 3.
+pub const BROKERS: usize = 3;
+/// The machine of all clients.
+const CLIENTS: MachineId = 4;
+const NAMES: [&str; 5] = ["controller", "b1", "b2", "b3", "clients"];
+
+/// How long a step of the simulation is. No message is faster, so what happens on two machines within a step cannot
+/// depend on each other.
+pub const TICK_MS: u64 = 4;
+/// Within this time the cluster must be as it should after the last fault.
+const QUIET_WITHIN_MS: u64 = 90_000;
+/// How long a process that ended by itself stays down.
+const DOWN_MS: u64 = 1_000;
+
+/// What a run came to.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The seed.
+    pub seed: u64,
+    /// Everything that happened in one number: the same for the same seed.
+    pub digest: u64,
+    /// What must not have been.
+    pub violations: Vec<String>,
+    /// What was not at rest in time after the last fault, if anything: nothing is lost by that, and records are not
+    /// compared then.
+    pub unrest: Option<String>,
+    /// How many records were acknowledged.
+    pub acknowledged: u64,
+    /// How many records were read.
+    pub read: u64,
+    /// How many messages were delivered.
+    pub messages: u64,
+    /// How many faults there were.
+    pub faults: u64,
+    /// Every message, where the plan wants them kept.
+    pub trace: Vec<String>,
+    /// How long it was, in simulated time.
+    pub simulated: Duration,
+}
+
+/// A cluster in simulation.
+pub struct Simulation {
+    /// The machines: the controller's, the brokers', the clients'.
+    pub machines: Vec<SimMachine>,
+    /// The network between them.
+    pub network: Network,
+    /// The time since the beginning.
+    pub now_ms: u64,
+    /// When a machine's process is to be started.
+    pub starts: Vec<Option<u64>>,
+    /// What the operator is to do.
+    pub tasks: Tasks,
+    plan: Plan,
+    history: History,
+    clients: Clients,
+    unrest: Option<String>,
+}
+
+/// Runs a seed as its plan says.
+pub fn run(seed: u64) -> Outcome {
+    run_plan(seed, Plan::of(seed))
+}
+
+/// Runs a seed with a plan of the caller's.
+pub fn run_plan(seed: u64, plan: Plan) -> Outcome {
+    thalweg_log::seed_ids_of_this_thread(Some(seed));
+    thalweg_wire::seed_ids_of_this_thread(Some(!seed));
+    panics::watch();
+    let mut simulation = Simulation::new(seed, plan);
+    let faults = simulation.run(seed);
+    let outcome = simulation.outcome(seed, faults);
+    // Tasks are dropped while their ids still follow from the seed, and none of it reaches the next run.
+    drop(simulation);
+    thalweg_log::seed_ids_of_this_thread(None);
+    thalweg_wire::seed_ids_of_this_thread(None);
+    outcome
+}
+
+impl Simulation {
+    fn new(seed: u64, plan: Plan) -> Simulation {
+        let network = Network::new(seed, &NAMES, plan.delays);
+        if plan.keeps_trace {
+            network.keep_trace();
+        }
+        let machines: Vec<_> =
+            (0..).zip(NAMES).map(|(id, name)| SimMachine::new(id, name, &network)).collect();
+        machines[1..=BROKERS].iter().for_each(|machine| machine.disk.set_syncs_lie(plan.syncs_lie));
+        let history = History::default();
+        let clients = Clients {
+            connector: network.connector(CLIENTS),
+            bootstrap: (1..=BROKERS).map(|id| format!("b{id}:9092")).collect(),
+            partitions: plan.partitions,
+            history: history.clone(),
+            ending: Arc::new(AtomicBool::new(false)),
+            producing: Arc::new(AtomicUsize::new(usize::MAX)),
+            seed,
+        };
+        let starts = vec![None; NAMES.len()];
+        Simulation {
+            machines,
+            network,
+            now_ms: 0,
+            starts,
+            tasks: Tasks::default(),
+            plan,
+            history,
+            clients,
+            unrest: None,
+        }
+    }
+
+    /// All there is to do. Returns how many faults there were.
+    fn run(&mut self, seed: u64) -> u64 {
+        for id in CONTROLLER..=BROKERS {
+            self.start(id);
+        }
+        let program = clients(self.clients.clone(), self.plan.clone(), self.tasks.clone());
+        self.machines[CLIENTS].start_program(0, program);
+        if !self.wait_until(60_000, |simulation| simulation.unsettled().is_none()) {
+            let why = self.unsettled().unwrap_or_default();
+            self.history.violation(format!("the cluster did not come up: {why}"));
+            return 0;
+        }
+        let mut faults = Faults::new(Chance::new(seed, 1), self.plan.clone());
+        let end_ms = self.now_ms + self.plan.faults_ms;
+        while self.now_ms < end_ms && self.is_sound() {
+            faults.act(self);
+            self.step();
+        }
+        faults.end(self);
+        self.clients.ending.store(true, Ordering::SeqCst);
+        if self.is_sound() && !self.wait_until(QUIET_WITHIN_MS, |simulation| simulation.unquiet().is_none()) {
+            let why = self.unquiet().unwrap_or_default();
+            self.unrest = Some(why);
+        } else if self.is_sound() {
+            self.check();
+        }
+        faults.count()
+    }
+
+    fn is_sound(&self) -> bool {
+        self.history.with(|known| known.violations.is_empty()) && !panics::happened()
+    }
+
+    /// Whether it came to hold in time.
+    fn wait_until(&mut self, within_ms: u64, holds: impl Fn(&Simulation) -> bool) -> bool {
+        let until_ms = self.now_ms + within_ms;
+        while self.now_ms < until_ms {
+            // Looking costs more than a step.
+            for _ in 0..50 {
+                self.step();
+            }
+            if !self.is_sound() || holds(self) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// One tick: what is due is delivered, then every machine runs up to the new time.
+    fn step(&mut self) {
+        self.now_ms += TICK_MS;
+        self.network.advance(self.now_ms);
+        for id in 0..self.machines.len() {
+            if self.starts[id].is_some_and(|at_ms| at_ms <= self.now_ms) {
+                self.starts[id] = None;
+                self.start(id);
+            }
+            self.machines[id].run_until(self.now_ms);
+            if self.starts[id].is_none()
+                && id != CLIENTS
+                && let Some(ended) = self.machines[id].ended()
+            {
+                if let Ended::Failed(why) = ended {
+                    let name = &self.machines[id].name;
+                    tracing::info!(name, why, "A process has ended");
+                }
+                self.machines[id].kill();
+                self.starts[id] = Some(self.now_ms + DOWN_MS);
+            }
+        }
+    }
+
+    fn start(&mut self, id: MachineId) {
+        self.network.power_on(id);
+        let properties = properties(id, &self.plan);
+        let now_ms = self.now_ms;
+        self.machines[id].start_node(now_ms, &properties);
+    }
+
+    /// What is not as it should be without faults; nothing when all brokers serve and all replicas are in sync.
+    pub fn unsettled(&self) -> Option<String> {
+        let mut offsets = Vec::new();
+        for id in 1..=BROKERS {
+            let Some(broker) = self.machines[id].broker() else {
+                return Some(format!("broker {id} does not serve"));
+            };
+            let image = broker.image();
+            offsets.push(image.offset());
+            let Some(topic) = image.topic(TOPIC) else { return Some(format!("broker {id} knows no topic")) };
+            for (partition, registration) in &topic.partitions {
+                let all = registration.replicas.len();
+                if registration.isr.len() < all || !registration.has_leader() || registration.is_reassigning()
+                {
+                    return Some(format!("broker {id}: partition {partition} is {registration:?}"));
+                }
+            }
+            let alive = image.alive_brokers().count();
+            if alive < BROKERS {
+                return Some(format!("broker {id} sees {alive} brokers"));
+            }
+        }
+        offsets.windows(2).any(|pair| pair[0] != pair[1]).then(|| format!("images are at {offsets:?}"))
+    }
+
+    /// What is not as it should be once all is quiet.
+    fn unquiet(&self) -> Option<String> {
+        if let Some(why) = self.unsettled() {
+            return Some(why);
+        }
+        let producing = self.clients.producing.load(Ordering::SeqCst);
+        if producing > 0 {
+            return Some(format!("{producing} producers have records that are not acknowledged"));
+        }
+        for partition in 0..self.plan.partitions {
+            let mut ends = Vec::new();
+            for (id, _) in self.replicas(partition) {
+                let Some(broker) = self.machines[id].broker() else {
+                    return Some("a broker is down".to_owned());
+                };
+                let Some(found) = broker.partitions.get(TOPIC, partition) else {
+                    return Some(format!("broker {id} has no partition {partition}"));
+                };
+                let offsets = found.published_offsets();
+                ends.push((offsets.log_end_offset().0, offsets.high_watermark().0));
+            }
+            let end = ends[0].0;
+            if ends.iter().any(|&ends| ends != (end, end)) {
+                return Some(format!("partition {partition}: log ends and high watermarks are {ends:?}"));
+            }
+            let read = self.history.with(|known| {
+                known.read.get(&partition).and_then(|read| read.last_key_value()).map_or(0, |(at, _)| at + 1)
+            });
+            if read < end {
+                return Some(format!("partition {partition}: {read} of {end} records are read"));
+            }
+        }
+        None
+    }
+
+    /// The machines that hold a partition by the image of some broker, with their names.
+    fn replicas(&self, partition: i32) -> Vec<(MachineId, String)> {
+        let image = (1..=BROKERS).find_map(|id| self.machines[id].broker()).map(|broker| broker.image());
+        let registration = image.and_then(|image| image.partition(TOPIC, partition).cloned());
+        let replicas = registration.map(|registration| registration.replicas.clone()).unwrap_or_default();
+        let machines = replicas.into_iter().filter_map(|id| MachineId::try_from(id).ok());
+        machines.map(|id| (id, self.machines[id].name.clone())).collect()
+    }
+
+    fn check(&self) {
+        for partition in 0..self.plan.partitions {
+            let replicas = self.replicas(partition);
+            let logs: Vec<(String, Vec<u8>)> = replicas
+                .into_iter()
+                .map(|(id, name)| (name, check::log_of(&self.machines[id].disk, partition)))
+                .collect();
+            for what in self.history.with(|known| check::check(partition, &logs, known)) {
+                self.history.violation(what);
+            }
+        }
+    }
+
+    fn outcome(&self, seed: u64, faults: u64) -> Outcome {
+        let digest = self.history.digest(&self.network);
+        let mut violations = self.history.with(|known| known.violations.clone());
+        violations.extend(panics::take());
+        let (acknowledged, read) = self.history.with(|known| {
+            let acknowledged = known.acknowledged.values().flatten().map(|run| run.records).sum();
+            (acknowledged, known.read.values().map(|read| read.len() as u64).sum())
+        });
+        Outcome {
+            seed,
+            digest,
+            violations,
+            unrest: self.unrest.clone(),
+            acknowledged,
+            read,
+            messages: self.network.delivered(),
+            faults,
+            trace: self.network.take_trace(),
+            simulated: Duration::from_millis(self.now_ms),
+        }
+    }
+}
+
+fn properties(id: MachineId, plan: &Plan) -> ServerProperties {
+    let mut properties = ServerProperties::default();
+    let mut set = |key: &str, value: &str| properties.set(key, value);
+    set("log.dirs", "/data");
+    set("broker.session.timeout.ms", "3000");
+    set("broker.heartbeat.interval.ms", "500");
+    set("auto.create.topics.enable", "false");
+    set("auto.leader.rebalance.enable", if plan.rebalances { "true" } else { "false" });
+    set("leader.imbalance.check.interval.seconds", "5");
+    set("controller.quorum.request.timeout.ms", "1500");
+    set("request.timeout.ms", "4000");
+    set("initial.broker.registration.timeout.ms", "20000");
+    if id == CONTROLLER {
+        set("process.roles", "controller");
+        set("node.id", "100");
+        set("controller.listener.names", "CONTROLLER");
+        set("listeners", "CONTROLLER://controller:9093");
+        return properties;
+    }
+    set("process.roles", "broker");
+    set("node.id", &id.to_string());
+    set("controller.quorum.bootstrap.servers", "controller:9093");
+    set("controller.listener.names", "CONTROLLER");
+    set("listeners", &format!("PLAINTEXT://b{id}:9092"));
+    set("num.recovery.threads.per.data.dir", "1");
+    set("replica.lag.time.max.ms", "2500");
+    set("replica.socket.timeout.ms", "3000");
+    set("replica.fetch.wait.max.ms", "200");
+    set("replica.fetch.backoff.ms", "200");
+    set("replica.high.watermark.checkpoint.interval.ms", "1000");
+    set("log.initial.task.delay.ms", "500");
+    set("log.retention.ms", "-1");
+    set("offsets.topic.num.partitions", "1");
+    properties
+}
+
+/// What happens on the clients' machine: the topic is made, then clients work.
+async fn clients(clients: Clients, plan: Plan, tasks: Tasks) {
+    create_topic(&clients.connector, &clients.bootstrap, &plan).await;
+    let operator = tasks.work(clients.connector.clone(), clients.bootstrap.clone());
+    tokio::join!(clients.run(plan.producers, plan.consumers), operator);
+}
+
+async fn create_topic(connector: &Connector, bootstrap: &[String], plan: &Plan) {
+    let config = |name: &str, value: &str| CreatableTopicConfig {
+        name: name.to_owned(),
+        value: Some(value.to_owned()),
+    };
+    let segment_bytes = plan.segment_bytes.to_string();
+    let mut configs =
+        vec![config("min.insync.replicas", "2"), config("internal.segment.bytes", &segment_bytes)];
+    if plan.flushes {
+        configs.push(config("flush.messages", "1"));
+    }
+    let topic = CreatableTopic {
+        name: TOPIC.to_owned(),
+        num_partitions: plan.partitions,
+        replication_factor: 3,
+        configs,
+        ..CreatableTopic::default()
+    };
+    let request = CreateTopicsRequest { topics: vec![topic], timeout_ms: 5000, ..Default::default() };
+    loop {
+        let options = ConnectionOptions { connect_timeout: Duration::from_secs(2), ..Default::default() };
+        if let Ok(cluster) = Cluster::connect_by(connector.clone(), bootstrap, &options).await
+            && cluster.metadata().brokers.len() == BROKERS
+            && let Ok(created) = cluster.send_any(&request).await
+            && created.topics.first().is_some_and(|topic| matches!(topic.error_code, 0 | 36))
+        {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}

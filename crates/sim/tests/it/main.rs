@@ -1,0 +1,68 @@
+//! The simulation, over seeds: the same way each time, nothing acknowledged is lost, and a broken disk is found out.
+
+mod regressions;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use thalweg_sim::{Kind, Outcome, Plan, run, run_plan};
+
+/// Seeds that run here at the most; `scripts/test` runs more of them, faster.
+const SEEDS: u64 = 40;
+/// How long they may take here, however slow the machine is.
+const TIME: Duration = Duration::from_secs(10);
+
+fn on_a_thread_of_its_own<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    std::thread::spawn(work).join().expect("a simulation does not panic")
+}
+
+#[test]
+fn the_same_seed_goes_the_same_way() {
+    let [first, second, other] = on_a_thread_of_its_own(|| [0, 0, 5].map(run));
+    assert!(first.messages > 1000 && first.acknowledged > 0, "something happens");
+    assert_eq!(first.digest, second.digest, "cargo run -p thalweg-sim -- --seeds 0 --twice");
+    assert_ne!(first.digest, other.digest, "another seed goes another way");
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "how long the test itself takes")]
+fn nothing_acknowledged_is_lost() {
+    let began = Instant::now();
+    let next = AtomicU64::new(0);
+    let threads = std::thread::available_parallelism().map_or(2, usize::from).min(4);
+    let outcomes: Vec<Outcome> = std::thread::scope(|scope| {
+        let runners: Vec<_> = (0..threads)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut outcomes = Vec::new();
+                    loop {
+                        let seed = next.fetch_add(1, Ordering::Relaxed);
+                        if seed >= SEEDS || began.elapsed() > TIME {
+                            return outcomes;
+                        }
+                        outcomes.push(run(seed));
+                    }
+                })
+            })
+            .collect();
+        runners.into_iter().flat_map(|runner| runner.join().expect("a simulation does not panic")).collect()
+    });
+    for outcome in &outcomes {
+        let Outcome { seed, violations, .. } = outcome;
+        assert!(violations.is_empty(), "cargo run -p thalweg-sim -- --seeds {seed}\n{violations:#?}");
+    }
+    assert!(
+        outcomes.iter().any(|outcome| outcome.acknowledged > 0 && outcome.faults > 0),
+        "something was done"
+    );
+}
+
+#[test]
+fn a_disk_that_lies_about_syncs_is_found_out() {
+    let outcome = |seed, syncs_lie| {
+        let plan = Plan { kinds: vec![Kind::PowerFailures], flushes: true, syncs_lie, ..Plan::of(seed) };
+        on_a_thread_of_its_own(move || run_plan(seed, plan))
+    };
+    let found = (0..20).find(|&seed| !outcome(seed, true).violations.is_empty());
+    let seed = found.expect("records were acknowledged as synced, and the disks forgot them");
+    assert_eq!(outcome(seed, false).violations, [""; 0], "seed {seed}: with disks that do not lie");
+}

@@ -1,0 +1,1 @@
+//! Seeds that once found something, by what they found.
