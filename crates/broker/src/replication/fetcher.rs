@@ -402,7 +402,10 @@ impl Fetcher {
             }
             Err(error @ FollowError::Void(_)) => self.go_on(key, Err(error)),
             Err(error) => {
-                tracing::error!(partition = ?followed.partition, leader = self.leader, from = from.0, %error, "Replicated records could not be appended");
+                // Told once for a row of failures: it is tried again for as long as a disk is full.
+                if followed.failures == 0 {
+                    tracing::error!(partition = ?followed.partition, leader = self.leader, from = from.0, %error, "Replicated records could not be appended");
+                }
                 self.rest(key);
             }
         }
