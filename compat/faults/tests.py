@@ -158,8 +158,8 @@ def test_corrupted_segment_of_a_follower_is_repaired_from_the_leader(kind):
     with Ordeal(kind, "-corrupted") as ordeal:
         for node in [node for node in ordeal.cluster.brokers if node.make == "thalweg"][:2]:
             node.kill()
-            for partition in range(PARTITIONS):
-                damage(node.data / f"librdkafka-{partition}")
+            for place in node.data.glob("librdkafka-*"):
+                damage(place)
             node.start()
             ordeal.look()
         ordeal.judge()
