@@ -13,8 +13,10 @@ impl Security {
             let certificates = |list: &[rustls::pki_types::CertificateDer<'_>]| {
                 list.iter().map(|der| pem::text("CERTIFICATE", der)).collect::<String>()
             };
-            if let Some(trusted) = &tls.trusted {
-                properties.push(("ssl.ca.pem", certificates(trusted)));
+            match &tls.trusted {
+                Some(trusted) => properties.push(("ssl.ca.pem", certificates(trusted))),
+                // Its own OpenSSL does not know where this system keeps the certificates that it trusts.
+                None => properties.push(("ssl.ca.location", "probe".to_owned())),
             }
             if let Some((chain, key)) = &tls.identity {
                 let label = match key {

@@ -2,8 +2,7 @@
 //!
 //! It does what the own driver does, with the same clock, values, stamps and counts, so that their results compare: a record's
 //! intended time travels with it to its delivery report. Each producer has a thread that waits for delivery reports, as
-//! librdkafka's users have; its own threads come on top. TLS and SASL/SCRAM are there where the build has the feature
-//! `librdkafka-ssl`.
+//! librdkafka's users have; its own threads come on top.
 
 mod consumer;
 mod producer;

@@ -16,8 +16,6 @@ use thalweg_lab::result;
 use super::binary::{run, run_with_input, thalweg};
 
 const PASSWORD: &str = "the-secret-of-ann";
-/// Whether librdkafka is built with TLS and SCRAM.
-const LIBRDKAFKA: bool = cfg!(feature = "librdkafka-ssl");
 const SCRAM: &str = "org.apache.kafka.common.security.scram.ScramLoginModule required";
 
 /// Kafka with one listener for clients: SASL_SSL.
@@ -139,9 +137,7 @@ fn every_tool_speaks_to_a_cluster_that_wants_tls_and_a_password() {
     let Some(kafka) = Kafka::start() else { return };
     the_command_line_does(&kafka);
     the_lab_does_and_keeps_the_password_to_itself(&kafka);
-    if LIBRDKAFKA {
-        streams_do(&kafka);
-    }
+    streams_do(&kafka);
 }
 
 fn the_command_line_does(kafka: &Kafka) {
@@ -170,9 +166,8 @@ fn the_lab_does_and_keeps_the_password_to_itself(kafka: &Kafka) {
     std::fs::write(kafka.dir.path().join("small.toml"), workload).expect("written");
     let settings = kafka.file("client.properties");
     let line = format!(
-        "lab run small.toml --out out --bootstrap {} --client-config {settings} --driver thalweg{}",
-        kafka.address,
-        if LIBRDKAFKA { " --driver librdkafka" } else { "" }
+        "lab run small.toml --out out --bootstrap {} --client-config {settings} --driver thalweg --driver librdkafka",
+        kafka.address
     );
     let mut command = thalweg(&line);
     command
@@ -182,7 +177,7 @@ fn the_lab_does_and_keeps_the_password_to_itself(kafka: &Kafka) {
     assert_eq!(code, Some(0), "{out}{error}");
     let out = kafka.dir.path().join("out");
     let points = &result::read(&out.join("result.json")).expect("a result").workloads[0].points;
-    assert_eq!(points.len(), 1 + usize::from(LIBRDKAFKA), "one of each driver");
+    assert_eq!(points.len(), 2, "one of each driver");
     for point in points {
         assert_eq!(point.failure, None, "{:?}", point.driver);
         let evidence = &point.repetitions[0].evidence;
