@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ func within(t *testing.T) context.Context {
 
 func client(t *testing.T, options ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	all := append([]kgo.Opt{kgo.SeedBrokers(os.Getenv("BOOTSTRAP"))}, options...)
+	all := append([]kgo.Opt{kgo.SeedBrokers(strings.Split(os.Getenv("BOOTSTRAP"), ",")...)}, options...)
 	made, err := kgo.NewClient(all...)
 	must(t, err)
 	t.Cleanup(made.Close)

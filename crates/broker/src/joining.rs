@@ -4,14 +4,14 @@
 //! hears that is refused for another id names both clusters.
 
 use crate::broker::Broker;
-use crate::config::BrokerConfig;
+use crate::config::{BrokerConfig, CONTROLLER_MECHANISM};
 use crate::controller_node::ControllerNode;
 use crate::loading::Loading;
 use crate::membership::{self, ControllerLink, JoinError, QuorumOptions};
 use crate::server::{StartError, bind_all, open_logs};
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_client::Connector;
+use thalweg_client::{Connector, Security};
 use thalweg_log::disk::Disk;
 use thalweg_log::{Clock, LogDirs};
 use tokio::time::Instant;
@@ -40,7 +40,7 @@ pub(crate) async fn find_controller(
         let link = ControllerLink::in_process(Arc::clone(node.controller()));
         return Ok(Joined { controller: Some(node), link, log_dirs, found });
     }
-    let options = quorum_options(config);
+    let options = quorum_options(config)?;
     let servers = options.servers.join(",");
     let link = ControllerLink::to_quorum(options);
     let cluster_id = match LogDirs::recorded_cluster_id(&Disk::real(), &config.log.dirs) {
@@ -85,27 +85,43 @@ pub(crate) async fn refusal(broker: &Broker, error: JoinError) -> StartError {
         && let Ok(theirs) = broker.controller.cluster_id().await
         && theirs != broker.cluster_id
     {
-        let servers = quorum_options(&broker.config()).servers.join(",");
+        let servers = quorum_servers(&broker.config()).join(",");
         return StartError::OtherCluster { ours: broker.cluster_id.clone(), servers, theirs };
     }
     error.into()
 }
 
-fn quorum_options(config: &BrokerConfig) -> QuorumOptions {
-    let settings = &config.controller;
-    let voters = settings.voters.iter().map(|voter| (voter.id, membership::address(&voter.host, voter.port)));
-    let servers = settings.bootstrap_servers.iter().map(|(host, port)| membership::address(host, *port));
-    let mut servers: Vec<String> = servers.collect();
-    if servers.is_empty() {
-        servers = voters.clone().map(|(_, address)| address).collect();
+fn voters(config: &BrokerConfig) -> impl Iterator<Item = (i32, String)> {
+    let voters = config.controller.voters.iter();
+    voters.map(|voter| (voter.id, membership::address(&voter.host, voter.port)))
+}
+
+/// Where the controllers are asked for.
+fn quorum_servers(config: &BrokerConfig) -> Vec<String> {
+    let servers = config.controller.bootstrap_servers.iter();
+    let servers: Vec<String> = servers.map(|(host, port)| membership::address(host, *port)).collect();
+    match servers.is_empty() {
+        true => voters(config).map(|(_, address)| address).collect(),
+        false => servers,
     }
-    QuorumOptions {
-        servers,
-        voters: voters.collect(),
+}
+
+fn quorum_options(config: &BrokerConfig) -> Result<QuorumOptions, StartError> {
+    let settings = &config.controller;
+    let security = Security::take(&mut config.towards_controllers()).map_err(|mut source| {
+        if source.key == "sasl.mechanism" {
+            source.key = CONTROLLER_MECHANISM.to_owned();
+        }
+        StartError::Security(source)
+    })?;
+    Ok(QuorumOptions {
+        servers: quorum_servers(config),
+        voters: voters(config).collect(),
         quorum_timeout: settings.request_timeout,
         session_timeout: settings.session_timeout,
         request_timeout: config.network.request_timeout,
         client_id: format!("thalweg-broker-{}", config.node_id),
         connector: Connector::tcp(),
-    }
+        security,
+    })
 }

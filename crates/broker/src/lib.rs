@@ -12,6 +12,7 @@ pub mod config;
 mod config_rules;
 mod controller_node;
 mod coordinator_log;
+mod directory_watch;
 mod features;
 pub mod group;
 mod housekeeping;

@@ -10,6 +10,7 @@ use crate::broker::{Broker, BrokerParts, ImageCell};
 use crate::config::{BrokerConfig, Listener};
 use crate::controller_node::ControllerNode;
 use crate::coordinator_log::{ImageTopics, OffsetsLog};
+use crate::directory_watch::watch_directories;
 use crate::group::{GroupConfig, GroupCoordinator};
 use crate::joining::{self, Joined};
 use crate::loading::Loading;
@@ -24,6 +25,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_client::InvalidSetting;
 use thalweg_log::{Clock, LogDirs, LogDirsOptions, TopicPartition};
 use thalweg_record::Compression;
 use tokio::sync::watch;
@@ -34,8 +36,6 @@ use tokio::task::JoinSet;
 pub(crate) const DRAIN: Duration = Duration::from_secs(2);
 /// How often partitions that could not be opened are tried again.
 const OPEN_AGAIN: Duration = Duration::from_secs(5);
-/// How often the data directories are looked at for one that has failed.
-const DIRECTORY_CHECK: Duration = Duration::from_secs(1);
 
 /// A broker could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +49,9 @@ pub enum StartError {
     /// The embedded controller cannot be started.
     #[error(transparent)]
     Controller(#[from] thalweg_controller::StartError),
+    /// The controllers cannot be spoken to as the configuration says.
+    #[error("Connections to controllers: {0}")]
+    Security(InvalidSetting),
     /// The cluster does not take the broker in.
     #[error(transparent)]
     Membership(#[from] JoinError),
@@ -343,7 +346,7 @@ impl Server {
     /// data directory has failed: the broker must not go on then. Says why.
     pub async fn failed(&self) -> String {
         tokio::select! {
-            () = self.watch_directories() => "every data directory has failed".to_owned(),
+            () = watch_directories(&self.broker, &self.membership, &self.directories) => "every data directory has failed".to_owned(),
             error = self.membership.failed() => error.to_string(),
             () = self.controller_ended() => "the embedded controller has ended".to_owned(),
         }
@@ -353,24 +356,6 @@ impl Server {
         match &self.controller {
             Some(node) => node.controller().stopped().await,
             None => std::future::pending().await,
-        }
-    }
-
-    /// Tells the controller of data directories that have failed; returns when none is left.
-    async fn watch_directories(&self) {
-        let mut reported = Vec::new();
-        loop {
-            tokio::time::sleep(DIRECTORY_CHECK).await;
-            let online = self.broker.log_dirs.online_ids();
-            if online.is_empty() {
-                return;
-            }
-            let failed = self.directories.iter().filter(|id| !online.contains(id));
-            let failed: Vec<_> = failed.map(|id| wire_uuid(*id)).collect();
-            if failed != reported {
-                self.membership.report_offline(failed.clone());
-                reported = failed;
-            }
         }
     }
 

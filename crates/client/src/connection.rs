@@ -11,18 +11,22 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use thalweg_wire::{ApiKey, Request, frame};
+use thalweg_wire::{Request, frame};
 use tokio::io::{AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
 
 use crate::error::{
-    ClientError, CloseReason, ConnectionClosed, HandshakeFailed, HandshakeFault, RequestTimedOut,
-    UnencodableRequest, UnreadableResponse, VersionMismatch,
+    ClientError, CloseReason, ConnectionClosed, RequestTimedOut, UnencodableRequest, UnreadableResponse,
+    VersionMismatch,
 };
 use crate::frames::FrameReader;
+use crate::handshake::{self, Negotiated, negotiate};
 use crate::properties::{InvalidSetting, Properties};
+use crate::security::Security;
+use crate::security::sasl::Exchange;
 use crate::stream::{ByteStream, Connector, write_all_vectored};
-use crate::versions::{self, Answer, ApiVersions};
+use crate::versions::ApiVersions;
 
 /// Frames that are gathered into one write.
 const WRITE_FRAMES_MAX: usize = 32;
@@ -40,6 +44,8 @@ pub struct ConnectionOptions {
     pub in_flight_max: usize,
     /// The largest answer that is read.
     pub frame_bytes_max: usize,
+    /// `security.protocol` and its settings. A stream that is taken over is taken to be encrypted already.
+    pub security: Security,
 }
 
 impl Default for ConnectionOptions {
@@ -50,6 +56,7 @@ impl Default for ConnectionOptions {
             request_timeout: Duration::from_secs(30),
             in_flight_max: 64,
             frame_bytes_max: 256 << 20,
+            security: Security::default(),
         }
     }
 }
@@ -63,6 +70,7 @@ impl ConnectionOptions {
             client_id: properties.take("client.id").unwrap_or_else(|| format!("thalweg-{kind}")),
             connect_timeout: properties.take_ms("socket.connection.setup.timeout.ms", 10_000)?,
             request_timeout: properties.take_ms("request.timeout.ms", 30_000)?,
+            security: Security::take(properties)?,
             ..default
         })
     }
@@ -104,13 +112,16 @@ struct Link {
 struct Waiting {
     requests: VecDeque<InFlight>,
     closed: Option<CloseReason>,
+    /// Whether any request was answered.
+    answered: bool,
 }
 
 #[derive(Debug)]
 struct InFlight {
     correlation_id: i32,
     reply: oneshot::Sender<Bytes>,
-    _permit: OwnedSemaphorePermit,
+    /// None for the connection's own requests.
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 #[derive(Debug)]
@@ -146,11 +157,11 @@ impl Connection {
         let (reader, writer) = tokio::io::split(stream);
         let mut frames = FrameReader::new(reader, options.frame_bytes_max);
         let mut writer = writer;
-        let versions = negotiate(&mut frames, &mut writer, &peer, options).await?;
-        Ok(Connection::run(frames, writer, peer, versions, options))
+        let negotiated = negotiate(&mut frames, &mut writer, &peer, options).await?;
+        Ok(Connection::run(frames, writer, peer, negotiated, options))
     }
 
-    /// Takes over a stream to a broker whose versions are known.
+    /// Takes over a stream to a broker whose versions are known, and which asks for no proof of who this client is.
     pub fn start_with<S: ByteStream + 'static>(
         stream: S,
         peer: &str,
@@ -159,19 +170,25 @@ impl Connection {
     ) -> Connection {
         let (reader, writer) = tokio::io::split(stream);
         let frames = FrameReader::new(reader, options.frame_bytes_max);
-        Connection::run(frames, writer, peer.into(), versions, options)
+        Connection::run(frames, writer, peer.into(), Negotiated { versions, renew_at: None }, options)
     }
 
     fn run<S: ByteStream + 'static>(
         frames: FrameReader<ReadHalf<S>>,
         writer: WriteHalf<S>,
         peer: Arc<str>,
-        versions: ApiVersions,
+        Negotiated { versions, renew_at }: Negotiated,
         options: &ConnectionOptions,
     ) -> Connection {
         let (queue, queued) = mpsc::channel(options.in_flight_max.max(1));
         let link = Arc::new(Link { waiting: Mutex::default(), abort: Notify::new() });
-        tokio::spawn(drive(frames, writer, queued, Arc::clone(&link)));
+        let renewal = renew_at.map(|at| Renewal {
+            at,
+            versions: versions.clone(),
+            peer: Arc::clone(&peer),
+            options: options.clone(),
+        });
+        tokio::spawn(drive(frames, writer, queued, Arc::clone(&link), renewal));
         Connection(Arc::new(Shared {
             peer,
             versions,
@@ -284,7 +301,7 @@ impl Connection {
             .await
             .expect("the semaphore lives as long as the connection and is never closed");
         let (reply, answer) = oneshot::channel();
-        let in_flight = InFlight { correlation_id, reply, _permit: permit };
+        let in_flight = InFlight { correlation_id, reply, _permit: Some(permit) };
         self.enqueue(Outgoing { frame, in_flight: Some(in_flight) }).await?;
         answer.await.map_err(|_| self.closed().into())
     }
@@ -308,7 +325,11 @@ impl Link {
 
     fn answered(&self, answer: Bytes) -> Result<(), CloseReason> {
         let received = answer.first_chunk().map_or(-1, |id| i32::from_be_bytes(*id));
-        let oldest = self.waiting.lock().requests.pop_front();
+        let oldest = {
+            let mut waiting = self.waiting.lock();
+            waiting.answered = true;
+            waiting.requests.pop_front()
+        };
         match oldest {
             Some(request) if request.correlation_id == received => {
                 // Who asked may be gone.
@@ -329,6 +350,7 @@ async fn drive<S: ByteStream>(
     mut writer: WriteHalf<S>,
     mut queued: mpsc::Receiver<Outgoing>,
     link: Arc<Link>,
+    renewal: Option<Renewal>,
 ) {
     let reading = async {
         loop {
@@ -343,14 +365,18 @@ async fn drive<S: ByteStream>(
     };
     let reason = tokio::select! {
         reason = reading => reason,
-        written = write_queued(&mut writer, &mut queued, &link) => match written {
+        written = write_queued(&mut writer, &mut queued, &link, renewal) => match written {
             Ok(()) => CloseReason::ByClient,
-            Err(error) => error.into(),
+            Err(reason) => reason,
         },
         () = link.abort.notified() => CloseReason::ByClient,
     };
     let forgotten = {
         let mut waiting = link.waiting.lock();
+        let reason = match reason {
+            CloseReason::ByPeer if !waiting.answered && !waiting.requests.is_empty() => CloseReason::AtOnce,
+            reason => reason,
+        };
         waiting.closed.get_or_insert(reason);
         std::mem::take(&mut waiting.requests)
     };
@@ -362,14 +388,30 @@ async fn drive<S: ByteStream>(
     let _ = writer.shutdown().await;
 }
 
-async fn write_queued<W: AsyncWrite + Unpin>(
+async fn write_queued<W: AsyncWrite + Unpin + Send>(
     writer: &mut W,
     queued: &mut mpsc::Receiver<Outgoing>,
     link: &Link,
-) -> std::io::Result<()> {
+    mut renewal: Option<Renewal>,
+) -> Result<(), CloseReason> {
     let mut batch = Vec::with_capacity(WRITE_FRAMES_MAX);
     let mut frames: Vec<Bytes> = Vec::with_capacity(WRITE_FRAMES_MAX);
-    while queued.recv_many(&mut batch, WRITE_FRAMES_MAX).await > 0 {
+    loop {
+        let taken = match &mut renewal {
+            None => queued.recv_many(&mut batch, WRITE_FRAMES_MAX).await,
+            Some(due) => tokio::select! {
+                taken = queued.recv_many(&mut batch, WRITE_FRAMES_MAX) => taken,
+                () = tokio::time::sleep_until(due.at) => {
+                    if !due.renew(writer, link).await? {
+                        renewal = None;
+                    }
+                    continue;
+                }
+            },
+        };
+        if taken == 0 {
+            return Ok(());
+        }
         {
             let mut waiting = link.waiting.lock();
             for outgoing in batch.drain(..) {
@@ -382,43 +424,50 @@ async fn write_queued<W: AsyncWrite + Unpin>(
         writer.flush().await?;
         frames.clear();
     }
-    Ok(())
 }
 
-/// Asks for the broker's versions on a fresh stream.
-pub(crate) async fn negotiate<R, W>(
-    frames: &mut FrameReader<R>,
-    writer: &mut W,
-    peer: &Arc<str>,
-    options: &ConnectionOptions,
-) -> Result<ApiVersions, ClientError>
-where
-    R: tokio::io::AsyncRead + Unpin,
-    W: AsyncWrite + Unpin,
-{
-    // A part of making the connection: what is no broker may never answer.
-    let timeout = options.connect_timeout.min(options.request_timeout);
-    let failed = |fault| ClientError::from(HandshakeFailed { peer: Arc::clone(peer), fault });
-    let asked = async {
-        let closed = |reason: CloseReason| failed(reason.into());
-        let mut version = versions::FIRST_VERSION;
-        loop {
-            let request = versions::request(version);
-            let frame =
-                frame::encode_request(&request, version, 0, Some(&options.client_id)).map_err(|source| {
-                    UnencodableRequest { peer: Arc::clone(peer), api: ApiKey::ApiVersions, version, source }
-                })?;
-            writer.write_all(&frame).await.map_err(|error| closed(error.into()))?;
-            writer.flush().await.map_err(|error| closed(error.into()))?;
-            let answer = frames.next().await.map_err(closed)?;
-            match versions::read_answer(answer, version, peer)? {
-                Answer::Versions(versions) => return Ok(versions),
-                Answer::AskAgain(older) => version = older,
+/// The next proof of who this client is (KIP-368). Until it is over, nothing else is written: a broker takes no other request
+/// in the middle of it. Answers to what was written before come first.
+struct Renewal {
+    at: Instant,
+    versions: ApiVersions,
+    peer: Arc<str>,
+    options: ConnectionOptions,
+}
+
+impl Renewal {
+    /// Whether there will be another.
+    async fn renew<W: AsyncWrite + Unpin + Send>(
+        &mut self,
+        writer: &mut W,
+        link: &Link,
+    ) -> Result<bool, CloseReason> {
+        let mut exchange = BetweenRequests { writer, link };
+        match handshake::authenticate(&mut exchange, &self.versions, &self.peer, &self.options).await {
+            Ok(Some(at)) => {
+                self.at = at;
+                Ok(true)
             }
+            Ok(None) => Ok(false),
+            Err(error) => Err(CloseReason::NotRenewed(error.to_string().into())),
         }
-    };
-    match tokio::time::timeout(timeout, asked).await {
-        Ok(versions) => versions,
-        Err(_) => Err(failed(HandshakeFault::NoAnswer(timeout))),
+    }
+}
+
+/// Requests of the connection itself, on a stream whose answers the other half of its task reads.
+struct BetweenRequests<'a, W> {
+    writer: &'a mut W,
+    link: &'a Link,
+}
+
+impl<W: AsyncWrite + Unpin + Send> Exchange for BetweenRequests<'_, W> {
+    async fn ask(&mut self, frame: Bytes) -> Result<Bytes, CloseReason> {
+        let (reply, answer) = oneshot::channel();
+        // Answers come in the order of requests, so one number does for all of these.
+        let in_flight = InFlight { correlation_id: 0, reply, _permit: None };
+        self.link.waiting.lock().requests.push_back(in_flight);
+        self.writer.write_all(&frame).await?;
+        self.writer.flush().await?;
+        answer.await.map_err(|_| CloseReason::ByPeer)
     }
 }

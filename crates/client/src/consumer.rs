@@ -447,7 +447,10 @@ impl Consumer {
             return Ok(());
         }
         let coordinator = member.coordinator().await?;
-        commit(&coordinator, &member.committer(), &offsets).await?;
+        if let Err(error) = commit(&coordinator, &member.committer(), &offsets).await {
+            member.doubt_coordinator(&error);
+            return Err(error.into());
+        }
         for (at, committed) in offsets {
             if let Some(position) = self.positions.get_mut(&at) {
                 position.committed = Some(committed.offset);
@@ -456,15 +459,24 @@ impl Consumer {
         Ok(())
     }
 
-    /// Commits, where that is automatic, and leaves the group.
+    /// Commits, where that is automatic, and leaves the group. A coordinator that has moved is looked for, as long as a
+    /// session lasts.
     pub async fn close(mut self) -> Result<(), ConsumerError> {
         self.stop();
-        let committed = match self.member.is_some() && self.config.auto_commit.is_some() {
-            true => self.commit().await,
-            false => Ok(()),
+        let until = Instant::now() + self.config.session_timeout;
+        let committed = loop {
+            if self.member.is_none() || self.config.auto_commit.is_none() {
+                break Ok(());
+            }
+            match self.commit().await {
+                Err(ConsumerError::Client(error)) if error.is_retriable() && Instant::now() < until => {
+                    tokio::time::sleep(self.config.retry_backoff).await;
+                }
+                committed => break committed,
+            }
         };
         if let Some(member) = &mut self.member {
-            member.leave().await?;
+            member.leave(until).await?;
         }
         committed
     }

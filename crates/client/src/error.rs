@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use thalweg_wire::{ApiKey, DecodeError, EncodeError, ErrorCode};
 
+use crate::security::sasl::AuthenticationFailed;
+use crate::security::tls::{TlsFailed, TlsFault};
+
 /// Why a request brought no answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ClientError {
@@ -20,9 +23,15 @@ pub enum ClientError {
     /// No connection was made in time.
     #[error(transparent)]
     ConnectTimedOut(#[from] ConnectTimedOut),
+    /// TLS with the broker failed.
+    #[error(transparent)]
+    Tls(#[from] TlsFailed),
     /// The other side does not do what brokers do first.
     #[error(transparent)]
     Handshake(#[from] HandshakeFailed),
+    /// The broker does not let this client in.
+    #[error(transparent)]
+    Authentication(#[from] AuthenticationFailed),
     /// The connection ended before the answer came.
     #[error(transparent)]
     Closed(#[from] ConnectionClosed),
@@ -59,6 +68,8 @@ impl ClientError {
             | ClientError::Closed(_)
             | ClientError::RequestTimedOut(_)
             | ClientError::BrokerUnknown(_) => true,
+            ClientError::Tls(failed) => failed.fault.is_retriable(),
+            ClientError::Authentication(failed) => failed.fault.is_retriable(),
             ClientError::Refused(refused) => refused.error_code.is_retriable(),
             ClientError::InvalidAddress(_)
             | ClientError::VersionMismatch(_)
@@ -140,7 +151,9 @@ impl From<CloseReason> for HandshakeFault {
             CloseReason::FrameLength { length, .. } => match &length.to_be_bytes() {
                 b"HTTP" => HandshakeFault::Foreign("HTTP"),
                 b"SSH-" => HandshakeFault::Foreign("SSH"),
-                [0x14..=0x17, 0x03, ..] => HandshakeFault::Foreign("TLS"),
+                [0x14..=0x17, 0x03, ..] => {
+                    HandshakeFault::Foreign("TLS (security.protocol=SSL or SASL_SSL would be right)")
+                }
                 _ => HandshakeFault::Other(reason),
             },
             other => HandshakeFault::Other(other),
@@ -165,9 +178,18 @@ pub enum CloseReason {
     /// The peer closed it.
     #[error("the other side closed it")]
     ByPeer,
+    /// The peer closed it in place of the first answer.
+    #[error("the other side closed it and answered nothing (a listener that wants SASL does so)")]
+    AtOnce,
     /// All handles of it are gone.
     #[error("this side closed it")]
     ByClient,
+    /// TLS ended it.
+    #[error("{0}")]
+    Tls(TlsFault),
+    /// The peer limits sessions, and a further one could not be had.
+    #[error("the session could not be renewed: {0}")]
+    NotRenewed(Arc<str>),
     /// Reading or writing failed.
     #[error("{0}")]
     Io(#[source] Arc<io::Error>),
@@ -184,7 +206,12 @@ pub enum CloseReason {
 
 impl From<io::Error> for CloseReason {
     fn from(error: io::Error) -> CloseReason {
-        CloseReason::Io(Arc::new(error))
+        match TlsFault::of(&error) {
+            Some(fault) => CloseReason::Tls(fault),
+            // A peer that ends TLS without saying goodbye has closed the connection, as Java's do.
+            None if error.kind() == io::ErrorKind::UnexpectedEof => CloseReason::ByPeer,
+            None => CloseReason::Io(Arc::new(error)),
+        }
     }
 }
 

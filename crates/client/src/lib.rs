@@ -5,6 +5,7 @@
 //! - [`Cluster`] knows the brokers, the leaders and the coordinators, and keeps a connection to each.
 //! - [`Producer`] sends records at a cost per record of varints and a copy.
 //! - [`Consumer`] reads partitions, or a share of a group's, one fetch ahead of the caller.
+//! - [`Security`] is TLS and SASL, by Kafka's settings.
 //! - [`Connector`] is where the network enters: TCP, or whatever a test or simulation puts in its place.
 
 mod cluster;
@@ -12,11 +13,13 @@ mod connection;
 mod consumer;
 mod error;
 mod frames;
+mod handshake;
 mod metadata;
 mod offsets;
 mod partitioner;
 mod producer;
 mod properties;
+mod security;
 mod stream;
 mod versions;
 
@@ -41,5 +44,8 @@ pub use producer::{
     TopicRef,
 };
 pub use properties::{InvalidProperty, InvalidSetting, Properties};
+pub use security::sasl::{AuthenticationFailed, AuthenticationFault};
+pub use security::tls::{TlsFailed, TlsFault};
+pub use security::{HIDDEN, ScramFault, Security, is_secret};
 pub use stream::{ByteStream, Connector, write_all_vectored};
 pub use versions::ApiVersions;

@@ -4,11 +4,12 @@
 //! `key value`, comments with `#` or `!`, a backslash at the end of a line that goes on, and the escapes.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::error::NoBootstrapServer;
+use crate::security::{HIDDEN, is_secret};
 
 /// A setting has a value that it cannot have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,8 +32,17 @@ pub struct InvalidProperty {
 }
 
 /// Settings by name. Taking one removes it, so that what is left at the end was of no use to anybody.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Properties(BTreeMap<String, String>);
+
+/// Secrets are not shown.
+impl fmt::Debug for Properties {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown =
+            |key: &str, value: &str| if is_secret(key) { HIDDEN.to_owned() } else { value.to_owned() };
+        f.debug_map().entries(self.0.iter().map(|(key, value)| (key, shown(key, value)))).finish()
+    }
+}
 
 impl Properties {
     /// No settings.
@@ -60,6 +70,13 @@ impl Properties {
             properties.0.insert(unescape(key), unescape(value));
         }
         properties
+    }
+
+    /// A line of a properties file that says this, whatever stands in the value.
+    pub fn line(key: &str, value: &str) -> String {
+        let value = value.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r");
+        let before = if value.starts_with(char::is_whitespace) { "\\" } else { "" };
+        format!("{key}={before}{value}\n")
     }
 
     /// Sets what `text`, a `key=value`, says.
@@ -158,11 +175,6 @@ impl Properties {
             .collect();
         if list.is_empty() { Err(NoBootstrapServer) } else { Ok(list) }
     }
-
-    /// Refuses security settings that ask for more than this client can: TLS and SASL are not served yet.
-    pub fn take_security(&mut self) -> Result<(), InvalidSetting> {
-        self.take_choice("security.protocol", (), &[("PLAINTEXT", ())])
-    }
 }
 
 fn ends_in_odd_backslashes(line: &str) -> bool {
@@ -228,6 +240,15 @@ mod tests {
     }
 
     #[test]
+    fn a_line_is_read_as_it_was_written() {
+        for value in ["plain", "", " two words ", "c:\\x", "-----BEGIN\nAA==\r\n-----END", "a=b:c#d"] {
+            let line = Properties::line("key", value);
+            assert_eq!(line.lines().count(), 1, "{line}");
+            assert_eq!(Properties::parse(&line).get("key"), Some(value), "{line}");
+        }
+    }
+
+    #[test]
     fn a_wrong_value_is_named_with_what_would_be_right() {
         let mut properties = Properties::new();
         properties.set("batch.size", "-1");
@@ -236,8 +257,5 @@ mod tests {
             error.to_string(),
             "batch.size=-1 is invalid: a number from 0 to 2147483647 would be right"
         );
-        properties.set("security.protocol", "SSL");
-        let error = properties.take_security().expect_err("a refusal");
-        assert_eq!(error.to_string(), "security.protocol=SSL is invalid: PLAINTEXT would be right");
     }
 }

@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 
 use crate::ConnectionOptions;
 use crate::error::{ClientError, ConnectFailed, ConnectTimedOut, InvalidAddress};
+use crate::security::tls::TlsFailed;
 
 /// A stream of bytes in both directions.
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -53,7 +54,8 @@ impl Connector {
         Connector(Arc::new(move |address| Box::pin(connect(address))))
     }
 
-    /// A stream to `address`, within the time that the options allow.
+    /// A stream to `address`, within the time that the options allow, and under TLS where they say so. Without TLS the
+    /// stream is handed on as it is.
     pub async fn connect(
         &self,
         address: &str,
@@ -62,10 +64,25 @@ impl Connector {
         check_address(address)?;
         let peer: Arc<str> = address.into();
         let timeout = options.connect_timeout;
-        match tokio::time::timeout(timeout, (self.0)(address.to_owned())).await {
-            Ok(Ok(stream)) => Ok(stream),
-            Ok(Err(error)) => Err(ConnectFailed { peer, source: Arc::new(error) }.into()),
-            Err(_) => Err(ConnectTimedOut { peer, timeout }.into()),
+        let connected = async {
+            let stream = match (self.0)(address.to_owned()).await {
+                Ok(stream) => stream,
+                Err(error) => {
+                    let source = Arc::new(error);
+                    return Err(ConnectFailed { peer: Arc::clone(&peer), source }.into());
+                }
+            };
+            match options.security.tls() {
+                None => Ok(stream),
+                Some(tls) => {
+                    let peer = Arc::clone(&peer);
+                    tls.wrap(stream, address).await.map_err(|fault| TlsFailed { peer, fault }.into())
+                }
+            }
+        };
+        match tokio::time::timeout(timeout, connected).await {
+            Ok(connected) => connected,
+            Err(_) => Err(ConnectTimedOut { peer: Arc::clone(&peer), timeout }.into()),
         }
     }
 }

@@ -8,7 +8,12 @@
 //! Between the server's moment and the worker's lies the machine: loopback, wake-ups, scheduling. That floor is measured
 //! first, with a server that answers at once, and nothing is taken off for it. Instead the scripted times are so long that
 //! a floor that is usual is below the limits; where it is not, the machine is too noisy to tell, and calibration fails and
-//! says so.
+//! says so. A fault of the lab is there each time, a disturbance by something else that runs is not: a scenario that is
+//! beyond the limits is measured again, a few times at the most, and the best of its tries counts. How many there were is
+//! shown.
+//!
+//! At last comes what the generator itself can send, to a server that only counts: a system that takes more than that
+//! cannot be measured from one thread of it. That is a figure of the machine, and has no limit.
 
 mod measure;
 mod scenario;
@@ -28,6 +33,12 @@ use crate::workload::Load;
 
 /// The percentiles that are compared.
 pub const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
+
+/// The sizes of batches that the generator is measured with: Kafka's default, and what fast producers use.
+const GENERATOR_BATCH_BYTES: [u32; 3] = [16 << 10, 256 << 10, 1 << 20];
+
+/// How often a scenario that is beyond the limits is measured at the most.
+const TRIES_MAX: u32 = 3;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,6 +95,8 @@ pub struct Calibration {
     pub scenarios: Vec<Measured>,
     /// What was found of a known rate.
     pub knee: FoundKnee,
+    /// What one producer on one thread sends at the most, by size of batches.
+    pub generator: Vec<Generator>,
 }
 
 /// A scenario, measured.
@@ -93,8 +106,17 @@ pub struct Measured {
     pub scenario: Scenario,
     /// Records whose latencies count.
     pub records: u64,
-    /// Its percentiles.
+    /// Its percentiles, of the best try.
     pub percentiles: Vec<Percentile>,
+    /// How often it was measured.
+    pub tries: u32,
+}
+
+impl Measured {
+    /// The largest error, whichever way.
+    fn error_max(&self) -> f64 {
+        self.percentiles.iter().map(|percentile| percentile.error.abs()).fold(0.0, f64::max)
+    }
 }
 
 /// A percentile, as it is and as it was measured.
@@ -121,6 +143,19 @@ pub struct FoundKnee {
     pub error: f64,
     /// Rates that were tried.
     pub trials: u32,
+}
+
+/// What one producer on one thread can send.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Generator {
+    /// Bytes of a value.
+    pub value_bytes: u32,
+    /// `batch.size`.
+    pub batch_bytes: u32,
+    /// Records acknowledged in a second.
+    pub records_per_s: f64,
+    /// Processor time of the worker's process, by record; none where the machine does not tell.
+    pub cpu_us_per_record: Option<f64>,
 }
 
 impl Calibration {
@@ -181,11 +216,16 @@ pub async fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Result<Calibrat
     progress("floor: a server that answers at once");
     let floor = measure::latencies(plan, &Scenario::floor(plan.extent)).await?;
     let mut scenarios = Vec::new();
-    for scenario in Scenario::all(plan.extent) {
+    for scenario in Scenario::all(plan.extent, floor.quantile_us(QUANTILES[2])) {
         progress(&format!("{}: {}", scenario.name, scenario.about));
-        scenarios.push(measure::latencies(plan, &scenario).await?.of(scenario));
+        scenarios.push(best_of_tries(plan, &scenario, &mut progress).await?);
     }
     let knee = find_knee(plan, &mut progress).await?;
+    let mut generator = Vec::new();
+    for batch_bytes in GENERATOR_BATCH_BYTES {
+        progress(&format!("generator: as many records as go, in batches of {batch_bytes} bytes"));
+        generator.push(measure::generator(plan, batch_bytes).await?);
+    }
     Ok(Calibration {
         driver: plan.driver,
         client: floor.client.clone(),
@@ -194,7 +234,31 @@ pub async fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Result<Calibrat
         floor_us: QUANTILES.iter().map(|&quantile| floor.quantile_us(quantile)).collect(),
         scenarios,
         knee,
+        generator,
     })
+}
+
+/// Measures a scenario until it is within the limits, or often enough.
+async fn best_of_tries(
+    plan: &Plan,
+    scenario: &Scenario,
+    progress: &mut impl FnMut(&str),
+) -> Result<Measured, CalibrateError> {
+    let mut best: Option<Measured> = None;
+    for tries in 1..=TRIES_MAX {
+        let measured = measure::latencies(plan, scenario).await?.of(scenario.clone());
+        let error_max = measured.error_max();
+        if best.as_ref().is_none_or(|best| error_max < best.error_max()) {
+            best = Some(measured);
+        }
+        let best = best.as_mut().expect("one was measured");
+        best.tries = tries;
+        if best.error_max() <= plan.limits.percentile {
+            break;
+        }
+        progress(&format!("{}: off by {:.1} % in try {tries}", scenario.name, error_max * 100.0));
+    }
+    Ok(best.expect("at least one try"))
 }
 
 async fn find_knee(plan: &Plan, progress: &mut impl FnMut(&str)) -> Result<FoundKnee, CalibrateError> {

@@ -2,8 +2,9 @@
 //!
 //! - Targets and drivers of a run are contenders. A repetition of each is taken in turn, A B A B, so that what the machine
 //!   does over time falls on all alike.
-//! - Before the repetitions that count, each contender has one that does not, of two seconds at the most, with all the same
-//!   settings: a JVM compiles what it runs often, and caches of all fill. It is not read back.
+//! - Before the repetitions that count, each contender has one that does not, of two seconds or a quarter of its records at
+//!   the most, with all the same settings: a JVM compiles what it runs often, and caches of all fill. It is not read back.
+//!   A cluster that has done the same before, for another point, is warm already and does without.
 //! - A contender that cannot run a point is noted with its failure, and the run goes on.
 //! - What is there is written after each point. An interrupted run keeps its whole repetitions and says what ended it.
 //!
@@ -40,10 +41,11 @@ use crate::result::{self, Machine, PointResult, RunResult, SCHEMA, State, Target
 use crate::target::{StartOptions, TargetSpec};
 use crate::terminal::Progress;
 use crate::worker::Driver;
-use crate::workload::{Load, Point, Workload};
+use crate::workload::{ClusterSpec, Load, Measure, Point, Workload};
 use clock::now_us;
 use clusters::{Clusters, name, side_by_side};
 use contender::{Contender, Ended, Taking};
+use repetition::Memory;
 
 /// What a run is to do.
 #[derive(Clone, Debug)]
@@ -87,20 +89,49 @@ impl Options {
 
 /// How many repetitions a run has, those that do not count among them. A search has more.
 pub fn repetitions(options: &Options) -> u64 {
-    let points = options.workloads.iter().flat_map(|workload| {
-        let drivers = options.drivers_of(workload).len();
+    points(options)
+        .map(|planned| {
+            let contenders = options.targets_of(planned.point).len() * planned.drivers.len();
+            let repetitions = u64::from(planned.point.repetitions.max(1)) + u64::from(planned.warms_up);
+            repetitions * contenders as u64
+        })
+        .sum()
+}
+
+/// A point, as a run takes it.
+struct Planned<'a> {
+    point: &'a Point,
+    drivers: &'a [Driver],
+    /// Whether a repetition that does not count goes before: its cluster has not done the same for a point before.
+    warms_up: bool,
+}
+
+/// All points, in order.
+fn points(options: &Options) -> impl Iterator<Item = Planned<'_>> {
+    let mut cluster: Option<&ClusterSpec> = None;
+    // What the cluster has done.
+    let mut warm: Vec<(&[Driver], Measure)> = Vec::new();
+    let all = options.workloads.iter().flat_map(|workload| {
+        let drivers = options.drivers_of(workload);
         workload.points.iter().map(move |point| (point, drivers))
     });
-    let contenders =
-        points.map(|(point, drivers)| (point, (options.targets_of(point).len() * drivers) as u64));
-    contenders.map(|(point, contenders)| (u64::from(point.repetitions.max(1)) + 1) * contenders).sum()
+    all.map(move |(point, drivers)| {
+        if cluster.replace(&point.cluster) != Some(&point.cluster) {
+            warm.clear();
+        }
+        let warms_up = !warm.contains(&(drivers, point.measure));
+        if warms_up {
+            warm.push((drivers, point.measure));
+        }
+        Planned { point, drivers, warms_up }
+    })
 }
 
 /// Does it.
 pub async fn run(options: &Options, interrupt: &Interrupt, progress: &Progress) -> RunResult {
     let mut run = Run::new(options, interrupt, progress);
     let interrupted = run.all().await;
-    run.end(interrupted.is_some()).await;
+    run.end(interrupted.is_some());
     let mut result = run.result;
     result.ended_at = rfc_3339(now_us());
     result.state = state(&result, interrupted);
@@ -160,6 +191,7 @@ struct Run<'a> {
     interrupt: &'a Interrupt,
     progress: &'a Progress,
     clusters: Clusters,
+    memory: Memory,
     /// Tells the topics of this run from those of others on the same cluster.
     id: String,
     /// Repetitions so far.
@@ -189,6 +221,7 @@ impl<'a> Run<'a> {
             interrupt,
             progress,
             clusters: Clusters::new(options.targets.len(), start),
+            memory: Memory::default(),
             id: base_36(began_us),
             serial: 0,
             result,
@@ -196,10 +229,10 @@ impl<'a> Run<'a> {
     }
 
     /// Ends all clusters; at once when the run was interrupted, for who interrupts does not want to wait.
-    async fn end(&mut self, interrupted: bool) {
+    fn end(&mut self, interrupted: bool) {
         match interrupted {
             true => drop(std::mem::replace(&mut self.clusters, Clusters::new(0, StartOptions::new("")))),
-            false => self.clusters.stop_all(&|line| self.progress.log(line)).await,
+            false => self.clusters.stop_all(&|line| self.progress.log(line)),
         }
     }
 }
@@ -209,7 +242,9 @@ impl Run<'_> {
     async fn all(&mut self) -> Option<String> {
         let options = self.options;
         for (number, workload) in options.workloads.iter().enumerate() {
-            self.result.workloads.push(WorkloadResult { workload: workload.clone(), points: Vec::new() });
+            self.result
+                .workloads
+                .push(WorkloadResult { workload: workload.without_secrets(), points: Vec::new() });
             for (place, point) in workload.points.iter().enumerate() {
                 let seed = seed_of(options.seed, [number as u64, place as u64, 0]);
                 let mut contenders = self.contenders(workload, point, seed);
@@ -248,7 +283,7 @@ impl Run<'_> {
         }
         for target in 0..self.options.targets.len() {
             let say = |line: &str| self.progress.log(line);
-            self.clusters.stop_others(target, &say).await;
+            self.clusters.stop_others(target, &say);
             let (from, to) = range_of(contenders, target);
             for contender in &mut contenders[from..to] {
                 contender.note_alone();
@@ -294,6 +329,9 @@ impl Run<'_> {
             contender.failed(&error.into(), progress);
             return None;
         }
+        if let Some(bytes) = self.clusters.warm_bytes(contender.target, contender.kind()) {
+            contender.skip_warm_up(bytes);
+        }
         let running = self.clusters.get(contender.target).expect("it was just started");
         let cluster = running.cluster().clone();
         contender.set_target_name(&cluster.name);
@@ -302,12 +340,18 @@ impl Run<'_> {
             running,
             binary: &self.options.binary,
             topics: topics::names(&self.id, self.serial, &contender.point().topics),
+            memory: &self.memory,
             progress,
         };
         let ended = taking.take(contender, self.interrupt).await;
         self.learn(&cluster.name, cluster.info);
         match ended {
-            Ended::Taken => None,
+            Ended::Taken => {
+                if !contender.has_failed() {
+                    self.clusters.note_warm(contender.target, contender.kind(), contender.bytes());
+                }
+                None
+            }
             Ended::Interrupted(why) => Some(why),
         }
     }
@@ -347,6 +391,7 @@ fn is_search(load: &Load) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload;
 
     #[test]
     fn seeds_differ_in_every_part() {
@@ -357,6 +402,27 @@ mod tests {
         seeds.dedup();
         assert_eq!(seeds.len(), 64);
         assert_eq!(seed_of(7, [1, 2, 3]), seed_of(7, [1, 2, 3]));
+    }
+
+    #[test]
+    fn a_cluster_is_warmed_once_for_what_it_does() {
+        let mut options = Options {
+            workloads: vec![workload::load("ibm-payload", None).expect("built in")],
+            targets: vec![TargetSpec::Embedded, TargetSpec::ApacheKafka],
+            drivers: vec![Driver::Thalweg],
+            seed: 1,
+            work_dir: "/".into(),
+            binary: "/bin/true".into(),
+            partial: None,
+            arguments: Vec::new(),
+            lab_version: String::new(),
+        };
+        let counted = options.workloads[0].points.len() as u64 * 2;
+        assert_eq!(repetitions(&options), (counted + 1) * 2);
+        options.workloads[0].points[3].measure = Measure::Consume;
+        assert_eq!(repetitions(&options), (counted + 2) * 2);
+        options.workloads[0].points[5].cluster.brokers += 1;
+        assert_eq!(repetitions(&options), (counted + 4) * 2, "another cluster, and the first again");
     }
 
     #[test]

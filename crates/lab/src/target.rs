@@ -78,8 +78,6 @@ pub struct StartOptions {
     pub binary: Option<PathBuf>,
     /// How long brokers may take until they serve.
     pub start_timeout: Duration,
-    /// How long they may take to stop in order, before they are killed.
-    pub stop_timeout: Duration,
 }
 
 impl StartOptions {
@@ -90,7 +88,6 @@ impl StartOptions {
             heap_mb: 1024,
             binary: None,
             start_timeout: Duration::from_secs(120),
-            stop_timeout: Duration::from_secs(15),
         }
     }
 }
@@ -100,12 +97,11 @@ impl StartOptions {
 pub struct RunningCluster {
     cluster: Cluster,
     brokers: Brokers,
-    stop_timeout: Duration,
 }
 
 impl RunningCluster {
     /// No cluster, for what runs in memory.
-    fn none(options: &StartOptions) -> RunningCluster {
+    fn none() -> RunningCluster {
         let info = TargetInfo {
             kind: "none".to_owned(),
             version: "no cluster".to_owned(),
@@ -120,7 +116,7 @@ impl RunningCluster {
             data_dir: None,
             info,
         };
-        RunningCluster { cluster, brokers: Brokers::none(), stop_timeout: options.stop_timeout }
+        RunningCluster { cluster, brokers: Brokers::none() }
     }
 
     /// Where it is and what it is.
@@ -134,10 +130,10 @@ impl RunningCluster {
         self.brokers.died().map(|died| died.to_string())
     }
 
-    /// Stops the brokers in order, kills those that do not stop in time, and removes their directories. What did not go
-    /// in order comes back, for people.
-    pub async fn stop(mut self) -> Vec<String> {
-        self.brokers.stop(self.stop_timeout).await
+    /// Ends the brokers and removes their directories: nobody wants their data, so they are killed and not waited for.
+    /// Which of them had ended by itself comes back, for people.
+    pub fn stop(mut self) -> Vec<String> {
+        self.brokers.discard()
     }
 }
 
@@ -152,7 +148,7 @@ pub async fn start(
     options: &StartOptions,
 ) -> Result<RunningCluster, TargetError> {
     if cluster.brokers == 0 {
-        return Ok(RunningCluster::none(options));
+        return Ok(RunningCluster::none());
     }
     let (cluster, brokers) = match target {
         TargetSpec::Embedded => embedded::start(cluster, options).await?,
@@ -161,5 +157,5 @@ pub async fn start(
             (bootstrap::find(servers, properties, cluster).await?, Brokers::none())
         }
     };
-    Ok(RunningCluster { cluster, brokers, stop_timeout: options.stop_timeout })
+    Ok(RunningCluster { cluster, brokers })
 }

@@ -137,7 +137,7 @@ pub async fn study(
         Ok(()) => State::Complete,
         Err(why) => State::Partial { why },
     };
-    study.targets = duel.end().await;
+    study.targets = duel.end();
     study.ended_at = now_rfc_3339();
     study
 }

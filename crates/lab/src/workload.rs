@@ -76,6 +76,13 @@ pub struct Workload {
     pub published: Vec<Published>,
 }
 
+impl Workload {
+    /// The same as a result keeps it: see [`Point::without_secrets`].
+    pub fn without_secrets(&self) -> Workload {
+        Workload { points: self.points.iter().map(Point::without_secrets).collect(), ..self.clone() }
+    }
+}
+
 /// A figure that somebody published, on other hardware.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Published {

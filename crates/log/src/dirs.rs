@@ -124,6 +124,10 @@ impl LogDirs {
         self.dirs.iter().filter(|dir| dir.state.offline().is_none())
     }
 
+    fn are_all_online(&self) -> bool {
+        self.failed.is_empty() && self.online().count() == self.dirs.len()
+    }
+
     /// All open directories with their partitions.
     pub fn describe(&self) -> Vec<DirDescription> {
         self.dirs
@@ -143,7 +147,9 @@ impl LogDirs {
         self.dirs.iter().find(|dir| dir.state.contains(name)).map(|dir| dir.state.id())
     }
 
-    /// Creates a partition: in the directory with the given id, or in the one with the fewest partitions.
+    /// Creates a partition: in the directory with the given id, or in the one with the fewest partitions. One whose
+    /// directory is gone, as after the replacement of a disk, is made in another, unless it may lie in one that is
+    /// offline: what is there would be lost to a broker that begins anew beside it.
     pub fn create(
         &self,
         name: &TopicPartition,
@@ -155,9 +161,10 @@ impl LogDirs {
             let (name, path) = (name.clone(), there.state.path().to_owned());
             return Err(PartitionExists { name, path }.into());
         }
-        let dir = match directory {
-            Some(id) => self.online().find(|dir| dir.state.id() == id),
-            None => self.online().min_by_key(|dir| dir.state.partition_count()),
+        let dir = match directory.map(|id| self.online().find(|dir| dir.state.id() == id)) {
+            Some(Some(asked_for)) => Some(asked_for),
+            Some(None) if !self.are_all_online() => None,
+            Some(None) | None => self.online().min_by_key(|dir| dir.state.partition_count()),
         };
         let Some(dir) = dir else { return Err(DirectoryOffline { directory }.into()) };
         match self.create_in(&dir.state, name, topic_id, config) {
@@ -284,6 +291,16 @@ impl LogDirs {
         if let Some(dir) = self.dirs.iter().find(|dir| dir.state.id() == id) {
             dir.state.fail(reason);
         }
+    }
+
+    /// Whether appends find no room in any directory. [`LogDirs::look_for_room`] finds out when that is over.
+    pub fn are_full(&self) -> bool {
+        self.online().next().is_some() && self.online().all(|dir| dir.state.is_full())
+    }
+
+    /// Looks whether there is room again in directories that were full.
+    pub fn look_for_room(&self) {
+        self.online().filter(|dir| dir.state.is_full()).for_each(|dir| dir.state.look_for_room());
     }
 
     /// The clock that the logs use.

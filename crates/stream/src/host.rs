@@ -99,7 +99,11 @@ pub struct Host(Arc<Shared>);
 
 struct Shared {
     settings: HostSettings,
+    /// Where verbs ask and write.
     cluster: Cluster,
+    /// Where the topic is followed: over connections of its own, since a broker looks at nothing else on a connection while a
+    /// fetch waits there.
+    followed: Cluster,
     writer: tokio::sync::Mutex<Writer>,
     taps: Taps,
     state: Mutex<Hosted>,
@@ -131,10 +135,12 @@ impl Host {
         let unavailable =
             |error: thalweg_client::ClientError| DefinitionsUnavailable { reason: error.to_string() };
         let cluster = definitions::connect(&bootstrap).await.map_err(unavailable)?;
+        let followed = definitions::connect(&bootstrap).await.map_err(unavailable)?;
         let writer = Writer::new(cluster.clone()).await?;
         let host = Host(Arc::new(Shared {
             settings,
             cluster: cluster.clone(),
+            followed: followed.clone(),
             writer: tokio::sync::Mutex::new(writer),
             taps: Taps::default(),
             state: Mutex::default(),
@@ -143,7 +149,7 @@ impl Host {
             runtime: Handle::current(),
         }));
         let end = definitions::end(&cluster).await?;
-        let mut reader = Reader::begin(cluster).await?;
+        let mut reader = Reader::begin(followed).await?;
         let mut at = reader.position().unwrap_or(Offset(0));
         // All definitions come before the first start: what is tapped may have been written after its tap.
         let mut latest = BTreeMap::new();
@@ -185,7 +191,7 @@ impl Host {
                     tracing::warn!(%error, "The definitions of streams cannot be read; it is tried again");
                     sleep(AGAIN).await;
                     // From the beginning: what was read already says nothing new.
-                    match Reader::begin(self.0.cluster.clone()).await {
+                    match Reader::begin(self.0.followed.clone()).await {
                         Ok(again) => reader = again,
                         Err(error) => {
                             tracing::debug!(%error, "The definitions of streams cannot be read yet")

@@ -1,10 +1,11 @@
-//! What the kafka source and sink share: which cluster, and with which of librdkafka's properties.
+//! What the kafka source and sink share: which cluster, and with which properties. TLS and SASL are written as for Kafka's own
+//! clients or as for librdkafka; all else has librdkafka's names.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use rdkafka::ClientConfig;
-use thalweg_client::Properties;
+use thalweg_client::{Properties, Security};
 
 use crate::disk;
 use crate::module::{self, Absent, Kind, OptionSpec, Settings, Takes};
@@ -26,7 +27,7 @@ pub const PROPERTIES: OptionSpec = OptionSpec {
     name: "properties",
     takes: Takes::Name,
     default: Absent::None,
-    summary: "A file of librdkafka's properties, such as those for TLS and SASL; they stand above what the other options say.",
+    summary: "A file of client properties. TLS and SASL are set as for Kafka's clients (`security.protocol`, `ssl.truststore.location`, `sasl.jaas.config`) or by librdkafka's names, all else by librdkafka's names; they stand above what the other options say.",
 };
 
 /// A cluster, for what streams need one for beside their kafka stages.
@@ -73,10 +74,14 @@ pub fn config(settings: &Settings, needed: &[(&str, &str)]) -> Result<ClientConf
     }
     if let Some(path) = settings.optional_text("properties") {
         let bytes = disk::read_whole(Path::new(path), PROPERTIES_BYTES_MAX)?;
-        let properties = Properties::parse(&String::from_utf8_lossy(&bytes));
-        let keys: Vec<String> = properties.rest().map(str::to_owned).collect();
-        for key in keys {
-            config.set(&key, properties.get(&key).unwrap_or_default());
+        let mut properties = Properties::parse(&String::from_utf8_lossy(&bytes));
+        let security = Security::take(&mut properties)
+            .map_err(|error| failed(format!("Reading the properties in {path}"), error))?;
+        for key in properties.rest() {
+            config.set(key, properties.get(key).unwrap_or_default());
+        }
+        for (key, value) in security.librdkafka() {
+            config.set(key, value);
         }
     }
     Ok(config)

@@ -211,7 +211,12 @@ pub fn validate_keys(
     }
     for (name, text) in &news {
         let key = table::broker_key(name).ok_or_else(|| AlterError::UnknownKey { name: (*name).clone() })?;
-        if let Support::Unserved(reason) = key.support {
+        let reason = match key.support {
+            Support::Unserved(reason) => Some(reason),
+            Support::Opening => Some("it is read when the broker starts"),
+            Support::Served | Support::Accepted(_) => None,
+        };
+        if let Some(reason) = reason {
             return Err(AlterError::Unserved { name: (*name).clone(), reason });
         }
         // Kafka answers a wrong value of a broker's key with another code than one of a topic's key.

@@ -114,7 +114,9 @@ impl BrokerConfig {
     pub fn describe_broker(&self, wanted: Wanted<'_>) -> Vec<DescribedConfig> {
         let layers = [&self.layers.file, &self.layers.cluster, &self.layers.broker];
         let is_set = |name: &str| layers.iter().any(|layer| layer.contains_key(name));
-        let is_shown = |key: &ConfigKey| !key.internal && !matches!(key.support, Support::Unserved(_));
+        let is_shown = |key: &ConfigKey| {
+            !key.internal && !matches!(key.support, Support::Unserved(_) | Support::Opening)
+        };
         let known =
             table::broker_keys().iter().filter(|key| is_shown(key) || is_set(key.name)).map(|key| key.name);
         let unknown = layers.into_iter().flat_map(BTreeMap::keys).map(String::as_str);

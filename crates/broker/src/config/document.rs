@@ -123,7 +123,8 @@ fn differences(page: &mut String) {
 }
 
 fn served(page: &mut String, family: &Family) {
-    let keys: Vec<_> = family.keys.iter().filter(|key| key.support == Support::Served).collect();
+    let keys: Vec<_> =
+        family.keys.iter().filter(|key| matches!(key.support, Support::Served | Support::Opening)).collect();
     if keys.is_empty() {
         return;
     }
@@ -136,9 +137,16 @@ fn served(page: &mut String, family: &Family) {
     }
 }
 
+/// What is said of keys that have no effect on listeners.
+const OPENING: &str =
+    " For connections to controllers and other brokers; no listener of this broker serves it yet.";
+
 fn row(page: &mut String, key: &ConfigKey, fifth: &str) {
     let (name, config_type) = (key.name, key.config_type.name().to_lowercase());
-    let (default, check, what) = (default_cell(key), check_cell(key), cell(key.documentation));
+    let (default, check, mut what) = (default_cell(key), check_cell(key), cell(key.documentation));
+    if key.support == Support::Opening {
+        what.push_str(OPENING);
+    }
     writeln!(page, "| `{name}` | {config_type} | {default} | {check} | {fifth} | {what} |")
         .expect("a String takes everything");
 }
@@ -155,7 +163,7 @@ fn topics(page: &mut String) {
     let others: Vec<_> = table::topic_keys()
         .iter()
         .filter_map(|key| match key.support {
-            Support::Served => None,
+            Support::Served | Support::Opening => None,
             Support::Accepted(reason) | Support::Unserved(reason) => {
                 Some(format!("`{}` ({reason})", key.name))
             }

@@ -90,6 +90,9 @@ pub enum Support {
     Served,
     /// It is accepted and changes nothing, because nothing is there to change: the reason.
     Accepted(&'static str),
+    /// It has its effect on connections that the broker opens, and cannot be changed while it runs. What it asks for
+    /// of the broker's own listeners is missing.
+    Opening,
     /// What it asks for is missing: the reason.
     Unserved(&'static str),
 }

@@ -46,6 +46,11 @@ impl SecurityProtocol {
         }
     }
 
+    /// The protocol of a number that a broker has registered.
+    pub fn from_code(code: i16) -> Option<Self> {
+        Self::ALL.into_iter().find(|protocol| protocol.code() == code)
+    }
+
     fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|protocol| protocol.name().eq_ignore_ascii_case(name))
     }
@@ -143,6 +148,8 @@ pub struct Listeners {
     pub advertised_controller: Vec<Listener>,
     /// The names of controller listeners, the first of which a broker speaks to.
     pub controller_names: Vec<String>,
+    /// What the first of them speaks.
+    pub controller_protocol: SecurityProtocol,
     /// The name of the listener that brokers use among themselves.
     pub inter_broker: String,
 }
@@ -167,6 +174,11 @@ impl Listeners {
         let found = Self {
             inter_broker: inter_broker(texts)?,
             controller_names: texts.controller_names.to_vec(),
+            controller_protocol: texts
+                .controller_names
+                .first()
+                .and_then(|name| protocols.of(name))
+                .unwrap_or(SecurityProtocol::Plaintext),
             broker,
             advertised,
             controller,

@@ -15,6 +15,7 @@ mod group;
 mod java_properties;
 mod key;
 mod listener;
+mod outgoing;
 mod properties;
 mod rules;
 mod settings;
@@ -31,6 +32,7 @@ pub use error::{AlterError, ConfigError, InvalidConfig, InvalidList, InvalidValu
 pub use group::{describe_client_metrics, validate_client_metrics};
 pub use key::{ConfigKey, ConfigType, Importance, Support, UpdateMode};
 pub use listener::{Listener, Listeners, SecurityProtocol};
+pub use outgoing::{CONTROLLER_MECHANISM, INTER_BROKER_MECHANISM};
 pub use properties::{
     BadAssignment, BadLine, LoadError, PlacedError, ReadFailed, RefusedConfig, ServerProperties, Warning,
     WarningKind,

@@ -12,6 +12,7 @@ use thiserror::Error;
 use super::error::{ConfigError, InvalidConfig};
 use super::java_properties::{self, Malformed};
 use super::key::{ConfigKey, Support};
+use super::outgoing;
 use super::table;
 
 /// More than a file of properties ever has; what is longer is another file, or a device without an end.
@@ -190,9 +191,10 @@ fn warning(name: &str, value: &str) -> Option<Warning> {
     let kind = match table::broker_key(name) {
         // A key set to what holds anyway asks for nothing that is missing.
         Some(key) if key.default == Some(value.trim()) => return None,
-        Some(ConfigKey { support: Support::Served, .. }) => return None,
+        Some(ConfigKey { support: Support::Served | Support::Opening, .. }) => return None,
         Some(ConfigKey { support: Support::Accepted(reason), .. }) => WarningKind::WithoutEffect(reason),
         Some(ConfigKey { support: Support::Unserved(reason), .. }) => WarningKind::Unserved(reason),
+        None if outgoing::is_of_listener(name) => return None,
         None if name.starts_with("listener.name.") => {
             WarningKind::Unserved("settings for a single listener are not served yet")
         }
@@ -359,7 +361,9 @@ mod tests {
     fn warnings_name_key_and_reason() {
         let warnings = parse(
             "ssl.keystore.location=/k\nnode.id=1\nlog.retenton.ms=5\nmine=1\nnum.io.threads=16\n\
-             transaction.state.log.min.isr=1\nlistener.name.external.ssl.client.auth=required\n",
+             transaction.state.log.min.isr=1\nlistener.name.external.ssl.client.auth=required\n\
+             listener.name.controller.ssl.truststore.location=/t\n\
+             listener.name.controller.plain.sasl.jaas.config=x\n",
         )
         .warnings();
         let texts: Vec<_> = warnings.iter().map(ToString::to_string).collect();
@@ -371,7 +375,6 @@ mod tests {
                 "mine: unknown key",
                 "num.io.threads has no effect: one worker thread per core does the work of all of Kafka's thread \
                  pools",
-                "ssl.keystore.location: TLS is not served yet",
             ]
         );
     }

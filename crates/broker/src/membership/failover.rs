@@ -185,6 +185,7 @@ fn link(shared: &Shared) -> ControllerLink {
         request_timeout: Duration::from_secs(30),
         client_id: "test".to_owned(),
         connector,
+        security: thalweg_client::Security::default(),
     })
 }
 
@@ -221,6 +222,7 @@ async fn what_a_new_leader_does_not_have_is_dropped_and_was_never_shown() {
         image: watch::Sender::new(Arc::new(Image::empty())),
         failed: watch::Sender::new(None),
         offline: watch::Sender::new(Vec::new()),
+        withdrawn: watch::Sender::new(false),
     });
     let observer = Observer::new(link(&shared), &options, Arc::new(Nothing), progress.clone());
     let observer = tokio::spawn(observer.run());

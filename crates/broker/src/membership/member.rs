@@ -225,7 +225,8 @@ impl Member {
             broker_id: self.options.node_id,
             broker_epoch: *self.epoch.borrow(),
             current_metadata_offset: *self.progress.applied.borrow(),
-            want_fence: self.want_fence,
+            // Together with the wish to shut down it would mean at once, with no leadership moved in order.
+            want_fence: self.want_fence || (!want_shut_down && *self.progress.withdrawn.borrow()),
             want_shut_down,
             offline_log_dirs: self.progress.offline.borrow().clone(),
             cordoned_log_dirs: None,
@@ -245,12 +246,14 @@ impl Member {
     pub async fn run(mut self, mut wishes: mpsc::Receiver<(Wish, oneshot::Sender<()>)>) {
         let mut wait = self.options.heartbeat_interval;
         let mut offline = self.progress.offline.subscribe();
+        let mut withdrawn = self.progress.withdrawn.subscribe();
         let images = self.progress.image.subscribe();
         let mut watch = Watch { images, leaving: BTreeSet::new(), fenced: true, told: false };
         let mut contact = Contact { heard: Instant::now(), unanswered: 0 };
         loop {
             tokio::select! {
                 _ = offline.changed() => {}
+                _ = withdrawn.changed() => {}
                 seen = watch.next(&self) => if seen == Seen::Replaced {
                     let error = ObserverError::Replaced { node_id: self.options.node_id };
                     tracing::error!(%error, "Broker has lost its place in the cluster");
@@ -348,7 +351,7 @@ enum Seen {
     Replaced,
     /// Another broker is leaving. It is let go once all others have told that they know.
     Leaving,
-    /// The controller has fenced the broker: it was not heard for too long.
+    /// The controller has fenced the broker: it was not heard for too long, or wanted it.
     Fenced,
 }
 
@@ -378,7 +381,11 @@ impl Watch {
                 }
                 let was_fenced = std::mem::replace(&mut self.fenced, own.fenced);
                 if is_this_process && own.fenced && !was_fenced {
-                    tracing::warn!("Controller has fenced the broker, which it had not heard for too long");
+                    if !*member.progress.withdrawn.borrow() {
+                        tracing::warn!(
+                            "Controller has fenced the broker, which it had not heard for too long"
+                        );
+                    }
                     self.told = true;
                     return Seen::Fenced;
                 }

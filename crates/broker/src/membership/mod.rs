@@ -175,6 +175,8 @@ struct Progress {
     pub failed: watch::Sender<Option<Arc<ObserverError>>>,
     /// The log directories that have failed.
     pub offline: watch::Sender<Vec<Uuid>>,
+    /// Whether the broker wants others to lead, though it runs.
+    pub withdrawn: watch::Sender<bool>,
 }
 
 fn progress() -> Arc<Progress> {
@@ -183,6 +185,7 @@ fn progress() -> Arc<Progress> {
         image: watch::Sender::new(Arc::new(Image::empty())),
         failed: watch::Sender::new(None),
         offline: watch::Sender::new(Vec::new()),
+        withdrawn: watch::Sender::new(false),
     })
 }
 
@@ -265,6 +268,12 @@ impl Membership {
     /// Tells the controller which log directories have failed, so that it gives their partitions to others.
     pub fn report_offline(&self, directories: Vec<Uuid>) {
         self.progress.offline.send_replace(directories);
+    }
+
+    /// Has the controller give all that the broker leads to others for as long as this is wanted: it is fenced. Says
+    /// whether that is news.
+    pub fn withdraw(&self, wanted: bool) -> bool {
+        self.progress.withdrawn.send_if_modified(|withdrawn| std::mem::replace(withdrawn, wanted) != wanted)
     }
 
     /// Waits until the metadata log cannot be followed any more, or another process has taken the broker's place: the

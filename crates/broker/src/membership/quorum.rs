@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use thalweg_client::{ApiVersions, ClientError, Connection, ConnectionOptions, Connector, RequestOptions};
+use thalweg_client::{
+    ApiVersions, ClientError, Connection, ConnectionOptions, Connector, RequestOptions, Security,
+};
 use thalweg_wire::request::{
     AllocateProducerIdsResponse, AlterPartitionResponse, ApiVersionsRequest, AssignReplicasToDirsResponse,
     BrokerHeartbeatResponse, BrokerRegistrationResponse, CreateTopicsResponse, DescribeClusterRequest,
@@ -46,6 +48,8 @@ pub struct QuorumOptions {
     pub client_id: String,
     /// How connections are made.
     pub connector: Connector,
+    /// How they are protected.
+    pub security: Security,
 }
 
 /// What has a connection of its own.
@@ -237,6 +241,7 @@ impl Quorum {
             client_id: self.options.client_id.clone(),
             connect_timeout: self.options.quorum_timeout,
             request_timeout: self.options.request_timeout,
+            security: self.options.security.clone(),
             ..ConnectionOptions::default()
         };
         let connection = Connection::connect_by(&self.options.connector, address, &options).await?;

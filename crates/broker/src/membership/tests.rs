@@ -162,6 +162,20 @@ async fn a_broker_joins_and_is_unfenced() {
 }
 
 #[tokio::test]
+async fn a_broker_that_withdraws_is_fenced_until_it_wants_to_lead_again() {
+    let dir = temporary();
+    let node = Node::start(controller_options(dir.path())).await;
+    node.create("a", 1).await;
+    assert!(node.membership.withdraw(true));
+    assert!(!node.membership.withdraw(true), "no news");
+    let image = node.until(|image| !image.is_alive(1)).await;
+    assert_eq!(image.partition("a", 0).unwrap().leader, -1);
+    assert!(node.membership.withdraw(false));
+    node.until(|image| image.is_alive(1) && image.partition("a", 0).is_some_and(|p| p.leader == 1)).await;
+    node.stop().await;
+}
+
+#[tokio::test]
 async fn the_first_image_after_a_crash_shows_this_process_and_nothing_led_by_the_one_before() {
     let dir = temporary();
     let node = Node::start(controller_options(dir.path())).await;

@@ -7,13 +7,14 @@
 use super::answer::{Verdict, backoff, judge};
 use super::session::{FetchSession, Key};
 use crate::broker::Broker;
+use crate::config::{BrokerConfig, INTER_BROKER_MECHANISM, SecurityProtocol};
 use crate::partition::{FetchPosition, FollowError, Partition, Replicated};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_client::{ClientError, Connection, ConnectionOptions, RequestOptions};
+use thalweg_client::{ClientError, Connection, ConnectionOptions, InvalidSetting, RequestOptions, Security};
 use thalweg_log::EpochEnd;
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::request::fetch_request::{FetchPartition, ReplicaState};
@@ -81,6 +82,25 @@ enum RoundError {
     TooOld(i16),
     #[error(transparent)]
     Client(#[from] ClientError),
+    #[error(transparent)]
+    Setting(#[from] InvalidSetting),
+}
+
+/// How to speak to a listener that a leader has registered with this protocol. The files that the settings name are read
+/// anew for each connection, and may be renewed meanwhile.
+async fn security(config: &BrokerConfig, protocol: i16) -> Result<Security, InvalidSetting> {
+    let protocol = SecurityProtocol::from_code(protocol).unwrap_or(SecurityProtocol::Plaintext);
+    if protocol == SecurityProtocol::Plaintext {
+        return Ok(Security::default());
+    }
+    let mut properties = config.towards_brokers(protocol);
+    let read = tokio::task::spawn_blocking(move || Security::take(&mut properties));
+    read.await.expect("reading settings does not panic").map_err(|mut error| {
+        if error.key == "sasl.mechanism" {
+            error.key = INTER_BROKER_MECHANISM.to_owned();
+        }
+        error
+    })
 }
 
 /// See the module.
@@ -243,6 +263,7 @@ impl Fetcher {
         let Some(endpoint) = leader.and_then(|leader| leader.endpoint(&listener)) else {
             return Err(RoundError::NoEndpoint { leader: self.leader, listener });
         };
+        let security = security(&config, endpoint.security_protocol).await?;
         let address = match endpoint.host.contains(':') {
             true => format!("[{}]:{}", endpoint.host, endpoint.port),
             false => format!("{}:{}", endpoint.host, endpoint.port),
@@ -251,6 +272,7 @@ impl Fetcher {
             client_id: format!("broker-{}-fetcher", self.broker.node_id),
             connect_timeout: config.replication.socket_timeout,
             request_timeout: config.replication.socket_timeout,
+            security,
             ..ConnectionOptions::default()
         };
         let connection = Connection::connect(&address, &options).await?;
@@ -380,7 +402,10 @@ impl Fetcher {
             }
             Err(error @ FollowError::Void(_)) => self.go_on(key, Err(error)),
             Err(error) => {
-                tracing::error!(partition = ?followed.partition, leader = self.leader, from = from.0, %error, "Replicated records could not be appended");
+                // Told once for a row of failures: it is tried again for as long as a disk is full.
+                if followed.failures == 0 {
+                    tracing::error!(partition = ?followed.partition, leader = self.leader, from = from.0, %error, "Replicated records could not be appended");
+                }
                 self.rest(key);
             }
         }

@@ -51,7 +51,7 @@ pub struct ConsumerConfig {
     pub retry_backoff: Duration,
     /// `metadata.max.age.ms`.
     pub metadata_max_age: Duration,
-    /// Client id, connect and request timeouts.
+    /// Client id, timeouts, security.
     pub connection: ConnectionOptions,
 }
 
@@ -82,7 +82,6 @@ impl Default for ConsumerConfig {
 impl ConsumerConfig {
     /// Takes the consumer's settings out of `properties`; what is left there is none of them.
     pub fn take(properties: &mut Properties) -> Result<ConsumerConfig, InvalidSetting> {
-        properties.take_security()?;
         // Deserializers are Java classes; bytes are what this consumer gives. The socket's buffer is the system's to size.
         for unused in ["key.deserializer", "value.deserializer", "receive.buffer.bytes"] {
             properties.take(unused);

@@ -20,6 +20,7 @@ use thalweg_wire::request::{
 use thalweg_wire::{ApiKey, DecodeError, Decoder, ErrorCode, Message};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::ConsumerConfig;
 use super::assignor::{RANGE, assign_by_range};
@@ -141,6 +142,13 @@ impl Member {
                 Err(error) if error.is_retriable() => tokio::time::sleep(self.config.retry_backoff).await,
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// After this error another broker may be the coordinator, which is asked for again.
+    pub(super) fn doubt_coordinator(&mut self, error: &ClientError) {
+        if error.is_retriable() {
+            self.coordinator = None;
         }
     }
 
@@ -270,12 +278,27 @@ impl Member {
         Ok(())
     }
 
-    /// Leaves the group, so that the others need not wait for the session to end. Static members stay.
-    pub(super) async fn leave(&mut self) -> Result<(), ClientError> {
+    /// Leaves the group, so that the others need not wait for the session to end. Static members stay. What can be tried
+    /// again is, until then.
+    pub(super) async fn leave(&mut self, until: Instant) -> Result<(), ClientError> {
         self.heartbeats.abort_all();
-        if self.member_id.is_empty() || self.config.group_instance_id.is_some() {
-            return Ok(());
+        loop {
+            if self.member_id.is_empty() || self.config.group_instance_id.is_some() {
+                return Ok(());
+            }
+            // The session ends by itself where nobody can be told.
+            let Ok(left) = tokio::time::timeout_at(until, self.try_to_leave()).await else { return Ok(()) };
+            match left {
+                Err(error) if error.is_retriable() && Instant::now() < until => {
+                    self.doubt_coordinator(&error);
+                    tokio::time::sleep(self.config.retry_backoff).await;
+                }
+                left => return left,
+            }
         }
+    }
+
+    async fn try_to_leave(&mut self) -> Result<(), ClientError> {
         let coordinator = self.coordinator().await?;
         let mut request = LeaveGroupRequest { group_id: self.group.clone(), ..Default::default() };
         if coordinator.version_of::<LeaveGroupRequest>()? >= 3 {
@@ -285,8 +308,10 @@ impl Member {
             request.member_id.clone_from(&self.member_id);
         }
         let response = coordinator.send(&request).await?;
+        if response.error_code != ErrorCode::UnknownMemberId.code() {
+            Refused::check(response.error_code, None, || format!("Leave of group {}", self.group))?;
+        }
         self.forget();
-        Refused::check(response.error_code, None, || format!("Leave of group {}", self.group))?;
         Ok(())
     }
 }

@@ -65,7 +65,7 @@ pub struct ProducerConfig {
     pub metadata_max_age: Duration,
     /// `partitioner.ignore.keys`: records with keys go where those without go.
     pub ignore_keys: bool,
-    /// Client id, connect and request timeouts.
+    /// Client id, timeouts, security.
     pub connection: ConnectionOptions,
 }
 
@@ -95,7 +95,6 @@ impl Default for ProducerConfig {
 impl ProducerConfig {
     /// Takes the producer's settings out of `properties`; what is left there is none of them.
     pub fn take(properties: &mut Properties) -> Result<ProducerConfig, InvalidSetting> {
-        properties.take_security()?;
         if let Some(value) = properties.take("transactional.id") {
             let expected = "none (this producer has no transactions yet)".to_owned();
             return Err(InvalidSetting { key: "transactional.id".to_owned(), value, expected });
@@ -226,7 +225,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_served_is_refused_by_name() {
-        for wrong in ["transactional.id=t", "security.protocol=SSL", "acks=2", "compression.type=brotli"] {
+        for wrong in ["transactional.id=t", "security.protocol=TLS", "acks=2", "compression.type=brotli"] {
             let error = take(&[wrong]).expect_err("a refusal");
             assert!(wrong.starts_with(&error.key), "{error}");
         }

@@ -23,9 +23,9 @@ use tokio::time::{Instant, Sleep};
 use super::accumulator::Taken;
 use super::delivery::{BatchRefused, DeliveryError, report, timed_out};
 use super::{Acks, Shared};
-use crate::connection::negotiate;
 use crate::error::{ClientError, CloseReason, ConnectionClosed, UnencodableRequest, UnreadableResponse};
 use crate::frames::FrameReader;
+use crate::handshake::{self, Alone, Negotiated, negotiate};
 use crate::stream::ByteStream;
 
 const RECONNECT_MIN: Duration = Duration::from_millis(50);
@@ -101,9 +101,9 @@ async fn session(
     let peer: Arc<str> = address.into();
     let (reader, mut writer) = tokio::io::split(stream);
     let mut frames = FrameReader::new(reader, options.frame_bytes_max);
-    let versions = negotiate(&mut frames, &mut writer, &peer, options).await?;
-    let version = versions.pick::<ProduceRequest>(&peer)?;
-    let link = Link { shared, broker, peer, version, wake, next_correlation_id: 1 };
+    let negotiated = negotiate(&mut frames, &mut writer, &peer, options).await?;
+    let version = negotiated.versions.pick::<ProduceRequest>(&peer)?;
+    let link = Link { shared, broker, peer, version, negotiated, wake, next_correlation_id: 1 };
     link.exchange(&mut frames, &mut writer, flights).await
 }
 
@@ -112,6 +112,7 @@ struct Link<'a> {
     broker: i32,
     peer: Arc<str>,
     version: i16,
+    negotiated: Negotiated,
     wake: &'a Notify,
     next_correlation_id: i32,
 }
@@ -129,7 +130,10 @@ impl Link<'_> {
         let mut next_tick = Instant::now() + TICK;
         let mut timer = std::pin::pin!(tokio::time::sleep_until(next_tick));
         loop {
-            let may_send = outgoing.is_none() && flights.len() < in_flight_max;
+            if self.renewal_is_due() && flights.is_empty() {
+                self.renew(frames, writer).await?;
+            }
+            let may_send = outgoing.is_none() && flights.len() < in_flight_max && !self.renewal_is_due();
             let mut wake_at = next_tick;
             if may_send {
                 let (request, next) = self.gather(flights)?;
@@ -164,6 +168,24 @@ impl Link<'_> {
                 }
             }
         }
+    }
+
+    /// Whether requests have to wait until this client has proved again who it is.
+    fn renewal_is_due(&self) -> bool {
+        self.negotiated.renew_at.is_some_and(|at| at <= Instant::now())
+    }
+
+    /// Proves again who this client is (KIP-368), on a connection that has no request under way.
+    async fn renew<S: ByteStream>(
+        &mut self,
+        frames: &mut FrameReader<ReadHalf<S>>,
+        writer: &mut WriteHalf<S>,
+    ) -> Result<(), ClientError> {
+        let options = &self.shared.config.connection;
+        let mut alone = Alone { frames, writer };
+        let versions = &self.negotiated.versions;
+        self.negotiated.renew_at = handshake::authenticate(&mut alone, versions, &self.peer, options).await?;
+        Ok(())
     }
 
     fn closed(&self, reason: CloseReason) -> ClientError {

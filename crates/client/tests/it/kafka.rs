@@ -20,10 +20,10 @@ use crate::fake::Stored;
 use crate::random::{record, seeded};
 
 /// A broker, stopped when it is dropped.
-struct Kafka {
-    bootstrap: Vec<String>,
-    child: Option<Child>,
-    _data: Option<tempfile::TempDir>,
+pub struct Kafka {
+    pub bootstrap: Vec<String>,
+    pub child: Option<Child>,
+    pub _data: Option<tempfile::TempDir>,
 }
 
 impl Drop for Kafka {
@@ -34,12 +34,12 @@ impl Drop for Kafka {
     }
 }
 
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     listener.local_addr().expect("it is bound").port()
 }
 
-fn java(classpath: &str, heap: &str) -> Command {
+pub fn java(classpath: &str, heap: &str) -> Command {
     let mut command = Command::new("java");
     command.args([heap, "-cp", classpath]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command

@@ -2,8 +2,11 @@
 //! it is.
 #![allow(clippy::print_stdout, reason = "a test that is skipped says so, and a failing one names its seed")]
 
+mod certificates;
 mod connection;
 mod fake;
 mod kafka;
 mod producer;
 mod random;
+mod secure;
+mod secure_kafka;

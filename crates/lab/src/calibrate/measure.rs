@@ -5,10 +5,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hdrhistogram::Histogram as Recorded;
 
-use super::{Extent, Measured, Percentile, Plan, QUANTILES, Scenario};
+use super::{Extent, Generator, Measured, Percentile, Plan, QUANTILES, Scenario};
 use crate::null_server::{NullServer, NullServerError, Settings};
 use crate::result::HistogramUnreadable;
 use crate::run::saturation::{self, Outcome};
+use crate::sample::Sampler;
 use crate::worker::{Assignment, Event, Handle, HandleError, Interval, Report, Role, StopWhen};
 use crate::workload::{Payload, RecordSpec, Verify};
 
@@ -55,6 +56,16 @@ pub enum CalibrateError {
     },
 }
 
+impl CalibrateError {
+    fn nothing(report: Report) -> CalibrateError {
+        CalibrateError::Nothing {
+            acknowledged: report.acknowledged,
+            failed: report.failed,
+            first_failure: report.first_failure,
+        }
+    }
+}
+
 /// What a worker measured.
 pub(super) struct Latencies {
     pub(super) client: String,
@@ -73,7 +84,7 @@ impl Latencies {
             Percentile { quantile, true_us, measured_us, error: measured_us / true_us - 1.0 }
         };
         let percentiles = QUANTILES.map(percentile).to_vec();
-        Measured { scenario, records: self.recorded.len(), percentiles }
+        Measured { scenario, records: self.recorded.len(), percentiles, tries: 1 }
     }
 }
 
@@ -83,19 +94,15 @@ pub(super) async fn latencies(plan: &Plan, scenario: &Scenario) -> Result<Latenc
     let assignment = Assignment {
         clients: scenario.clients,
         properties: properties(&[("linger.ms", "0")]),
-        ..assignment(plan, &server, scenario.records_per_s, scenario.measured_s)
+        ..assignment(plan, &server, Some(scenario.records_per_s), scenario.measured_s)
     };
     let ran = drive(plan, &assignment, scenario.warm_up_s, scenario.measured_s).await?;
     let report = ran.report;
-    match report.acknowledge_latency {
+    match &report.acknowledge_latency {
         Some(latency) if report.failed == 0 => {
             Ok(Latencies { client: ran.client, recorded: latency.recorded()? })
         }
-        _ => Err(CalibrateError::Nothing {
-            acknowledged: report.acknowledged,
-            failed: report.failed,
-            first_failure: report.first_failure,
-        }),
+        _ => Err(CalibrateError::nothing(report)),
     }
 }
 
@@ -112,13 +119,41 @@ pub(super) async fn carried(
     let server = NullServer::start(server)?;
     let assignment = Assignment {
         properties: properties(&[("linger.ms", "5"), ("batch.size", "65536")]),
-        ..assignment(plan, &server, records_per_s, measured_s)
+        ..assignment(plan, &server, Some(records_per_s), measured_s)
     };
     let ran = drive(plan, &assignment, warm_up_s, measured_s).await?;
-    let span = &ran.report.measured;
-    let taken = span.records as f64 * 1e6 / span.to_us.saturating_sub(span.from_us).max(1) as f64;
+    let taken = ran.records_per_s();
     let fell_behind = saturation::fell_behind(records_per_s, taken, &ran.intervals);
     Ok(Outcome { records_per_s: taken, fell_behind: fell_behind.is_some() })
+}
+
+/// What one producer on one thread sends at the most, in batches of a size.
+pub(super) async fn generator(plan: &Plan, batch_bytes: u32) -> Result<Generator, CalibrateError> {
+    let (warm_up_s, measured_s) = match plan.extent {
+        Extent::Full => (2.0, 8.0),
+        Extent::Reduced => (0.5, 2.0),
+    };
+    let server = NullServer::start(&Settings::default())?;
+    let batch = batch_bytes.to_string();
+    let request = (batch_bytes + (64 << 10)).max(1 << 20).to_string();
+    let assignment = Assignment {
+        properties: [
+            ("acks", "1"),
+            ("linger.ms", "5"),
+            ("batch.size", &batch),
+            ("max.request.size", &request),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into(),
+        ..assignment(plan, &server, None, measured_s)
+    };
+    let value_bytes = assignment.records.size_bytes;
+    let ran = drive(plan, &assignment, warm_up_s, measured_s).await?;
+    if ran.report.failed > 0 || ran.report.measured.records == 0 {
+        return Err(CalibrateError::nothing(ran.report));
+    }
+    let cpu_us_per_record = (ran.cpu_s > 0.0).then(|| ran.cpu_s * 1e6 / ran.report.measured.records as f64);
+    Ok(Generator { value_bytes, batch_bytes, records_per_s: ran.records_per_s(), cpu_us_per_record })
 }
 
 fn properties(own: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -127,7 +162,7 @@ fn properties(own: &[(&str, &str)]) -> BTreeMap<String, String> {
     all.iter().chain(own).map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-fn assignment(plan: &Plan, server: &NullServer, records_per_s: f64, measured_s: f64) -> Assignment {
+fn assignment(plan: &Plan, server: &NullServer, records_per_s: Option<f64>, measured_s: f64) -> Assignment {
     Assignment {
         role: Role::Producer,
         driver: plan.driver,
@@ -139,7 +174,7 @@ fn assignment(plan: &Plan, server: &NullServer, records_per_s: f64, measured_s: 
         threads: 1,
         records: RecordSpec { size_bytes: 128, payload: Payload::Random, keys: None },
         verify: Verify::Off,
-        records_per_s: Some(records_per_s),
+        records_per_s,
         stop: StopWhen::Seconds(measured_s),
         group: None,
         seed: 42,
@@ -151,6 +186,15 @@ struct Ran {
     report: Report,
     /// Those of the measurement.
     intervals: Vec<Interval>,
+    /// Processor time of the worker within the measurement, its children's among it; 0 where nobody tells.
+    cpu_s: f64,
+}
+
+impl Ran {
+    fn records_per_s(&self) -> f64 {
+        let span = &self.report.measured;
+        span.records as f64 * 1e6 / span.to_us.saturating_sub(span.from_us).max(1) as f64
+    }
 }
 
 async fn drive(
@@ -162,7 +206,9 @@ async fn drive(
     let patience = PATIENCE + Duration::from_secs_f64(2.0 * (warm_up_s + measured_s));
     let driven = tokio::time::timeout(patience, async {
         let mut worker = Handle::spawn("calibration", &plan.binary, assignment)?;
-        let (client, _) = worker.ready().await?;
+        let (client, children) = worker.ready().await?;
+        let processes = std::iter::once(worker.pid()).chain(children);
+        let sampler = Sampler::start(processes.map(|pid| ("generator".to_owned(), pid)).collect());
         let at_us = now_us() + u64::try_from(LEAD.as_micros()).expect("a fraction of a second");
         let measure_from_us = at_us + (warm_up_s * 1e6) as u64;
         worker.start(at_us, measure_from_us).await;
@@ -172,7 +218,11 @@ async fn drive(
                 Event::Interval(interval) if interval.at_us > measure_from_us + interval.length_us => {
                     intervals.push(interval);
                 }
-                Event::Done(report) => return Ok(Ran { client, report: *report, intervals }),
+                Event::Done(report) => {
+                    let usage = sampler.finish(report.measured.from_us, report.measured.to_us);
+                    let cpu_s = usage.processes.iter().map(|used| used.user_s + used.system_s).sum();
+                    return Ok(Ran { client, report: *report, intervals, cpu_s });
+                }
                 Event::Interval(_) | Event::Ready { .. } | Event::Failed { .. } => {}
             }
         }

@@ -5,6 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::Extent;
 use crate::null_server::{ServiceTime, Settings, Stalls};
 
+/// The part of a time of service that the machine may usually add.
+const FLOOR_SHARE: f64 = 0.01;
+/// From the end of one service to the next record of the same producer, at the least.
+const BETWEEN_S: f64 = 0.1;
+
 /// A server with a script, and a rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
@@ -42,8 +47,19 @@ impl Scenario {
         Scenario { measured_s: floor.measured_s / 2.0, ..floor }
     }
 
-    /// All scenarios whose latencies are known.
-    pub(super) fn all(extent: Extent) -> Vec<Scenario> {
+    /// Every request takes the same time, so that all that the machine adds shows at the highest percentile. So long that
+    /// what the machine usually adds is half of what may be wrong.
+    fn of_one_time(extent: Extent, floor_us: f64) -> Scenario {
+        let ms = (floor_us / FLOOR_SHARE / 1e3).ceil().clamp(50.0, 1000.0);
+        let service_time = ServiceTime::Fixed { us: ms * 1e3 };
+        let server = Settings { service_time, seed: 42, ..Settings::default() };
+        let one = Scenario::new("fixed", &format!("{ms} ms for every request"), extent, server);
+        let busy = one.records_per_s * (ms / 1e3 + BETWEEN_S);
+        Scenario { clients: one.clients.max(busy.ceil() as u32), ..one }
+    }
+
+    /// All scenarios whose latencies are known, for a machine that takes so long by itself at the highest percentile.
+    pub(super) fn all(extent: Extent, floor_us: f64) -> Vec<Scenario> {
         let fixed = ServiceTime::Fixed { us: 50_000.0 };
         let server = |service_time: &ServiceTime| Settings {
             service_time: service_time.clone(),
@@ -66,7 +82,7 @@ impl Scenario {
             )
         };
         let mut all = vec![
-            Scenario::new("fixed", "50 ms for every request", extent, server(&fixed)),
+            Scenario::of_one_time(extent, floor_us),
             Scenario::new("distribution", "40 to 200 ms, with known quantiles", extent, server(&quantiles)),
             Scenario::new(
                 "stalls",
@@ -107,7 +123,10 @@ mod tests {
     use super::*;
 
     fn named(name: &str) -> Scenario {
-        Scenario::all(Extent::Full).into_iter().find(|scenario| scenario.name == name).expect("it exists")
+        Scenario::all(Extent::Full, 500.0)
+            .into_iter()
+            .find(|scenario| scenario.name == name)
+            .expect("it exists")
     }
 
     fn assert_close(scenario: &Scenario, quantile: f64, expected_us: f64) {
@@ -158,8 +177,18 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_that_takes_long_gets_longer_times() {
+        let fixed_us = |floor_us| Scenario::all(Extent::Full, floor_us)[0].true_us(0.999);
+        assert_eq!(fixed_us(100.0), 50_000.0);
+        assert_eq!(fixed_us(3_283.0), 329_000.0);
+        assert_eq!(fixed_us(1e9), 1e6);
+    }
+
+    #[test]
     fn no_answer_waits_behind_another_on_its_connection() {
-        for scenario in Scenario::all(Extent::Full).iter().filter(|scenario| scenario.name != "overload") {
+        let all =
+            [500.0, 3_000.0, 1e9].into_iter().flat_map(|floor_us| Scenario::all(Extent::Full, floor_us));
+        for scenario in all.filter(|scenario| scenario.name != "overload") {
             let between_us = 1e6 * f64::from(scenario.clients) / scenario.records_per_s;
             assert!(
                 scenario.server.service_time.quantile_us(1.0) + 20_000.0 < between_us,

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Calibration, QUANTILES};
+use super::{Calibration, Generator, QUANTILES};
 
 impl Display for Calibration {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -34,6 +34,9 @@ impl Display for Calibration {
                 )?;
             }
         }
+        for measured in self.scenarios.iter().filter(|measured| measured.tries > 1) {
+            writeln!(f, "{}: the best of {} tries", measured.scenario.name, measured.tries)?;
+        }
         let knee = &self.knee;
         writeln!(f)?;
         writeln!(
@@ -44,6 +47,9 @@ impl Display for Calibration {
             knee.trials,
             knee.error * 100.0,
         )?;
+        for generator in &self.generator {
+            writeln!(f, "{generator}")?;
+        }
         writeln!(f)?;
         writeln!(
             f,
@@ -60,6 +66,26 @@ impl Display for Calibration {
             )
         } else {
             write!(f, "BEYOND THE LIMITS:\n  {}", faults.join("\n  "))
+        }
+    }
+}
+
+impl Display for Generator {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "generator: {:.2} million records/s of {} bytes from one thread, batches of {} KiB",
+            self.records_per_s / 1e6,
+            self.value_bytes,
+            self.batch_bytes / 1024,
+        )?;
+        match self.cpu_us_per_record {
+            Some(cpu_us) => write!(
+                f,
+                "; {cpu_us:.3} us of processor a record, {:.2} million in a second of it",
+                1.0 / cpu_us
+            ),
+            None => Ok(()),
         }
     }
 }

@@ -13,7 +13,8 @@ const MIGRATION_COST_NS: u64 = 500_000;
 
 /// The processors' time until now; for the steal while the doctor works.
 pub(super) fn cpu_ticks() -> CpuTicks {
-    proc::cpu(&std::fs::read_to_string("/proc/stat").unwrap_or_default()).unwrap_or_default()
+    let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    proc::cpu(&text("/proc/stat"), &text("/proc/self/status")).unwrap_or_default()
 }
 
 /// Looks at the host; `before` is [`cpu_ticks`] of a second ago or more.

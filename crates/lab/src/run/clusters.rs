@@ -3,16 +3,27 @@
 
 use crate::result::Machine;
 use crate::target::{self, RunningCluster, StartOptions, TargetError, TargetSpec};
-use crate::workload::ClusterSpec;
+use crate::worker::Driver;
+use crate::workload::{ClusterSpec, Measure};
 
-/// What a broker is taken to need: a heap, and as much again beside it.
-const BROKER_BYTES: u64 = 2 << 30;
+/// What a broker of Apache Kafka is taken to need: a heap, and as much again beside it.
+const KAFKA_BYTES: u64 = 2 << 30;
+/// What a broker of this binary is taken to need.
+const EMBEDDED_BYTES: u64 = 256 << 20;
 
 /// The clusters, by the place of their target.
 #[derive(Debug)]
 pub(super) struct Clusters {
     options: StartOptions,
-    running: Vec<Option<(ClusterSpec, RunningCluster)>>,
+    running: Vec<Option<Running>>,
+}
+
+#[derive(Debug)]
+struct Running {
+    spec: ClusterSpec,
+    cluster: RunningCluster,
+    /// What it has done already, with which driver, and how many bytes a repetition wrote.
+    warm: Vec<(Driver, Measure, u64)>,
 }
 
 impl Clusters {
@@ -23,7 +34,21 @@ impl Clusters {
 
     /// The cluster of a target; none while it does not run.
     pub(super) fn get(&self, target: usize) -> Option<&RunningCluster> {
-        self.running[target].as_ref().map(|(_, cluster)| cluster)
+        self.running[target].as_ref().map(|running| &running.cluster)
+    }
+
+    /// The cluster of a target has done this: a repetition of it wrote so many bytes.
+    pub(super) fn note_warm(&mut self, target: usize, (driver, measure): (Driver, Measure), bytes: u64) {
+        if let Some(running) = &mut self.running[target] {
+            running.warm.retain(|warm| (warm.0, warm.1) != (driver, measure));
+            running.warm.push((driver, measure, bytes));
+        }
+    }
+
+    /// Whether the cluster of a target has done this before, and how much it wrote.
+    pub(super) fn warm_bytes(&self, target: usize, kind: (Driver, Measure)) -> Option<u64> {
+        let running = self.running[target].as_ref()?;
+        running.warm.iter().find(|warm| (warm.0, warm.1) == kind).map(|warm| warm.2)
     }
 
     /// Starts the cluster of a target, unless it runs as it should. What is said on the way goes to `say`.
@@ -34,49 +59,55 @@ impl Clusters {
         wanted: &ClusterSpec,
         say: &(dyn Fn(&str) + Sync),
     ) -> Result<(), TargetError> {
-        if let Some((running, cluster)) = &self.running[target] {
-            if running == wanted && cluster.died().is_none() {
+        if let Some(running) = &self.running[target] {
+            if running.spec == *wanted && running.cluster.died().is_none() {
                 return Ok(());
             }
-            self.stop(target, say).await;
+            self.stop(target, say);
         }
         if wanted.brokers > 0 && !matches!(spec, TargetSpec::Bootstrap { .. }) {
             let brokers = if wanted.brokers == 1 { "broker" } else { "brokers" };
             say(&format!("Starting {}: {} {brokers}", name(spec), wanted.brokers));
         }
         let cluster = target::start(spec, wanted, &self.options).await?;
-        self.running[target] = Some((wanted.clone(), cluster));
+        self.running[target] = Some(Running { spec: wanted.clone(), cluster, warm: Vec::new() });
         Ok(())
     }
 
     /// Stops the cluster of a target.
-    pub(super) async fn stop(&mut self, target: usize, say: &(dyn Fn(&str) + Sync)) {
-        if let Some((_, cluster)) = self.running[target].take() {
-            for complaint in cluster.stop().await {
+    pub(super) fn stop(&mut self, target: usize, say: &(dyn Fn(&str) + Sync)) {
+        if let Some(running) = self.running[target].take() {
+            for complaint in running.cluster.stop() {
                 say(&complaint);
             }
         }
     }
 
     /// Stops all but this one.
-    pub(super) async fn stop_others(&mut self, target: usize, say: &(dyn Fn(&str) + Sync)) {
+    pub(super) fn stop_others(&mut self, target: usize, say: &(dyn Fn(&str) + Sync)) {
         for other in (0..self.running.len()).filter(|other| *other != target) {
-            self.stop(other, say).await;
+            self.stop(other, say);
         }
     }
 
     /// Stops all.
-    pub(super) async fn stop_all(&mut self, say: &(dyn Fn(&str) + Sync)) {
+    pub(super) fn stop_all(&mut self, say: &(dyn Fn(&str) + Sync)) {
         for target in 0..self.running.len() {
-            self.stop(target, say).await;
+            self.stop(target, say);
         }
     }
 }
 
 /// Whether the clusters of all targets may run at the same time: they take at most half of the memory.
 pub(super) fn side_by_side(targets: &[TargetSpec], wanted: &ClusterSpec, machine: &Machine) -> bool {
-    let started = targets.iter().filter(|spec| !matches!(spec, TargetSpec::Bootstrap { .. })).count() as u64;
-    started < 2 || started * u64::from(wanted.brokers) * BROKER_BYTES <= machine.memory_bytes / 2
+    let of_broker = targets.iter().filter_map(|spec| match spec {
+        TargetSpec::Embedded => Some(EMBEDDED_BYTES),
+        TargetSpec::ApacheKafka => Some(KAFKA_BYTES),
+        TargetSpec::Bootstrap { .. } => None,
+    });
+    let of_broker: Vec<u64> = of_broker.collect();
+    of_broker.len() < 2
+        || of_broker.iter().sum::<u64>() * u64::from(wanted.brokers) <= machine.memory_bytes / 2
 }
 
 /// A target's name before it runs.
@@ -94,7 +125,7 @@ mod tests {
 
     #[test]
     fn clusters_run_side_by_side_when_they_take_half_of_the_memory_at_most() {
-        let machine = Machine { memory_bytes: 24 << 30, ..Machine::default() };
+        let machine = Machine { memory_bytes: 23 << 30, ..Machine::default() };
         let spec = |brokers| ClusterSpec { brokers, properties: Default::default() };
         let both = [TargetSpec::Embedded, TargetSpec::ApacheKafka];
         assert!(side_by_side(&both, &spec(1), &machine));

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::error::Failure;
-use super::repetition::{Setting, Taken, expected_bytes, take, tidy};
+use super::repetition::{Memory, Setting, Taken, expected_bytes, take, tidy};
 use super::saturation::{Next, Outcome, Search, Trial, fell_behind};
 use super::summary::summarize;
 use super::verdict::judge_result;
@@ -13,10 +13,12 @@ use crate::result::{Knee, Machine, PointResult, ProcessUse, Repetition, Step, Su
 use crate::target::{self, RunningCluster};
 use crate::terminal::{PointAt, Progress};
 use crate::worker::Driver;
-use crate::workload::{Load, Point, Unit, Workload};
+use crate::workload::{Load, Measure, Point, Unit, Workload};
 
 /// The repetition that does not count is no longer than this: it is there for caches and compilers.
 const WARM_UP_SECONDS_MAX: f64 = 2.0;
+/// Where a point has records in place of seconds, one of so many is sent.
+const WARM_UP_SHARE: u64 = 4;
 /// A repetition may write so many times what the one before it wrote.
 const BYTES_MARGIN: f64 = 1.25;
 /// Time for the word to end the run to arrive, when a worker has heard it first: Ctrl-C goes to all.
@@ -64,6 +66,7 @@ pub(super) struct Taking<'a> {
     pub(super) running: &'a RunningCluster,
     pub(super) binary: &'a Path,
     pub(super) topics: Vec<String>,
+    pub(super) memory: &'a Memory,
     pub(super) progress: &'a Progress,
 }
 
@@ -120,6 +123,32 @@ impl Contender {
         &self.current
     }
 
+    /// Whether it cannot go on.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// What its cluster is warm for, once it has had a repetition.
+    pub(super) fn kind(&self) -> (Driver, Measure) {
+        (self.driver, self.asked.measure)
+    }
+
+    /// What its next repetition may write.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Its cluster is warm from another point, whose repetitions wrote so much: it needs no repetition that does not count.
+    pub(super) fn skip_warm_up(&mut self, bytes: u64) {
+        if matches!(self.stage, Stage::WarmUp) {
+            self.begin();
+            let is_guessed = !matches!(self.asked.extent.unit, Unit::Records(_))
+                && !matches!(self.asked.load, Load::Rate { .. });
+            let expected = expected_bytes(&self.current);
+            self.bytes = if is_guessed { expected.max(bytes / 2 * 3) } else { expected };
+        }
+    }
+
     /// Who speaks.
     pub(super) fn driver(&self) -> Driver {
         self.driver
@@ -174,15 +203,8 @@ impl Contender {
         let longer = length_s(&self.asked) / length_s(&self.current);
         let bytes = taken.repetition.evidence.bytes_on_disk as f64 * longer * BYTES_MARGIN;
         self.bytes = (bytes as u64).max(1 << 20);
-        self.current.extent = self.asked.extent;
         match &mut self.stage {
-            Stage::WarmUp => {
-                self.stage = match Search::new(&self.asked.load, self.asked.producers.count) {
-                    Some(search) => Stage::Searching(search),
-                    None => Stage::Measuring,
-                };
-                self.seek();
-            }
+            Stage::WarmUp => self.begin(),
             Stage::Searching(search) => {
                 let trial = trial_of(&self.current);
                 let (outcome, step) = step(trial, &taken.repetition, cpus);
@@ -199,6 +221,16 @@ impl Contender {
             }
             Stage::Over => {}
         }
+    }
+
+    /// From here on, repetitions count, or trials of a search.
+    fn begin(&mut self) {
+        self.current.extent = self.asked.extent;
+        self.stage = match Search::new(&self.asked.load, self.asked.producers.count) {
+            Some(search) => Stage::Searching(search),
+            None => Stage::Measuring,
+        };
+        self.seek();
     }
 
     /// Sets the next trial of a search, or what it has found.
@@ -229,7 +261,7 @@ impl Contender {
             Summary::default()
         });
         let mut result = PointResult {
-            point: self.asked,
+            point: self.asked.without_secrets(),
             target: self.target_name,
             driver: self.driver,
             client: self.client,
@@ -265,6 +297,7 @@ impl Taking<'_> {
             seed: seed_of(contender.seed, [u64::from(contender.tried), 0, 0]),
             topics: &self.topics,
             expected_bytes: contender.bytes,
+            memory: self.memory,
             progress: self.progress,
         };
         let ended = tokio::select! {
@@ -322,8 +355,9 @@ fn cpus() -> u32 {
 pub(super) fn warm_up_unit(point: &Point, driver: Driver) -> Unit {
     match point.extent.unit {
         // Kafka's tools start anew in each repetition, which takes them seconds.
-        Unit::Seconds(seconds) if driver != Driver::Java => Unit::Seconds(seconds.min(WARM_UP_SECONDS_MAX)),
-        whole => whole,
+        whole if driver == Driver::Java => whole,
+        Unit::Seconds(seconds) => Unit::Seconds(seconds.min(WARM_UP_SECONDS_MAX)),
+        Unit::Records(records) => Unit::Records(records.div_ceil(WARM_UP_SHARE)),
     }
 }
 
@@ -331,7 +365,7 @@ pub(super) fn warm_up_unit(point: &Point, driver: Driver) -> Unit {
 fn length_s(point: &Point) -> f64 {
     match point.extent.unit {
         Unit::Seconds(seconds) => seconds + point.extent.warm_up_s,
-        Unit::Records(_) => 1.0,
+        Unit::Records(records) => records as f64,
     }
 }
 

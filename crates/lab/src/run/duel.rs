@@ -66,8 +66,8 @@ impl<'a> Duel<'a> {
     }
 
     /// Ends the clusters, and gives what was learned of the target.
-    pub(crate) async fn end(mut self) -> BTreeMap<String, TargetInfo> {
-        self.run.end(self.interrupted).await;
+    pub(crate) fn end(mut self) -> BTreeMap<String, TargetInfo> {
+        self.run.end(self.interrupted);
         self.run.result.targets
     }
 }

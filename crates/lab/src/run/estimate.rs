@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::contender::warm_up_unit;
 use super::reading_back::{stamps, time_max};
 use super::repetition::expected_bytes;
-use super::{Options, is_search};
+use super::{Options, Planned, is_search};
 use crate::quantity;
 use crate::target::TargetSpec;
 use crate::worker::Driver;
@@ -19,7 +19,7 @@ const AROUND_S: f64 = 1.8;
 /// A virtual machine for Java starts.
 const JAVA_S: f64 = 3.0;
 /// Memory is made ready at this rate where it has to be taken from a host, which a part of it has to be.
-const WARM_BYTES_PER_S: f64 = 330e6;
+const WARM_BYTES_PER_S: f64 = 1e9;
 const WARM_SHARE: f64 = 0.25;
 /// The most records that are taken or read in a second, and the most bytes.
 const RECORDS_PER_S: f64 = 2e6;
@@ -61,22 +61,25 @@ pub fn estimate(options: &Options) -> Estimate {
         sum.seconds += seconds;
         sum.seconds_max = sum.seconds_max.zip(most).map(|(sum, most)| sum + most);
     };
-    let points = || options.workloads.iter().flat_map(|w| w.points.iter().map(move |point| (w, point)));
     for (place, target) in options.targets.iter().enumerate() {
         let mut before = None;
-        for (workload, point) in points().filter(|(_, point)| place < options.targets_of(point).len()) {
+        for planned in super::points(options) {
+            let point = planned.point;
+            if place >= options.targets_of(point).len() {
+                continue;
+            }
             if before.replace(&point.cluster) != Some(&point.cluster) {
                 let start_s = start_s(target, point.cluster.brokers);
                 add(start_s, Some(start_s));
             }
-            for driver in options.drivers_of(workload) {
-                let (seconds, most) = of_point(point, *driver);
+            for driver in planned.drivers {
+                let (seconds, most) = of_point(point, *driver, planned.warms_up);
                 add(seconds, most);
             }
         }
     }
-    sum.points =
-        points().map(|(w, point)| options.targets_of(point).len() * options.drivers_of(w).len()).sum();
+    let rows = |planned: Planned<'_>| options.targets_of(planned.point).len() * planned.drivers.len();
+    sum.points = super::points(options).map(rows).sum();
     sum
 }
 
@@ -94,7 +97,7 @@ fn start_s(target: &TargetSpec, brokers: u32) -> f64 {
 }
 
 /// All repetitions of a point: about, and at most.
-fn of_point(point: &Point, driver: Driver) -> (f64, Option<f64>) {
+fn of_point(point: &Point, driver: Driver, warms_up: bool) -> (f64, Option<f64>) {
     let measured_s = measured_s(point);
     let mut around_s = AROUND_S + point.extent.warm_up_s;
     if driver == Driver::Java {
@@ -112,7 +115,8 @@ fn of_point(point: &Point, driver: Driver) -> (f64, Option<f64>) {
     let first =
         Point { extent: Extent { unit: warm_up_unit(point, driver), ..point.extent }, ..point.clone() };
     let first_s = self::measured_s(&first);
-    let without = (around_s + measured_s) * (counted + steps) + around_s + first_s;
+    let warm_up_s = if warms_up { around_s + first_s } else { 0.0 };
+    let without = (around_s + measured_s) * (counted + steps) + warm_up_s;
     let measured = Duration::from_secs_f64(point.extent.warm_up_s + measured_s);
     let most = time_max(&stamps(point, driver), measured).map(|most| most.as_secs_f64());
     let read_back_s = match most {

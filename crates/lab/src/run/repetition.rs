@@ -2,7 +2,7 @@
 //! start at, the course, the evidence; then topics and files gone.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::clock::now_us;
@@ -17,7 +17,7 @@ use crate::result::{Evidence, Repetition};
 use crate::sample::{Sampler, Usage};
 use crate::target::{self, Cluster};
 use crate::terminal::Progress;
-use crate::warm;
+use crate::warm::{self, Held};
 use crate::worker::{Assignment, Driver, Report, Role, StopWhen};
 use crate::workload::{Clients, Load, Measure, Point, Unit, Verify};
 
@@ -45,7 +45,37 @@ pub(super) struct Setting<'a> {
     pub(super) topics: &'a [String],
     /// What it may write: memory is warmed for so much.
     pub(super) expected_bytes: u64,
+    /// Memory that was made ready, and is held between repetitions.
+    pub(super) memory: &'a Memory,
     pub(super) progress: &'a Progress,
+}
+
+/// Memory that is held between repetitions.
+#[derive(Debug, Default)]
+pub(super) struct Memory(Mutex<Vec<Held>>);
+
+impl Memory {
+    fn held(&self) -> MutexGuard<'_, Vec<Held>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.held().iter().map(Held::bytes).sum()
+    }
+
+    /// Gives so much back, or all there is. What is left is for a later repetition, which may write more than the next.
+    fn give_back(&self, mut bytes: u64) {
+        let mut held = self.held();
+        while bytes > 0
+            && let Some(mut last) = held.pop()
+        {
+            let given = bytes.min(last.bytes());
+            bytes -= given;
+            if last.give_back(given).is_ok() && last.bytes() > 0 {
+                held.push(last);
+            }
+        }
+    }
 }
 
 /// What came of a repetition.
@@ -85,6 +115,11 @@ pub(super) async fn take(setting: &Setting<'_>) -> Result<Taken, Failure> {
     tracing::debug!("The topics' files are gone");
     let taken = taken?;
     tidied?;
+    // What the files had is free now, and no longer ours in a second or two.
+    let room = WARM_BYTES_MAX.saturating_sub(setting.memory.bytes());
+    if let Some(held) = take_memory(setting, taken.repetition.evidence.bytes_on_disk.min(room)).await {
+        setting.memory.held().push(held);
+    }
     Ok(taken)
 }
 
@@ -388,21 +423,36 @@ async fn ready_consumers(setting: &Setting<'_>) -> Result<Fleet, Failure> {
 /// Makes memory ready for what will be written, for each target alike and right before the start: else one pays for pages
 /// that another was given.
 async fn warm_memory(setting: &Setting<'_>) {
-    let Some(dir) = setting.cluster.data_dir.clone() else { return };
-    if setting.point.measure == Measure::Consume {
-        return;
-    }
     let bytes = setting.expected_bytes.min(WARM_BYTES_MAX);
+    if let Some(more) = take_memory(setting, bytes.saturating_sub(setting.memory.bytes())).await {
+        setting.memory.held().push(more);
+    }
+    setting.memory.give_back(bytes);
+}
+
+/// Takes memory. None where none is asked for, the repetition writes little, or it cannot be had.
+async fn take_memory(setting: &Setting<'_>, bytes: u64) -> Option<Held> {
+    let dir = setting.cluster.data_dir.clone()?;
+    if bytes == 0 || setting.point.measure == Measure::Consume {
+        return None;
+    }
     // An interrupted run drops this future, and with it what the thread looks at: nobody waits for the rest.
     let waiting = Arc::new(());
     let waited_for = Arc::downgrade(&waiting);
     let is_wanted = move || waited_for.strong_count() > 0;
-    match tokio::task::spawn_blocking(move || warm::memory(&dir, bytes, is_wanted)).await {
-        Ok(Ok(_)) => {}
-        Ok(Err(error)) => tracing::warn!(%error, "Memory was not made ready before a repetition"),
-        Err(error) => tracing::warn!(%error, "Memory was not made ready before a repetition"),
-    }
+    let taken = tokio::task::spawn_blocking(move || warm::memory(&dir, bytes, is_wanted)).await;
     drop(waiting);
+    match taken {
+        Ok(Ok(held)) => Some(held),
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "Memory was not made ready before a repetition");
+            None
+        }
+        Err(error) => {
+            tracing::warn!(%error, "Memory was not made ready before a repetition");
+            None
+        }
+    }
 }
 
 /// About what a point writes to disks, as far as its settings tell; a maximum rate is guessed.

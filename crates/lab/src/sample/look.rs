@@ -46,7 +46,7 @@ pub(super) fn host(disks: &[String]) -> HostLook {
     let mut all = proc::disks(&text("/proc/diskstats"));
     all.retain(|disk| disks.contains(&disk.name));
     HostLook {
-        cpu: proc::cpu(&text("/proc/stat")).unwrap_or_default(),
+        cpu: proc::cpu(&text("/proc/stat"), &text("/proc/self/status")).unwrap_or_default(),
         loopback_bytes: network.loopback,
         received_bytes: network.received,
         sent_bytes: network.sent,

@@ -35,7 +35,7 @@ pub(super) fn io(text: &str) -> Option<(u64, u64)> {
     Some((value("read_bytes:")?, value("write_bytes:")?))
 }
 
-/// The processors' time since the machine began, in ticks, all together.
+/// The time of some processors since the machine began, in ticks, all together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CpuTicks {
     /// Doing something here.
@@ -48,9 +48,33 @@ pub(crate) struct CpuTicks {
     pub total: u64,
 }
 
-/// Reads the first line of `/proc/stat`.
-pub(crate) fn cpu(text: &str) -> Option<CpuTicks> {
-    let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+/// Reads the time of the processors that a process may use: those of `/proc/stat` that its `/proc/PID/status` allows. Others
+/// may be busy with what is none of it, or idle for ever. Of all processors where the second text does not tell.
+pub(crate) fn cpu(stat: &str, status: &str) -> Option<CpuTicks> {
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let of_each = stat.lines().filter_map(|line| {
+        let (number, ticks) = line.strip_prefix("cpu")?.split_once(' ')?;
+        let number = number.parse().ok()?;
+        allowed.is_some_and(|allowed| is_in_list(allowed, number)).then(|| cpu_ticks(ticks)).flatten()
+    });
+    let together = of_each.reduce(|sum, one| CpuTicks {
+        busy: sum.busy + one.busy,
+        io_wait: sum.io_wait + one.io_wait,
+        steal: sum.steal + one.steal,
+        total: sum.total + one.total,
+    });
+    together.or_else(|| stat.lines().find_map(|line| line.strip_prefix("cpu ")).and_then(cpu_ticks))
+}
+
+/// Whether a list of the kernel, such as `0-3,8`, holds a number.
+fn is_in_list(list: &str, number: u32) -> bool {
+    list.trim().split(',').any(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        matches!((first.parse::<u32>(), last.parse::<u32>()), (Ok(first), Ok(last)) if (first..=last).contains(&number))
+    })
+}
+
+fn cpu_ticks(line: &str) -> Option<CpuTicks> {
     let ticks: Vec<u64> = line.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect();
     // user nice system idle iowait irq softirq steal; the guests' ticks behind them are in user and nice already.
     let [user, nice, system, idle, io_wait, irq, soft_irq, steal] = *ticks.first_chunk::<8>()?;
@@ -151,8 +175,22 @@ mod tests {
         let text = "cpu  77252 51206 36295 720705 2900 10 1558 1028 500 0\ncpu0 17215 11109 7619 185753 439 0 316 276 0 0\n";
         let busy = 77252 + 51206 + 36295 + 10 + 1558;
         let expected = CpuTicks { busy, io_wait: 2900, steal: 1028, total: busy + 720_705 + 2900 + 1028 };
-        assert_eq!(cpu(text), Some(expected));
-        assert_eq!(cpu("cpu  1 2 3\n"), None);
+        assert_eq!(cpu(text, ""), Some(expected));
+        assert_eq!(cpu("cpu  1 2 3\n", ""), None);
+        let first = CpuTicks { busy: 36_259, io_wait: 439, steal: 276, total: 222_727 };
+        let status = "Name:\tthalweg\nCpus_allowed:\t1\nCpus_allowed_list:\t0\n";
+        assert_eq!(cpu(text, status), Some(first), "the first processor only");
+        let elsewhere = "Cpus_allowed_list:\t1-3,7\n";
+        assert_eq!(cpu(text, elsewhere), Some(expected), "none of the list is told");
+    }
+
+    #[test]
+    fn lists_of_the_kernel_hold_numbers_and_ranges() {
+        for (list, number, expected) in
+            [("0-3", 2, true), ("0-3", 4, false), ("\t1,4-5\n", 5, true), ("1,4-5", 2, false), ("", 0, false)]
+        {
+            assert_eq!(is_in_list(list, number), expected, "{list:?} {number}");
+        }
     }
 
     #[test]

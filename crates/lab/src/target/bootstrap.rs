@@ -17,16 +17,12 @@ pub async fn connect(
     properties: &BTreeMap<String, String>,
 ) -> Result<thalweg_client::Cluster, ConnectError> {
     let bootstrap = servers.join(",");
-    if let Some(protocol) = properties.get("security.protocol").filter(|own| *own != "PLAINTEXT") {
-        return Err(ConnectError::Security { bootstrap, protocol: protocol.clone() });
-    }
     let mut taken = Properties::new();
     for (key, value) in properties {
         taken.set(key, value);
     }
     taken.set_default("client.id", "thalweg-lab");
-    let options = taken.take_security().and_then(|()| ConnectionOptions::take(&mut taken, "lab"));
-    let options = match options {
+    let options = match ConnectionOptions::take(&mut taken, "lab") {
         Ok(options) => options,
         Err(source) => return Err(ConnectError::Setting { bootstrap, source }),
     };

@@ -225,17 +225,6 @@ pub enum ConnectError {
         /// Why.
         source: ClientError,
     },
-    /// Nobody here speaks so.
-    #[error(
-        "{bootstrap}: security.protocol={protocol} is not spoken yet. Whichever driver measures, the lab makes topics and \
-         reads back by its own client, which speaks PLAINTEXT only: a listener of that kind would be right"
-    )]
-    Security {
-        /// Where it should be.
-        bootstrap: String,
-        /// What was asked for.
-        protocol: String,
-    },
     /// A client property that cannot be.
     #[error("A client property for {bootstrap} cannot be: {source}")]
     Setting {

@@ -193,6 +193,13 @@ impl Brokers {
         self.processes.iter().filter_map(ended).collect()
     }
 
+    /// Kills all, for nobody wants what they hold; names those that had ended by themselves.
+    pub(super) fn discard(&mut self) -> Vec<String> {
+        let mut odd: Vec<String> = self.processes.iter().filter_map(BrokerProcess::ended_early).collect();
+        odd.extend(self.end());
+        odd
+    }
+
     /// Stops all in order, the last one first, each when the one after it has gone: controllers, which are the first
     /// ones, stay until the others have handed over. Who does not go in time is killed, and named. When the controllers
     /// have lost their majority, nobody is left to hand over to: Kafka's brokers would wait for minutes, so the rest is
@@ -201,12 +208,8 @@ impl Brokers {
         let mut odd = Vec::new();
         let deadline = Instant::now() + timeout;
         for (index, broker) in self.processes.iter().enumerate().rev() {
-            if let Some(status) = broker.ended() {
-                odd.push(format!(
-                    "{} had ended before it was told to, with {}",
-                    broker.name,
-                    describe(status)
-                ));
+            if let Some(early) = broker.ended_early() {
+                odd.push(early);
                 continue;
             }
             if index + 1 < self.majority {
@@ -261,6 +264,12 @@ impl BrokerProcess {
     fn ended(&self) -> Option<ExitStatus> {
         // A poisoned lock is no reason to leave a process behind: the child is whole in any case.
         self.child.lock().unwrap_or_else(PoisonError::into_inner).try_wait().ok().flatten()
+    }
+
+    /// That it ended by itself, in words.
+    fn ended_early(&self) -> Option<String> {
+        let status = self.ended()?;
+        Some(format!("{} had ended before it was told to, with {}", self.name, describe(status)))
     }
 
     fn signal(&self, signal: Signal) {

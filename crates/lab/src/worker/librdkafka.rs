@@ -9,9 +9,11 @@ mod consumer;
 mod producer;
 mod properties;
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use rdkafka::error::KafkaError;
+use thalweg_client::InvalidSetting;
 
 use super::link::Link;
 use super::{Assignment, Report, Role, WorkerError};
@@ -24,12 +26,13 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
     }
 }
 
-/// The properties of an assignment under librdkafka's names, but for cluster and group: for others who speak by it.
+/// The properties of an assignment under librdkafka's names, but for cluster and group: for others who speak by it. They
+/// may hold secrets.
 pub(super) fn properties_of(
     assignment: &Assignment,
     number: u32,
-) -> std::collections::BTreeMap<String, String> {
-    properties::named(assignment, number).0
+) -> Result<BTreeMap<String, String>, InvalidSetting> {
+    Ok(properties::named(assignment, number)?.0)
 }
 
 /// Name and version, for the result.

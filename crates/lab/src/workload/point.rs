@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use thalweg_client::HIDDEN;
 
 /// One measurement. Properties are Kafka's, under Kafka's names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +30,23 @@ pub struct Point {
     pub repetitions: u32,
     /// Whether the records are read back and checked.
     pub verify: Verify,
+}
+
+impl Point {
+    /// The same as a result keeps it: passwords, private keys and the lines that hold them are left out.
+    pub fn without_secrets(&self) -> Point {
+        let mut point = self.clone();
+        let properties = [
+            &mut point.cluster.properties,
+            &mut point.topics.properties,
+            &mut point.producers.properties,
+            &mut point.consumers.properties,
+        ];
+        for (_, value) in properties.into_iter().flatten().filter(|(key, _)| thalweg_client::is_secret(key)) {
+            HIDDEN.clone_into(value);
+        }
+        point
+    }
 }
 
 /// How far the records of a repetition are read back, and checked against what was sent. Where they are, each record carries

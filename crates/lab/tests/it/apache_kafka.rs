@@ -73,7 +73,7 @@ async fn one_broker_starts_with_the_settings_of_the_workload_and_stops_in_order(
     create_topic(&running, 1).await;
     assert_eq!(running.died(), None);
 
-    assert_eq!(running.stop().await, Vec::<String>::new());
+    assert_eq!(running.stop(), Vec::<String>::new());
     assert!(!is_alive(cluster.processes[0].1));
     assert!(is_empty(work.path()));
 }

@@ -140,7 +140,7 @@ pub struct PartitionExists {
     pub path: PathBuf,
 }
 
-/// No directory is online, or not the one that was asked for.
+/// No directory is online, or not the one in which the partition lies.
 #[derive(Debug, thiserror::Error)]
 #[error("no log directory is online for the partition; asked for: {directory:?}")]
 pub struct DirectoryOffline {

@@ -18,6 +18,11 @@ use crate::partition::PublishedOffsets;
 use crate::topic_partition::TopicPartition;
 use crate::uuid::Uuid;
 
+/// What must be free on a disk that was full before it counts as one with room: this share of it, or this much. Less
+/// would be full again at once.
+const ROOM_SHARE: u64 = 10;
+const ROOM_BYTES: u64 = 1 << 30;
+
 /// Which of the checkpoint files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Checkpoint {
@@ -70,6 +75,8 @@ pub struct DirState {
     disk: Disk,
     is_offline: AtomicBool,
     offline_reason: Mutex<Option<Arc<str>>>,
+    /// Whether an append has found no room, and none was seen since.
+    is_full: AtomicBool,
     partitions: Mutex<HashMap<TopicPartition, Partition>>,
     /// What each checkpoint file says, in the order of [`Checkpoint::ALL`]. The lock is held while writing.
     written: [Mutex<Written>; 4],
@@ -84,6 +91,7 @@ impl DirState {
             disk,
             is_offline: AtomicBool::new(false),
             offline_reason: Mutex::new(None),
+            is_full: AtomicBool::new(false),
             partitions: Mutex::default(),
             written: Default::default(),
             doomed: Mutex::default(),
@@ -115,6 +123,26 @@ impl DirState {
             tracing::error!(dir = %self.path.display(), reason, "Log directory goes offline");
             *known = Some(reason.into());
             self.is_offline.store(true, Ordering::Release);
+        }
+    }
+
+    /// An append has found no room.
+    pub(crate) fn note_full(&self) {
+        if !self.is_full.swap(true, Ordering::AcqRel) {
+            tracing::warn!(dir = %self.path.display(), "Disk is full and appends are refused until there is room");
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Acquire)
+    }
+
+    /// Looks whether there is room again, where there was none.
+    pub(super) fn look_for_room(&self) {
+        let Ok((size, free)) = self.disk.space(&self.path) else { return };
+        if self.is_full() && free >= (size / ROOM_SHARE).min(ROOM_BYTES) {
+            tracing::info!(dir = %self.path.display(), free, "There is room on the disk again");
+            self.is_full.store(false, Ordering::Release);
         }
     }
 

@@ -302,9 +302,17 @@ impl PartitionLog {
     fn write_epochs(&mut self) -> Result<(), AppendError> {
         match self.epochs.write(&self.home.disk, &self.home.dir, Durability::PageCache) {
             Ok(()) => Ok(()),
-            Err(error) if disk::is_disk_full(&error) => Err(AppendError::DiskFull(error)),
+            Err(error) if disk::is_disk_full(&error) => Err(self.lacks_room(error)),
             Err(error) => Err(LogError::Io(error).into()),
         }
+    }
+
+    /// Nothing was appended for lack of room, which the directory remembers.
+    pub(super) fn lacks_room(&self, error: std::io::Error) -> AppendError {
+        if let Some(directory) = &self.state {
+            directory.note_full();
+        }
+        AppendError::DiskFull(error)
     }
 
     fn write(&mut self, stored: &[Stored<'_>]) -> Result<(), AppendError> {
@@ -319,10 +327,7 @@ impl PartitionLog {
         };
         match result {
             Ok(()) => Ok(()),
-            Err(WriteError::DiskFull(error)) => {
-                tracing::warn!(partition = %self.name, "Disk is full and the append is refused");
-                Err(AppendError::DiskFull(error))
-            }
+            Err(WriteError::DiskFull(error)) => Err(self.lacks_room(error)),
             Err(WriteError::Failed(error)) => {
                 self.set_poison(format!("a write to {} has failed: {error}", self.home.dir.display()));
                 Err(LogError::Io(error).into())

@@ -39,7 +39,7 @@ impl PartitionLog {
             return Ok(false);
         }
         self.roll(first_offset.unwrap_or(self.log_end)).map_err(|error| match error {
-            LogError::Io(error) if disk::is_disk_full(&error) => AppendError::DiskFull(error),
+            LogError::Io(error) if disk::is_disk_full(&error) => self.lacks_room(error),
             other => other.into(),
         })?;
         Ok(true)

@@ -240,6 +240,41 @@ fn a_directory_that_fails_does_not_take_the_others_with_it() {
 }
 
 #[test]
+fn a_partition_whose_directory_is_gone_is_made_anew_unless_it_may_lie_in_one_that_is_offline() {
+    let (one, two) = (TempDir::new(), TempDir::new());
+    let (dirs, _) = open(options(&[one.path(), two.path()])).expect("opens");
+    let gone = Some(Uuid::random());
+    let made = dirs.create(&partition(0), None, Arc::default(), gone).expect("in any directory");
+    let [first, second] = dirs.online_ids()[..] else { panic!("two are online") };
+    assert!([first, second].map(Some).contains(&made.directory_id()));
+    dirs.fail_directory(first, "a test");
+    for asked_for in [gone, Some(first)] {
+        let refused = dirs.create(&partition(1), None, Arc::default(), asked_for);
+        assert!(matches!(refused, Err(CreateError::Offline(_))), "{refused:?}");
+    }
+    let beside = dirs.create(&partition(1), None, Arc::default(), Some(second)).expect("it is online");
+    assert_eq!(beside.directory_id(), Some(second));
+}
+
+#[test]
+fn a_full_disk_is_known_as_full_until_there_is_room() {
+    let dir = TempDir::new();
+    let faults = Arc::new(Faults::default());
+    let disk = Disk::with_faults(Arc::clone(&faults));
+    let (dirs, _) = open(LogDirsOptions { disk, ..options(&[dir.path()]) }).expect("opens");
+    let mut log = create(&dirs, 0);
+    assert!(!dirs.are_full());
+    faults.set_free_bytes(Some(0));
+    log.append_as_leader(&Spec::new(1).build(), thalweg_record::LeaderEpoch(0), Default::default())
+        .expect_err("no room");
+    assert!(dirs.are_full());
+    faults.set_free_bytes(None);
+    dirs.look_for_room();
+    assert!(!dirs.are_full());
+    append(&mut log, &Spec::new(1).build());
+}
+
+#[test]
 fn a_failed_write_takes_its_directory_offline() {
     let (one, two) = (TempDir::new(), TempDir::new());
     let faults = Arc::new(Faults::default());

@@ -71,13 +71,13 @@ impl Supervisor {
     /// Says what is wanted from now on.
     pub fn order(&self, ordered: Ordered) {
         if matches!(ordered, Ordered::Run { .. }) {
-            // Whoever looks next must not take the end of before for that of the new deployment.
+            // Whoever looks next must not take what came of the deployment before for what comes of this one.
             self.status.send_if_modified(|status| {
-                let is_over = status.state.is_over();
-                if is_over {
+                let rests = status.state.is_over() || status.state == State::Undeployed;
+                if rests {
                     *status = Status::new(State::Deploying);
                 }
-                is_over
+                rests
             });
         }
         self.ordered.send_replace(ordered);

@@ -17,6 +17,7 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Headers, Message};
 use rdkafka::{Offset, TopicPartitionList};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::mpsc;
 
 use crate::clock;
@@ -170,7 +171,7 @@ fn start(settings: &Settings, _site: &Site) -> Result<Box<dyn Source>, StageErro
     let spawned = std::thread::Builder::new().name("kafka".to_owned()).spawn(move || reader.run(&sender));
     let thread = spawned.map_err(|error| kafka::failed("A thread cannot be started", error))?;
     Ok(Box::new(Kafka {
-        consumer,
+        consumer: Some(consumer),
         thread: Some(thread),
         in_group: group.is_some(),
         batches,
@@ -368,7 +369,8 @@ struct Unacknowledged {
 }
 
 struct Kafka {
-    consumer: Arc<BaseConsumer>,
+    /// Until it is dropped.
+    consumer: Option<Arc<BaseConsumer>>,
     thread: Option<JoinHandle<()>>,
     in_group: bool,
     batches: mpsc::Receiver<Result<Polled, StageError>>,
@@ -380,6 +382,10 @@ struct Kafka {
 }
 
 impl Kafka {
+    fn consumer(&self) -> Arc<BaseConsumer> {
+        self.consumer.clone().expect("it is there until it is dropped")
+    }
+
     /// Waits for the commit that is under way. What was not committed comes again to whoever has its partitions then: at least
     /// once holds.
     async fn committed(&mut self) -> Result<(), StageError> {
@@ -424,7 +430,7 @@ impl Source for Kafka {
 
     fn claim<'a>(&'a mut self, batch: &'a mut Batch) -> Option<Wait<'a, Result<(), StageError>>> {
         let claimed = self.unacknowledged.pop_back()?;
-        let consumer = self.consumer.clone();
+        let consumer = self.consumer();
         Some(Box::pin(async move {
             let is_whole = commit_elsewhere(consumer, claimed.offsets).await?;
             if !is_whole {
@@ -450,7 +456,7 @@ impl Source for Kafka {
             }
             // Messages go on meanwhile: it is waited for when the next is due.
             self.committed().await?;
-            self.committing = Some(tokio::spawn(commit_elsewhere(self.consumer.clone(), arrived)));
+            self.committing = Some(tokio::spawn(commit_elsewhere(self.consumer(), arrived)));
             Ok(())
         })
     }
@@ -462,15 +468,23 @@ impl Source for Kafka {
 
 impl Drop for Kafka {
     /// Waits for the thread, so that the consumer is closed here and leaves its group: others would wait for its session to
-    /// end. That takes no longer than a poll.
+    /// end. That takes no longer than a poll and the answer of the cluster. Many streams that stop at the same time do so beside
+    /// each other, where the runtime has threads for it.
     fn drop(&mut self) {
         self.close();
-        if let Some(thread) = self.thread.take()
-            && let Err(panic) = thread.join()
-            && !std::thread::panicking()
-        {
-            std::panic::resume_unwind(panic);
-        }
+        let (thread, consumer) = (self.thread.take(), self.consumer.take());
+        let close = move || {
+            let joined = thread.map(JoinHandle::join);
+            drop(consumer);
+            if let Some(Err(panic)) = joined
+                && !std::thread::panicking()
+            {
+                std::panic::resume_unwind(panic);
+            }
+        };
+        let has_threads =
+            Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
+        if has_threads { tokio::task::block_in_place(close) } else { close() }
     }
 }
 

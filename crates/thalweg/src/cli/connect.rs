@@ -52,7 +52,6 @@ impl Connect {
     /// The cluster, for a tool that administers it.
     pub async fn cluster(&self) -> anyhow::Result<Cluster> {
         let mut properties = self.properties()?;
-        properties.take_security()?;
         let bootstrap = properties.take_bootstrap_servers()?;
         let options = ConnectionOptions::take(&mut properties, "admin")?;
         warn_about_rest(&properties);

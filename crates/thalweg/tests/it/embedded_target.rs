@@ -53,7 +53,7 @@ async fn an_embedded_broker_serves_and_leaves_nothing_behind() {
     assert_eq!(running.died(), None);
 
     let pid = pid(&running);
-    assert_eq!(running.stop().await, Vec::<String>::new());
+    assert_eq!(running.stop(), Vec::<String>::new());
     assert!(!is_alive(pid) && is_empty(work.path()));
 }
 
@@ -82,7 +82,7 @@ async fn several_embedded_brokers_are_a_cluster_and_leave_nothing_behind() {
     let data = cluster.data_dir.clone().expect("it is here");
     let file = std::fs::read_to_string(data.join("broker-3/server.properties")).expect("it was written");
     assert!(file.contains("num.partitions=3\n") && file.contains("process.roles=broker\n"), "{file}");
-    assert_eq!(running.stop().await, Vec::<String>::new());
+    assert_eq!(running.stop(), Vec::<String>::new());
     assert!(cluster.processes.iter().all(|(_, pid)| !is_alive(*pid)) && is_empty(work.path()));
 }
 

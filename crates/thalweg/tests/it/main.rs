@@ -9,6 +9,7 @@ mod lab;
 mod lab_drivers;
 mod lab_worker;
 mod replicated;
+mod secured;
 mod serve_cluster;
 mod stream_hosting;
 mod streams;

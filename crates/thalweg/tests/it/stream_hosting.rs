@@ -270,7 +270,7 @@ fn a_tap_listens_to_a_stream_whenever_that_runs() {
     until("tapped messages of instances", || lines(&file) > 5);
     host.done("POST", "/streams/t/undeploy", json!({}));
     let before = lines(&file);
-    host.done("POST", "/streams/t/deploy", json!({}));
+    assert_eq!(host.done("POST", "/streams/t/deploy", json!({}))["state"], "deployed");
     until("tapped messages of the next deployment", || lines(&file) > before + 5);
     let (code, answer) = host.ask("DELETE", "/streams/t", "");
     assert_eq!(

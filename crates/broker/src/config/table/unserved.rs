@@ -1,4 +1,5 @@
-//! Keys of what Thalweg does not serve: named, so that a file that sets them is answered with the reason.
+//! Keys of what Thalweg does not serve: named, so that a file that sets them is answered with the reason. Those of TLS and SASL
+//! that bear on connections to other nodes have their effect there.
 //!
 //! One entry per key: name, type = default, check, importance, update mode, support, what it does.
 //! Facts are compared with Kafka in `table::tests`.
@@ -6,7 +7,7 @@
 use super::super::check::{
     ANY, LIST, NOT_EMPTY, NOT_NULL, at_least, between, one_of, one_of_any_case, ratio,
 };
-use super::super::key::Support::{Accepted, Unserved};
+use super::super::key::Support::{Accepted, Opening, Unserved};
 use super::family;
 use super::reason::{
     AUTHORIZER, JMX, METRICS, NO_JAVA, PROVIDERS, QUOTAS, SASL, TELEMETRY, TIERED, TLS, TOKENS,
@@ -138,33 +139,33 @@ family! { TIERED_STORAGE "Tiered storage";
 }
 
 family! { TLS_KEYS "TLS";
-    "ssl.keystore.type": String = "JKS", ANY, Medium, PerBroker, Unserved(TLS),
+    "ssl.keystore.type": String = "JKS", ANY, Medium, PerBroker, Opening,
         "Format of the key store.";
-    "ssl.keystore.location": String = null, ANY, Medium, PerBroker, Unserved(TLS),
+    "ssl.keystore.location": String = null, ANY, Medium, PerBroker, Opening,
         "File with this broker's certificate and key.";
-    "ssl.keystore.password": Password = null, ANY, Medium, PerBroker, Unserved(TLS),
+    "ssl.keystore.password": Password = null, ANY, Medium, PerBroker, Opening,
         "Password of the key store.";
-    "ssl.keystore.key": Password = null, ANY, Medium, PerBroker, Unserved(TLS),
+    "ssl.keystore.key": Password = null, ANY, Medium, PerBroker, Opening,
         "This broker's private key, in PEM form.";
-    "ssl.keystore.certificate.chain": Password = null, ANY, Medium, PerBroker, Unserved(TLS),
+    "ssl.keystore.certificate.chain": Password = null, ANY, Medium, PerBroker, Opening,
         "This broker's certificates, in PEM form.";
-    "ssl.key.password": Password = null, ANY, Medium, PerBroker, Unserved(TLS),
+    "ssl.key.password": Password = null, ANY, Medium, PerBroker, Opening,
         "Password of the private key.";
-    "ssl.truststore.type": String = "JKS", ANY, Medium, PerBroker, Unserved(TLS),
+    "ssl.truststore.type": String = "JKS", ANY, Medium, PerBroker, Opening,
         "Format of the trust store.";
-    "ssl.truststore.location": String = null, ANY, Medium, PerBroker, Unserved(TLS),
+    "ssl.truststore.location": String = null, ANY, Medium, PerBroker, Opening,
         "File with the certificates that are trusted.";
-    "ssl.truststore.password": Password = null, ANY, Medium, PerBroker, Unserved(TLS),
+    "ssl.truststore.password": Password = null, ANY, Medium, PerBroker, Opening,
         "Password of the trust store.";
-    "ssl.truststore.certificates": Password = null, ANY, Medium, PerBroker, Unserved(TLS),
+    "ssl.truststore.certificates": Password = null, ANY, Medium, PerBroker, Opening,
         "The certificates that are trusted, in PEM form.";
     "ssl.client.auth": String = "none", one_of(&["required", "requested", "none"]), Medium, PerBroker, Unserved(TLS),
         "Whether clients must, may or need not show a certificate.";
-    "ssl.protocol": String = "TLSv1.3", ANY, Medium, PerBroker, Unserved(TLS),
+    "ssl.protocol": String = "TLSv1.3", ANY, Medium, PerBroker, Opening,
         "The version of TLS that connections are made with.";
-    "ssl.enabled.protocols": List = "TLSv1.2,TLSv1.3", LIST, Medium, PerBroker, Unserved(TLS),
+    "ssl.enabled.protocols": List = "TLSv1.2,TLSv1.3", LIST, Medium, PerBroker, Opening,
         "The versions of TLS that are accepted.";
-    "ssl.cipher.suites": List = "", LIST, Medium, PerBroker, Unserved(TLS),
+    "ssl.cipher.suites": List = "", LIST, Medium, PerBroker, Opening,
         "The cipher suites that are accepted; empty accepts the library's own.";
     "ssl.provider": String = null, ANY, Medium, PerBroker, Unserved(TLS),
         "The Java security provider for TLS.";
@@ -172,7 +173,7 @@ family! { TLS_KEYS "TLS";
         "Java's algorithm for key managers.";
     "ssl.trustmanager.algorithm": String = "PKIX", ANY, Medium, PerBroker, Unserved(TLS),
         "Java's algorithm for trust managers.";
-    "ssl.endpoint.identification.algorithm": String = "https", ANY, Low, PerBroker, Unserved(TLS),
+    "ssl.endpoint.identification.algorithm": String = "https", ANY, Low, PerBroker, Opening,
         "How the name in a server's certificate is checked.";
     "ssl.secure.random.implementation": String = null, ANY, Low, PerBroker, Unserved(TLS),
         "Java's source of randomness for TLS.";
@@ -189,11 +190,11 @@ family! { TLS_KEYS "TLS";
 family! { SASL_KEYS "SASL";
     "sasl.enabled.mechanisms": List = "GSSAPI", LIST, Medium, PerBroker, Unserved(SASL),
         "The SASL mechanisms offered to clients.";
-    "sasl.mechanism.inter.broker.protocol": String = "GSSAPI", ANY, Medium, PerBroker, Unserved(SASL),
+    "sasl.mechanism.inter.broker.protocol": String = "GSSAPI", ANY, Medium, PerBroker, Opening,
         "The SASL mechanism between brokers.";
-    "sasl.mechanism.controller.protocol": String = "GSSAPI", ANY, High, ReadOnly, Unserved(SASL),
+    "sasl.mechanism.controller.protocol": String = "GSSAPI", ANY, High, ReadOnly, Opening,
         "The SASL mechanism towards controllers.";
-    "sasl.jaas.config": Password = null, ANY, Medium, PerBroker, Unserved(SASL),
+    "sasl.jaas.config": Password = null, ANY, Medium, PerBroker, Opening,
         "Login settings in Java's JAAS form.";
     "sasl.login.class": Class = null, ANY, Medium, ReadOnly, Unserved(SASL),
         "The Java class that logs in.";

@@ -39,19 +39,31 @@ pub struct Controllers {
     classpath: String,
     addresses: Vec<String>,
     nodes: Vec<Option<Child>>,
+    /// How to speak to them.
+    speech: ConnectionOptions,
     pub cluster_id: String,
 }
 
 impl Controllers {
     /// Formats and starts them, and returns when one of them leads. `more` are further lines of their files.
     pub async fn start(classpath: String, quorum: Quorum, more: &str) -> Controllers {
+        Controllers::start_with(classpath, quorum, more, ConnectionOptions::default()).await
+    }
+
+    /// As [`Controllers::start`], where they are spoken to with these options.
+    pub async fn start_with(
+        classpath: String,
+        quorum: Quorum,
+        more: &str,
+        speech: ConnectionOptions,
+    ) -> Controllers {
         let count = if quorum == Quorum::OfKafkasDefaults { 1 } else { 3 };
         let dir = tempfile::tempdir().expect("a temporary directory");
         std::fs::write(dir.path().join("log4j2.properties"), LOGGING).expect("it can be written");
         let addresses = free_addresses(count);
         let cluster_id = format!("{:0>22}", std::process::id());
         let nodes = (0..count).map(|_| None).collect();
-        let mut controllers = Controllers { dir, classpath, addresses, nodes, cluster_id };
+        let mut controllers = Controllers { dir, classpath, addresses, nodes, speech, cluster_id };
         let formats: Vec<Child> = (0..count).map(|index| controllers.format(index, quorum, more)).collect();
         for format in formats {
             let output = format.wait_with_output().expect("it ends");
@@ -141,7 +153,7 @@ impl Controllers {
                 if self.nodes[index].is_none() {
                     continue;
                 }
-                if let Some(answer) = describe(address).await {
+                if let Some(answer) = describe(address, &self.speech).await {
                     active = usize::try_from(answer.controller_id - FIRST_ID).ok();
                     // One that is gone may be named for a while.
                     return active.is_some_and(|active| self.nodes[active].is_some());
@@ -184,8 +196,8 @@ impl Drop for Controllers {
     }
 }
 
-async fn describe(address: &str) -> Option<DescribeClusterResponse> {
-    let connection = Connection::connect(address, &ConnectionOptions::default()).await.ok()?;
+async fn describe(address: &str, speech: &ConnectionOptions) -> Option<DescribeClusterResponse> {
+    let connection = Connection::connect(address, speech).await.ok()?;
     let controllers = DescribeClusterRequest { endpoint_type: 2, ..Default::default() };
     connection.send(&controllers).await.ok().filter(|answer| answer.error_code == 0)
 }

@@ -36,6 +36,7 @@ fn link(controllers: &Controllers) -> ControllerLink {
         request_timeout: Duration::from_secs(30),
         client_id: "test".to_owned(),
         connector: Connector::tcp(),
+        security: thalweg_client::Security::default(),
     })
 }
 

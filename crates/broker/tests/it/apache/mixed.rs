@@ -18,24 +18,26 @@ use thalweg_wire::request::create_topics_request::{
 use thalweg_wire::request::*;
 
 /// A broker of Apache Kafka as a child process.
-struct Jvm {
+pub(super) struct Jvm {
     dir: TempDir,
     classpath: String,
-    address: String,
+    pub(super) address: String,
     child: Option<Child>,
 }
 
 impl Jvm {
-    fn new(classpath: String, controllers: &Controllers, id: i32) -> Jvm {
+    /// `more` are further lines of its file, in which ADDRESS stands for where clients find it.
+    pub(super) fn new(classpath: String, controllers: &Controllers, id: i32, more: &str) -> Jvm {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = socket.local_addr().expect("an address").to_string();
         let text = format!(
             "process.roles=broker\nnode.id={id}\nlisteners=PLAINTEXT://{address}\ncontroller.listener.names=CONTROLLER\n\
              controller.quorum.bootstrap.servers={}\nlog.dirs={}\nbroker.heartbeat.interval.ms=500\n\
-             num.network.threads=2\nnum.io.threads=2\n",
+             num.network.threads=2\nnum.io.threads=2\n{}\n",
             controllers.servers(),
             dir.path().join("data").display(),
+            more.replace("ADDRESS", &address),
         );
         let properties = dir.path().join("server.properties");
         std::fs::write(&properties, text).expect("it can be written");
@@ -55,7 +57,7 @@ impl Jvm {
     }
 
     #[expect(clippy::disallowed_types, reason = "the log of a child process is no data file")]
-    fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         let mut command = self.java("kafka.Kafka");
         let log = std::fs::File::options().create(true).append(true).open(self.dir.path().join("log"));
         let log = log.expect("a log can be opened");
@@ -72,7 +74,7 @@ impl Jvm {
     }
 
     /// The bytes of the first segment of a partition.
-    fn segment(&self, topic: &str, partition: i32) -> Vec<u8> {
+    pub(super) fn segment(&self, topic: &str, partition: i32) -> Vec<u8> {
         let dir = self.dir.path().join("data").join(format!("{topic}-{partition}"));
         std::fs::read(dir.join("00000000000000000000.log")).unwrap_or_default()
     }
@@ -97,7 +99,7 @@ impl Mixed {
         let controllers =
             Controllers::start(classpath.clone(), Quorum::OfKafkasDefaults, "broker.session.timeout.ms=3000")
                 .await;
-        let mut jvm = Jvm::new(classpath, &controllers, 1);
+        let mut jvm = Jvm::new(classpath, &controllers, 1, "");
         jvm.begin();
         let dirs = [(); 2].map(|()| tempfile::tempdir().expect("a temporary directory"));
         let mut mixed = Mixed { controllers, jvm, dirs, ours: [None, None] };

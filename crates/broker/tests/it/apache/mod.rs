@@ -5,6 +5,7 @@ mod controllers;
 mod joining;
 mod mixed;
 mod quorum;
+mod secured;
 mod tools;
 
 use crate::running::Running;

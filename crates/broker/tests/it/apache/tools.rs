@@ -43,8 +43,7 @@ async fn kafkas_tools_work_with_brokers_under_an_apache_controller_of_kafkas_def
     let dirs = [(); 3].map(|()| tempfile::tempdir().expect("a temporary directory"));
     let mut brokers = Vec::new();
     for (dir, (id, rack)) in dirs.iter().zip([("1", "a"), ("2", "b"), ("3", "c")]) {
-        let properties = [("broker.rack", rack), ("offsets.topic.replication.factor", "1")];
-        brokers.push(join(dir.path(), id, &servers, &properties).await);
+        brokers.push(join(dir.path(), id, &servers, &[("broker.rack", rack)]).await);
     }
     for broker in &brokers {
         assert_eq!(

@@ -1,6 +1,8 @@
 //! The command lines of the tools, and what they cannot do.
 
-use std::io;
+use std::io::{self, Write};
+
+use thalweg_client::Properties;
 
 use crate::payload::{PayloadError, Pool};
 use crate::target::KafkaJars;
@@ -34,6 +36,11 @@ pub(super) enum PayloadNotWritten {
     Io(#[from] io::Error),
 }
 
+/// Properties could not be written for the tool.
+#[derive(Debug, thiserror::Error)]
+#[error("The properties for Kafka's tool cannot be written: {0}")]
+pub(super) struct SecretsNotWritten(io::Error);
+
 /// Why there is no command line.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PlanError {
@@ -41,6 +48,8 @@ pub(super) enum PlanError {
     NotByJava(#[from] NotByJava),
     #[error(transparent)]
     Payload(#[from] PayloadNotWritten),
+    #[error(transparent)]
+    Secrets(#[from] SecretsNotWritten),
 }
 
 /// How the tools are run.
@@ -54,6 +63,8 @@ pub(super) struct Plan {
     pub(super) value_bytes: u64,
     /// Values to draw from; removed with the plan.
     payloads: Option<tempfile::NamedTempFile>,
+    /// Properties that nobody is to see in a list of processes; removed with the plan.
+    secrets: Option<tempfile::NamedTempFile>,
 }
 
 impl Plan {
@@ -73,6 +84,7 @@ impl Plan {
             role: assignment.role,
             value_bytes: u64::from(assignment.records.size_bytes),
             payloads,
+            secrets: write_secrets(assignment)?,
         };
         let java = jars.java.to_string_lossy().into_owned();
         let words = |at| std::iter::once(java.clone()).chain(plan.arguments(assignment, at)).collect();
@@ -90,6 +102,15 @@ impl Plan {
                 .map(str::to_owned)
                 .into();
         let mut add = |words: &[&str]| arguments.extend(words.iter().map(|&word| word.to_owned()));
+        if let Some(file) = &self.secrets {
+            add(&["--command-config", &file.path().to_string_lossy()]);
+        }
+        let properties: Vec<String> = assignment
+            .properties
+            .iter()
+            .filter(|(key, _)| !thalweg_client::is_secret(key))
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
         match self.role {
             Role::Producer => {
                 // How much is decided when the work begins: see `records`.
@@ -98,8 +119,6 @@ impl Plan {
                     Some(file) => add(&["--payload-file", &file.path().to_string_lossy()]),
                     None => add(&["--record-size", &self.value_bytes.to_string()]),
                 }
-                let properties: Vec<String> =
-                    assignment.properties.iter().map(|(key, value)| format!("{key}={value}")).collect();
                 if !properties.is_empty() {
                     add(&["--command-property"]);
                     add(&properties.iter().map(String::as_str).collect::<Vec<_>>());
@@ -120,13 +139,25 @@ impl Plan {
                 if let Some(group) = &assignment.group {
                     add(&["--group", group]);
                 }
-                for (key, value) in &assignment.properties {
-                    add(&["--command-property", &format!("{key}={value}")]);
+                for property in &properties {
+                    add(&["--command-property", property]);
                 }
             }
         }
         arguments
     }
+}
+
+/// Writes the properties that are secrets into a file that only this user can read.
+fn write_secrets(assignment: &Assignment) -> Result<Option<tempfile::NamedTempFile>, SecretsNotWritten> {
+    let secret = assignment.properties.iter().filter(|(key, _)| thalweg_client::is_secret(key));
+    let text: String = secret.map(|(key, value)| Properties::line(key, value)).collect();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let mut file = tempfile::NamedTempFile::new().map_err(SecretsNotWritten)?;
+    file.write_all(text.as_bytes()).map_err(SecretsNotWritten)?;
+    Ok(Some(file))
 }
 
 /// Whether the tools end by themselves, after so many records: a producer whose warm-up is to be told apart does not.
@@ -237,6 +268,21 @@ mod tests {
         let window = |from_us| Window { start_us: 10, from_us, to_us: u64::MAX };
         assert_eq!(records(&produce, window(10)), 501);
         assert_eq!(records(&produce, window(20)), RECORDS_ENDLESS, "a warm-up comes first");
+    }
+
+    #[test]
+    fn secrets_are_in_no_list_of_processes() {
+        let mut secured = assignment(Role::Producer);
+        let jaas = "x.PlainLoginModule required username=\"ann\" password=\"a\\\\b\";";
+        secured.properties.insert("sasl.jaas.config".to_owned(), jaas.to_owned());
+        let plan = Plan::new(&secured, &jars()).expect("possible");
+        let line = plan.arguments(&secured, 0).join(" ");
+        assert!(!line.contains("PlainLoginModule") && line.contains("--command-property acks=1"), "{line}");
+        let file = plan.secrets.as_ref().expect("written").path().to_owned();
+        let text = std::fs::read_to_string(&file).expect("readable");
+        assert_eq!(Properties::parse(&text).get("sasl.jaas.config"), Some(jaas));
+        drop(plan);
+        assert!(!file.exists());
     }
 
     #[test]

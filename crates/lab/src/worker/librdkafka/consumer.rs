@@ -40,7 +40,7 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
     report.end_to_end_latency = latency;
     report.sent = report.acknowledged;
     report.seen = Look::seen(looked.into_iter().flatten().collect());
-    report.notes = properties::translate(assignment, 0).notes;
+    report.notes = properties::translate(assignment, 0).map_err(WorkerError::driver)?.notes;
     Ok(report)
 }
 
@@ -81,7 +81,7 @@ struct Member {
 
 impl Member {
     fn subscribe(number: u32, assignment: &Assignment, looks: &Looks) -> Result<Member, WorkerError> {
-        let config = properties::translate(assignment, number).config;
+        let config = properties::translate(assignment, number).map_err(WorkerError::driver)?.config;
         let consumer = BaseConsumer::from_config_and_context(&config, Membership::default())
             .map_err(|error| WorkerError::driver(Unconfigurable(error)))?;
         let topics: Vec<&str> = assignment.topics.iter().map(String::as_str).collect();

@@ -1,11 +1,13 @@
 //! Kafka's client properties under librdkafka's names.
 //!
 //! Most names are the same. Where librdkafka's default is another than Kafka's and changes what is measured (batches,
-//! idempotence, checksums), Kafka's is set: the same properties are to mean the same work, whoever does it.
+//! idempotence, checksums), Kafka's is set: the same properties are to mean the same work, whoever does it. TLS and SASL are
+//! read by the own client and told to librdkafka as it was read.
 
 use std::collections::BTreeMap;
 
 use rdkafka::ClientConfig;
+use thalweg_client::{InvalidSetting, Properties, Security};
 
 use crate::worker::{Assignment, Role};
 
@@ -35,20 +37,9 @@ const RENAMED: &[(&str, &str)] = &[
     ("max.request.size", "message.max.bytes"),
     ("receive.buffer.bytes", "socket.receive.buffer.bytes"),
     ("send.buffer.bytes", "socket.send.buffer.bytes"),
-    ("ssl.truststore.location", "ssl.ca.location"),
-    ("ssl.truststore.certificates", "ssl.ca.pem"),
-    ("ssl.keystore.certificate.chain", "ssl.certificate.pem"),
-    ("ssl.keystore.key", "ssl.key.pem"),
 ];
 /// Properties of Java's clients that have no counterpart, and no part in what is measured.
-const JAVA_ONLY: &[&str] = &[
-    "key.serializer",
-    "value.serializer",
-    "key.deserializer",
-    "value.deserializer",
-    "ssl.truststore.type",
-    "ssl.keystore.type",
-];
+const JAVA_ONLY: &[&str] = &["key.serializer", "value.serializer", "key.deserializer", "value.deserializer"];
 
 /// The configuration of a client, and what a reader of the result must know about it.
 #[derive(Debug)]
@@ -58,19 +49,27 @@ pub(super) struct Translated {
 }
 
 /// Kafka's properties of the assignment, for librdkafka.
-pub(super) fn translate(assignment: &Assignment, number: u32) -> Translated {
-    let (mut set, notes) = named(assignment, number);
+pub(super) fn translate(assignment: &Assignment, number: u32) -> Result<Translated, InvalidSetting> {
+    let (mut set, notes) = named(assignment, number)?;
     set.insert("bootstrap.servers".to_owned(), assignment.bootstrap.join(","));
     if let (Role::Consumer, Some(group)) = (assignment.role, &assignment.group) {
         set.insert("group.id".to_owned(), group.clone());
     }
     let mut config = ClientConfig::new();
     config.extend(set);
-    Translated { config, notes }
+    Ok(Translated { config, notes })
 }
 
-/// The same but for cluster and group, and what a reader of the result must know about it.
-pub(super) fn named(assignment: &Assignment, number: u32) -> (BTreeMap<String, String>, Vec<String>) {
+/// librdkafka's properties by name, and what a reader of the result must know about them.
+type Named = (BTreeMap<String, String>, Vec<String>);
+
+/// The same but for cluster and group.
+pub(super) fn named(assignment: &Assignment, number: u32) -> Result<Named, InvalidSetting> {
+    let mut properties = Properties::new();
+    for (key, value) in &assignment.properties {
+        properties.set(key, value);
+    }
+    let security = Security::take(&mut properties)?;
     let mut set = BTreeMap::new();
     let (kind, defaults) = match assignment.role {
         Role::Producer => ("producer", PRODUCER_DEFAULTS),
@@ -81,27 +80,32 @@ pub(super) fn named(assignment: &Assignment, number: u32) -> (BTreeMap<String, S
     }
     set.insert("client.id".to_owned(), format!("thalweg-lab-{kind}-{number}"));
     let mut notes = Vec::new();
-    for (key, value) in &assignment.properties {
-        match key.as_str() {
+    for key in properties.rest() {
+        let value = properties.get(key).unwrap_or_default().trim();
+        match key {
             java if JAVA_ONLY.contains(&java) => {}
+            // Settings of layers that security.protocol leaves out.
+            unused if unused.starts_with("ssl.") || unused.starts_with("sasl.") => {
+                notes.push(format!("{unused} had no effect with security.protocol={}", security.protocol()));
+            }
             "max.block.ms" | "max.poll.records" => {
                 notes.push(format!("librdkafka has no {key}, which had no effect"));
             }
-            "sasl.jaas.config" => set.extend(sasl_user(value)),
             "partition.assignment.strategy" => {
-                set.insert(key.clone(), assignors(value));
+                set.insert(key.to_owned(), assignors(value));
             }
             _ => {
-                let renamed = RENAMED.iter().find(|(kafka, _)| kafka == key);
-                set.insert(renamed.map_or(key.as_str(), |(_, own)| own).to_owned(), value.trim().to_owned());
+                let renamed = RENAMED.iter().find(|(kafka, _)| *kafka == key);
+                set.insert(renamed.map_or(key, |(_, own)| own).to_owned(), value.to_owned());
             }
         }
     }
+    set.extend(security.librdkafka().into_iter().map(|(key, value)| (key.to_owned(), value)));
     if assignment.role == Role::Producer {
         settle_idempotence(&mut set);
         limit_buffer(&mut set);
     }
-    (set, notes)
+    Ok((set, notes))
 }
 
 /// Kafka's rule: idempotent unless a setting that was made forbids it.
@@ -125,17 +129,6 @@ fn limit_buffer(set: &mut BTreeMap<String, String>) {
             bytes.parse::<u64>().map_or(bytes, |bytes| (bytes / 1024).clamp(1, 2_147_483_647).to_string());
         set.insert("queue.buffering.max.kbytes".to_owned(), kbytes);
     }
-}
-
-/// User and password out of a login module's line.
-fn sasl_user(jaas: &str) -> Vec<(String, String)> {
-    let field = |name: &str| {
-        let (_, behind) = jaas.split_once(&format!("{name}="))?;
-        let quote = behind.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
-        let (value, _) = behind[1..].split_once(quote)?;
-        Some((format!("sasl.{name}"), value.to_owned()))
-    };
-    ["username", "password"].into_iter().filter_map(field).collect()
 }
 
 /// Kafka's class names as librdkafka's words.
@@ -175,7 +168,7 @@ mod tests {
             group: Some("g".to_owned()),
             seed: 1,
         };
-        translate(&assignment, 0)
+        translate(&assignment, 0).expect("settings that can be")
     }
 
     #[test]
@@ -216,10 +209,22 @@ mod tests {
     }
 
     #[test]
-    fn a_login_modules_line_gives_user_and_password() {
+    fn security_is_told_in_librdkafkas_words() {
         let jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"ann\" password='b c';";
-        let config = translated(Role::Producer, &[("sasl.jaas.config", jaas)]).config;
+        let properties = [
+            ("security.protocol", "SASL_PLAINTEXT"),
+            ("sasl.mechanism", "PLAIN"),
+            ("sasl.jaas.config", jaas),
+            ("ssl.truststore.location", "/nowhere"),
+        ];
+        let Translated { config, notes } = translated(Role::Producer, &properties);
         assert_eq!((config.get("sasl.username"), config.get("sasl.password")), (Some("ann"), Some("b c")));
+        assert_eq!(config.get("sasl.jaas.config"), None);
+        assert_eq!(notes, ["ssl.truststore.location had no effect with security.protocol=SASL_PLAINTEXT"]);
+    }
+
+    #[test]
+    fn kafkas_assignors_are_told_in_librdkafkas_words() {
         let strategy = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor";
         let config = translated(Role::Consumer, &[("partition.assignment.strategy", strategy)]).config;
         assert_eq!(config.get("partition.assignment.strategy"), Some("cooperative-sticky"));

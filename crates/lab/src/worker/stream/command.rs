@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use thalweg_client::{InvalidSetting, Properties};
+
 use crate::worker::librdkafka::properties_of;
 use crate::worker::{Assignment, Role};
 use crate::workload::{Payload, Verify};
@@ -27,6 +29,9 @@ pub(super) enum PlanError {
     /// Streams cannot do it.
     #[error(transparent)]
     NotByStreams(#[from] NotByStreams),
+    /// A property that cannot be.
+    #[error(transparent)]
+    Setting(#[from] InvalidSetting),
     /// The clients' properties cannot be written for them.
     #[error("The properties for the streams' clients cannot be written: {0}")]
     Io(#[from] io::Error),
@@ -52,8 +57,8 @@ impl Plan {
                 true => format!("{} | throughput --reportEveryMs=0", generator(assignment)),
                 false => {
                     let mut file = tempfile::NamedTempFile::new()?;
-                    for (key, value) in properties_of(assignment, assignment.first_client + at) {
-                        writeln!(file, "{key}={value}")?;
+                    for (key, value) in properties_of(assignment, assignment.first_client + at)? {
+                        file.write_all(Properties::line(&key, &value).as_bytes())?;
                     }
                     let text = over_kafka(assignment, at, file.path());
                     plan._properties.push(file);

@@ -68,7 +68,7 @@ fn notes(assignment: &Assignment) -> Result<Vec<String>, WorkerError> {
 /// The client's settings, and what to note about properties that have no effect.
 fn config(assignment: &Assignment, number: u32) -> Result<(ConsumerConfig, Option<String>), WorkerError> {
     let group = assignment.group.as_ref().ok_or_else(|| WorkerError::driver(NoGroup))?;
-    let mut properties = settings::properties(assignment, "consumer", number)?;
+    let mut properties = settings::properties(assignment, "consumer", number);
     properties.set("group.id", group);
     properties.set_default("auto.offset.reset", "earliest");
     let config = ConsumerConfig::take(&mut properties).map_err(WorkerError::driver)?;

@@ -1,18 +1,5 @@
 //! What an assignment can ask of the own driver that it cannot do.
 
-/// A property asks for TLS or SASL.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{key}={value}: the driver thalweg speaks neither TLS nor SASL yet; the drivers librdkafka and java do \
-     (--driver librdkafka, --driver java)"
-)]
-pub struct UnservedSecurity {
-    /// The property.
-    pub key: String,
-    /// Its value; not that of a secret.
-    pub value: String,
-}
-
 /// There is nothing to produce to or to consume from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("topics is empty: the name of a topic that exists would be right")]

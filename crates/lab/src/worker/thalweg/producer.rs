@@ -34,7 +34,7 @@ const PHASE: f64 = 0.618_033_988_749_894_9;
 
 /// Produces what is assigned.
 pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
-    let mut properties = settings::properties(assignment, "producer", 0)?;
+    let mut properties = settings::properties(assignment, "producer", 0);
     let config = ProducerConfig::take(&mut properties).map_err(WorkerError::driver)?;
     let mut notes: Vec<String> = settings::note_rest(&properties).into_iter().collect();
     notes.extend(notes_of(assignment, &config));
@@ -126,7 +126,7 @@ struct Client {
 impl Client {
     async fn connect(number: u32, job: &Arc<Job>, crew: &Crew) -> Result<Client, WorkerError> {
         let assignment = &job.assignment;
-        let mut properties = settings::properties(assignment, "producer", number)?;
+        let mut properties = settings::properties(assignment, "producer", number);
         let config = ProducerConfig::take(&mut properties).map_err(WorkerError::driver)?;
         let given_up = GivenUp::default();
         let key_bytes = if assignment.records.keys.is_some() { KEY_BYTES as u64 } else { 0 };

@@ -1,10 +1,6 @@
 //! The arguments of a run as a result keeps them: enough to run it again, and nothing that is a secret.
 
-/// What stands in place of a secret.
-pub const HIDDEN: &str = "[hidden]";
-
-/// Words in the names of settings whose values are nobody's business.
-const SECRET: [&str; 5] = ["password", "secret", "jaas", "token", "credential"];
+pub use thalweg_client::HIDDEN;
 
 /// The arguments of this process, behind its name, without secrets.
 pub fn of_process() -> Vec<String> {
@@ -21,8 +17,7 @@ fn without_secrets(arguments: impl Iterator<Item = String>) -> Vec<String> {
                 None => ("", argument.as_str()),
             };
             let Some((key, _)) = setting.split_once('=') else { return argument };
-            let lower = key.to_ascii_lowercase();
-            match SECRET.iter().any(|word| lower.contains(word)) {
+            match thalweg_client::is_secret(key.trim()) {
                 true => format!("{before}{key}={HIDDEN}"),
                 false => argument,
             }

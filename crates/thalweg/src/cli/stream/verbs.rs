@@ -44,8 +44,9 @@ Examples:
 pub struct Deploy {
     /// The stream.
     name: String,
-    /// How many instances stages have (module.LABEL.count=N, module.*.count=N), and what is done with bad messages
-    /// (onError=fail, skip or dead-letter:FILE).
+    /// How many instances stages have (module.LABEL.count=N, module.*.count=N), what is done with bad messages
+    /// (onError=fail, skip, dead-letter:FILE or dead-letter:topic:NAME), and how often a record may arrive
+    /// (guarantee=at-least-once or at-most-once).
     #[arg(long, value_name = "KEY=VALUE,...", default_value = "")]
     properties: String,
     #[command(flatten)]

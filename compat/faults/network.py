@@ -1,0 +1,131 @@
+"""The network between nodes and clients: proxies on loopback that can be cut, between any two and in one direction only.
+
+Every listener is advertised as a proxy. Who connects is found by the process that owns the other end of the
+connection, so that no node needs an address of its own and no right but that of its user.
+"""
+
+import asyncio
+import contextlib
+import os
+import pathlib
+import socket
+import threading
+
+# Whoever is no node.
+CLIENTS = "clients"
+
+
+class Network:
+    """Proxies in a thread of their own, and the cuts that hold between parties now."""
+
+    def __init__(self):
+        self.cuts = set()
+        self.delays = {}
+        self.pids = {}
+        self.pipes = set()
+        self.loop = asyncio.new_event_loop()
+        self.changed = asyncio.Event()
+        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+
+    def listen(self, party, port):
+        """Opens a proxy to `port` of a party, and gives the proxy's own port."""
+        listener = socket.create_server(("127.0.0.1", 0))
+        serve = asyncio.start_server(lambda r, w: self._accept(party, port, r, w), sock=listener)
+        asyncio.run_coroutine_threadsafe(serve, self.loop).result(10)
+        return listener.getsockname()[1]
+
+    def runs_as(self, party, pid):
+        """Says which process a party is."""
+        self.pids[pid] = party
+
+    def cut(self, pairs):
+        """Lets nothing pass from the first to the second of each pair any more. Connections stay open."""
+        self._call(self.cuts.update, set(pairs))
+
+    def heal(self, pairs, reset):
+        """Lets it pass again; `reset` closes the connections that were cut, else they go on where they were."""
+        self._call(self._heal, set(pairs), reset)
+
+    def delay(self, pairs, seconds):
+        """Has every piece that passes from the first to the second of each pair wait for so long; 0 ends it."""
+        self._call(self.delays.update, dict.fromkeys(pairs, seconds))
+
+    def _call(self, function, *arguments):
+        done = threading.Event()
+        self.loop.call_soon_threadsafe(lambda: (function(*arguments), done.set()))
+        done.wait(10)
+
+    def _heal(self, pairs, reset):
+        self.cuts -= pairs
+        if reset:
+            for pipe in [pipe for pipe in self.pipes if pipe.source_to in pairs]:
+                pipe.task.cancel()
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
+
+    async def _passable(self, source_to):
+        while source_to in self.cuts:
+            await self.changed.wait()
+
+    async def _accept(self, party, port, reader, writer):
+        source = self._owner(writer.get_extra_info("peername")[1])
+        there, back = (source, party), (party, source)
+        ends = [writer]
+        try:
+            # A connection begins with a packet there and one back.
+            await self._passable(there)
+            await self._passable(back)
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
+            ends.append(far_writer)
+            pipes = [Pipe(self, there, reader, far_writer), Pipe(self, back, far_reader, writer)]
+            await asyncio.wait([pipe.task for pipe in pipes], return_when=asyncio.FIRST_COMPLETED)
+            for pipe in pipes:
+                pipe.task.cancel()
+        except OSError:
+            pass
+        finally:
+            for end in ends:
+                # Nobody listens there any more, or it is closed already.
+                with contextlib.suppress(OSError):
+                    end.transport.abort()
+
+    def _owner(self, port):
+        """The party whose process has the connection that comes from a port."""
+        inode = inode_of(port)
+        for pid, party in list(self.pids.items()):
+            with contextlib.suppress(OSError):
+                for descriptor in os.scandir(f"/proc/{pid}/fd"):
+                    with contextlib.suppress(OSError):
+                        if os.readlink(descriptor.path) == f"socket:[{inode}]":
+                            return party
+        return CLIENTS
+
+
+class Pipe:
+    """One direction of a connection."""
+
+    def __init__(self, network, source_to, reader, writer):
+        self.network = network
+        self.source_to = source_to
+        self.task = asyncio.ensure_future(self._run(reader, writer))
+        network.pipes.add(self)
+        self.task.add_done_callback(lambda _: network.pipes.discard(self))
+
+    async def _run(self, reader, writer):
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 18):
+                await asyncio.sleep(self.network.delays.get(self.source_to, 0))
+                await self.network._passable(self.source_to)
+                writer.write(data)
+                await writer.drain()
+
+
+def inode_of(port):
+    """The inode of the socket whose local end is this port of loopback, or None."""
+    wanted = (f"0100007F:{port:04X}", f"0000000000000000FFFF00000100007F:{port:04X}")
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in pathlib.Path(table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[1] in wanted:
+                return fields[9]
+    return None

@@ -1,0 +1,235 @@
+"""Clusters of real processes: brokers of Thalweg or Apache Kafka, under the embedded controller or three of Kafka's.
+
+Owns the processes and their directories. All listeners are advertised through the network that can be cut.
+"""
+
+import shutil
+import signal
+import subprocess
+import time
+
+from broker import answers, free_port, kafka_classpath, thalweg_binary
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+# What Kafka would use, but for a network of one machine and a test of minutes.
+SESSION_S = 4
+SETTINGS = {
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": str(SESSION_S * 1000),
+    "default.replication.factor": "3",
+    "group.initial.rebalance.delay.ms": "0",
+    "leader.imbalance.check.interval.seconds": "10",
+    "log.segment.bytes": "1048576",
+    "min.insync.replicas": "2",
+    "offsets.topic.num.partitions": "4",
+    "offsets.topic.replication.factor": "3",
+    "replica.lag.time.max.ms": "6000",
+    "transaction.state.log.replication.factor": "3",
+}
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
+JVM = ["java", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"]
+LOGGING = """\
+appender.console.type=Console
+appender.console.name=console
+appender.console.layout.type=PatternLayout
+appender.console.layout.pattern=[%d] %p %m (%c)%n
+rootLogger.level=INFO
+rootLogger.appenderRef.console.ref=console
+"""
+# The id of the first controller that is no broker.
+FIRST_CONTROLLER = 101
+
+
+class Node:
+    """One process with a directory."""
+
+    def __init__(self, cluster, make, node_id, roles):
+        self.cluster, self.make, self.id, self.roles = cluster, make, node_id, roles
+        self.name = f"{'controller' if roles == 'controller' else 'broker'}-{node_id}"
+        self.directory = cluster.directory / self.name
+        self.data = self.directory / "data"
+        self.directory.mkdir(parents=True)
+        self.listeners = {"PLAINTEXT": None, "INTERNAL": None} if "broker" in roles else {}
+        if "controller" in roles:
+            self.listeners["CONTROLLER"] = None
+        self.listeners = {name: free_port() for name in self.listeners}
+        self.proxies = {name: cluster.network.listen(self.name, port) for name, port in self.listeners.items()}
+        self.process = None
+        # Whether it may be missing: it was killed on purpose.
+        self.is_down = True
+
+    def is_broker(self):
+        return "broker" in self.roles
+
+    def is_controller(self):
+        return "controller" in self.roles
+
+    def settings(self):
+        """Its properties, the same for both makes."""
+        brokers_own = {name: port for name, port in self.proxies.items() if name != "CONTROLLER"}
+        settings = {
+            "process.roles": self.roles,
+            "node.id": str(self.id),
+            "log.dirs": str(self.data),
+            "listeners": addresses(self.listeners),
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": self.cluster.voters(),
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            **self.cluster.settings,
+        }
+        if brokers_own:
+            settings["advertised.listeners"] = addresses(brokers_own)
+            settings["inter.broker.listener.name"] = "INTERNAL"
+        return settings
+
+    def start(self):
+        """Starts the process, and does not wait for more."""
+        properties = self.directory / "server.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in self.settings().items()))
+        with open(self.directory / "log", "ab") as log:
+            if self.make == "thalweg":
+                command = [thalweg_binary(), "serve", str(properties)]
+            else:
+                temporary = f"-Djava.io.tmpdir={self.directory}"
+                logging = f"-Dlog4j2.configurationFile={self.cluster.directory / 'log4j2.properties'}"
+                command = [*JVM, temporary, logging, "-cp", kafka_classpath(), "kafka.Kafka", str(properties)]
+                if not self.data.exists():
+                    form = ["kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config"]
+                    release = ["--release-version", self.cluster.release] if self.cluster.release else []
+                    form = [*command[:-2], *form, str(properties), *release]
+                    subprocess.run(form, check=True, stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.cluster.network.runs_as(self.name, self.process.pid)
+        self.is_down = False
+
+    def kill(self):
+        """Ends it as `kill -9` does."""
+        self.is_down = True
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self, timeout=60):
+        """Ends it in order, and says how many seconds that took."""
+        self.is_down = True
+        began = time.monotonic()
+        self.process.terminate()
+        self.process.wait(timeout)
+        return time.monotonic() - began
+
+    def pause(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def empty(self):
+        """Takes its data away: what starts next is a new machine of the same name."""
+        shutil.rmtree(self.data)
+
+    def has_failed(self):
+        """Whether it ended by itself."""
+        return not self.is_down and self.process.poll() is not None
+
+    def log_tail(self, lines=15):
+        text = (self.directory / "log").read_text(errors="replace")
+        return "\n".join(text.splitlines()[-lines:])
+
+
+class Cluster:
+    """All nodes of a kind of cluster: `embedded`, `apache-controllers`, `mixed`, or the oracle, `apache`.
+
+    `release` says as which release of Kafka its controllers are formatted.
+    """
+
+    def __init__(self, kind, directory, network, settings=None, release=None):
+        self.kind, self.directory, self.network, self.release = kind, directory, network, release
+        self.settings = {**SETTINGS, **(settings or {})}
+        self.directory.mkdir(parents=True)
+        (self.directory / "log4j2.properties").write_text(LOGGING)
+        if kind == "embedded":
+            makes, roles = ["thalweg"] * 3, ["broker,controller", "broker", "broker"]
+        else:
+            makes = {
+                "apache-controllers": ["thalweg"] * 3,
+                "mixed": ["apache", "thalweg", "apache", "thalweg"],
+                "apache": ["apache"] * 3,
+            }[kind]
+            roles = ["broker"] * len(makes)
+        self.nodes = []
+        if kind != "embedded":
+            ids = range(FIRST_CONTROLLER, FIRST_CONTROLLER + 3)
+            self.nodes += [Node(self, "apache", node_id, "controller") for node_id in ids]
+        self.nodes += [Node(self, make, 1 + i, role) for i, (make, role) in enumerate(zip(makes, roles))]
+        self.brokers = [node for node in self.nodes if node.is_broker()]
+        self.controllers = [node for node in self.nodes if node.is_controller()]
+        self.bootstrap = ",".join(f"127.0.0.1:{node.proxies['PLAINTEXT']}" for node in self.brokers)
+        self.admin = None
+
+    def voters(self):
+        return ",".join(f"{node.id}@127.0.0.1:{node.proxies['CONTROLLER']}" for node in self.controllers)
+
+    def broker(self, node_id):
+        return next(node for node in self.brokers if node.id == node_id)
+
+    def start(self, timeout=120):
+        for node in self.nodes:
+            node.start()
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, "socket.timeout.ms": 10000})
+        self.wait("all brokers", lambda seen: len(seen.brokers) == len(self.brokers), timeout)
+        return self
+
+    def metadata(self):
+        """What a broker says of the cluster, or None when none answers."""
+        try:
+            return self.admin.list_topics(timeout=5)
+        except KafkaException:
+            return None
+
+    def wait(self, what, condition, timeout=120):
+        """Waits until what a broker says of the cluster is as wanted."""
+        deadline, seen = time.monotonic() + timeout, None
+        while True:
+            seen = self.metadata() or seen
+            if seen and condition(seen):
+                return seen
+            failed = [node for node in self.nodes if node.has_failed()]
+            assert not failed, f"{failed[0].name} ended by itself\n{failed[0].log_tail()}"
+            assert time.monotonic() < deadline, f"not within {timeout} s: {what}; last seen: {told(seen)}"
+            time.sleep(0.2)
+
+    def wait_until_whole(self, timeout=120):
+        """Waits for all brokers, and for all replicas of every partition to be in sync."""
+        # One that has just started answers when its new registration holds; until then the old one may look whole.
+        ports = [node.listeners["PLAINTEXT"] for node in self.brokers]
+        self.wait("all brokers", lambda _: all(answers("127.0.0.1", port) for port in ports), timeout)
+
+        def whole(seen):
+            partitions = [p for topic in seen.topics.values() for p in topic.partitions.values()]
+            in_sync = all(p.leader >= 0 and set(p.isrs) == set(p.replicas) for p in partitions)
+            return in_sync and len(seen.brokers) == len(self.brokers)
+
+        return self.wait("all replicas in sync", whole, timeout)
+
+    def end(self):
+        """Ends what still runs, by its process id."""
+        for node in self.nodes:
+            if node.process is not None and node.process.poll() is None:
+                node.kill()
+
+
+def addresses(ports):
+    return ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
+
+
+def told(seen):
+    """A line for what a broker said of the cluster."""
+    if not seen:
+        return "nobody answers"
+    lacking = [
+        f"{topic.topic}-{p.id} leader {p.leader} replicas {p.replicas} in sync {p.isrs}"
+        for topic in seen.topics.values()
+        for p in topic.partitions.values()
+        if p.leader < 0 or set(p.isrs) != set(p.replicas)
+    ]
+    return f"brokers {sorted(seen.brokers)}; " + "; ".join(lacking)

@@ -1,0 +1,147 @@
+"""A cluster under load: its clients, and what they know of what must be there."""
+
+import os
+import pathlib
+import subprocess
+import tempfile
+import threading
+import time
+
+from broker import kafka_classpath
+from confluent_kafka.admin import NewTopic
+
+from faults import plan, say, strike
+from history import GoClient, JavaReader, JavaWriter, Ledger, Member, OwnReader, OwnWriter, Writer, read_all
+from network import Network
+from nodes import Cluster
+from replicas import compare
+
+PARTITIONS = 3
+TOPICS = ("librdkafka", "java", "own", "franz-go")
+# How many faults lie between two looks at everything.
+STAGE = 12
+
+
+class Ordeal:
+    """A cluster with writers of several makes and a group of readers of each."""
+
+    def __init__(self, kind, name="", settings=None, release=None, prepare=None, with_go=False):
+        work = pathlib.Path(os.environ.get("WORK") or tempfile.mkdtemp(prefix="faults-"))
+        self.directory = work / f"{kind}{name}"
+        self.cluster = Cluster(kind, self.directory, Network(), settings, release)
+        # What is done to the cluster before its start; whether a client that takes no error is there too.
+        self.prepare, self.with_go = prepare, with_go
+        self.processes = []
+
+    def __enter__(self):
+        try:
+            self.begin()
+        except BaseException:
+            self.end()
+            raise
+        return self
+
+    def begin(self):
+        say(f"{self.cluster.kind}, in {self.directory}")
+        if self.prepare:
+            self.prepare(self.cluster)
+        self.cluster.start()
+        topics = [NewTopic(name, PARTITIONS, 3) for name in TOPICS]
+        for created in self.cluster.admin.create_topics(topics, request_timeout=60).values():
+            created.result(60)
+        bootstrap = self.cluster.bootstrap
+        # After kill -9 Kafka remembers the last batch of a producer only, and takes a second one in flight twice.
+        in_flight = 5 if all(node.make == "thalweg" for node in self.cluster.brokers) else 1
+        self.writer = Writer(bootstrap, "librdkafka", PARTITIONS, **{"max.in.flight": in_flight})
+        java = {"max.in.flight.requests.per.connection": in_flight}
+        self.java = JavaWriter(bootstrap, "java", self.directory / "java-writer", **java)
+        self.java_reader = JavaReader(bootstrap, "java-readers", "java", self.directory / "java-reader")
+        self.own = OwnWriter(bootstrap, "own", self.directory / "own-writer")
+        self.own_reader = OwnReader(bootstrap, "own-readers", "own", self.directory / "own-reader")
+        self.processes = [self.java, self.java_reader, self.own, self.own_reader]
+        self.ledger = Ledger()
+        self.members = [Member(bootstrap, "readers", "librdkafka", self.ledger) for _ in range(2)]
+        if self.with_go:
+            self.processes.append(GoClient(bootstrap, "franz-go"))
+        for thread in (self.writer, *self.members, *self.processes):
+            if isinstance(thread, threading.Thread):
+                thread.start()
+        self.clients = [self.writer, *self.members, *self.processes]
+        self.progress = {
+            "records of librdkafka": self.writer,
+            "commits of librdkafka": self.ledger,
+            "records of Java": self.java,
+            "commits of Java": self.java_reader,
+            "records of our own that were read again": self.own_reader,
+        }
+        if self.with_go:
+            self.progress["commits of franz-go"] = self.processes[-1]
+        self.look()
+
+    def __exit__(self, *_):
+        self.end()
+
+    def end(self):
+        for client in self.processes:
+            client.process.kill()
+        self.cluster.end()
+
+    def undergo(self, faults, source):
+        """So many faults, in stages; after each the cluster must be whole again by itself, and its clients content."""
+        done = 0
+        while done < faults:
+            wave = plan(source, self.cluster)
+            failures = strike(self.cluster, wave)
+            assert not failures, failures
+            done += len(wave)
+            time.sleep(source.uniform(0, 3))
+            if done // STAGE > (done - len(wave)) // STAGE:
+                self.look()
+        return done
+
+    def look(self):
+        """Waits until the cluster is whole, and until records are acknowledged and read again."""
+        began = time.monotonic()
+        self.cluster.wait_until_whole()
+        self.wait_for_progress()
+        self.assert_content()
+        waited = time.monotonic() - began
+        say(f"whole after {waited:.1f} s, {self.writer.count()} and {self.java.count()} acknowledged")
+
+    def wait_for_progress(self):
+        """Waits until every client gets on."""
+        before = {name: client.count() for name, client in self.progress.items()}
+        for name, client in self.progress.items():
+            self.cluster.wait(f"more {name} than {before[name]}", lambda _: client.count() > before[name])
+
+    def assert_content(self):
+        assert not self.ledger.errors, self.ledger.errors[:5]
+        assert not self.writer.failures, self.writer.failures[:5]
+
+    def judge(self):
+        """Ends the clients and holds what they know against what the cluster has."""
+        for client in self.clients:
+            client.finish()
+        seen = self.cluster.wait_until_whole()
+        bootstrap = self.cluster.bootstrap
+        for partition in range(PARTITIONS):
+            self.writer.check(read_all(bootstrap, "librdkafka", partition), partition)
+        self.java.check([read_all(bootstrap, "java", partition) for partition in range(PARTITIONS)])
+        self.own.check(read_all(bootstrap, "own", 0))
+        self.own_reader.check()
+        self.assert_content()
+        compared = compare(self.cluster, seen, (*TOPICS, "__consumer_offsets"))
+        say(f"{compared} partitions have replicas of the same bytes; {self.ledger.count()} commits")
+
+    def assert_no_client_met_an_error(self):
+        """No error that a client does not try again by itself."""
+        assert not self.ledger.refused, self.ledger.refused[:5]
+        assert not self.java_reader.failures(), self.java_reader.failures()[:5]
+
+    def tool(self, name, *arguments):
+        """What one of Kafka's tools prints."""
+        command = ["java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", kafka_classpath()]
+        command += [f"org.apache.kafka.tools.{name}", "--bootstrap-server", self.cluster.bootstrap, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=self.directory)
+        assert done.returncode == 0, f"{name} {' '.join(arguments)}: {done.stdout}{done.stderr}"
+        return done.stdout

@@ -1,0 +1,127 @@
+//! What Kafka's settings of a broker mean for the connections that it opens itself: to controllers, and to the brokers that it
+//! follows. Pure: the result are a client's properties, whose files others read.
+//!
+//! As in Kafka, a setting for one listener (`listener.name.NAME.`) stands above the same without the listener, and a login
+//! module may be set for one mechanism. The listener is that of the other side's: the controllers' first, or the one that brokers
+//! use among themselves.
+
+use thalweg_client::Properties;
+
+use super::broker::BrokerConfig;
+use super::key::{ConfigKey, Support};
+use super::listener::SecurityProtocol;
+use super::table;
+
+const PREFIX: &str = "listener.name.";
+const JAAS: &str = "sasl.jaas.config";
+
+/// The mechanism towards controllers.
+pub const CONTROLLER_MECHANISM: &str = "sasl.mechanism.controller.protocol";
+/// The mechanism towards other brokers.
+pub const INTER_BROKER_MECHANISM: &str = "sasl.mechanism.inter.broker.protocol";
+
+impl BrokerConfig {
+    /// How to speak to controllers.
+    pub fn towards_controllers(&self) -> Properties {
+        let name = self.listeners.controller_names.first().map_or("", String::as_str);
+        self.outgoing(name, self.listeners.controller_protocol, CONTROLLER_MECHANISM)
+    }
+
+    /// How to speak to a broker whose listener for brokers has this protocol.
+    pub fn towards_brokers(&self, protocol: SecurityProtocol) -> Properties {
+        self.outgoing(&self.listeners.inter_broker, protocol, INTER_BROKER_MECHANISM)
+    }
+
+    fn outgoing(&self, listener: &str, protocol: SecurityProtocol, mechanism_key: &str) -> Properties {
+        let set = &self.layers.file;
+        let prefix = format!("{PREFIX}{}.", listener.to_lowercase());
+        let find = |key: &str| set.get(&format!("{prefix}{key}")).or_else(|| set.get(key));
+        let mut properties = Properties::new();
+        properties.set("security.protocol", protocol.name());
+        let opening = table::broker_keys().iter().filter(|key| key.support == Support::Opening);
+        for key in opening.filter(|key| key.name.starts_with("ssl.")) {
+            if let Some(value) = find(key.name) {
+                properties.set(key.name, value);
+            }
+        }
+        let mechanism = find(mechanism_key);
+        if let Some(mechanism) = mechanism {
+            properties.set("sasl.mechanism", mechanism);
+        }
+        let of_mechanism = mechanism.map(|name| format!("{prefix}{}.{JAAS}", name.trim().to_lowercase()));
+        if let Some(line) = of_mechanism.and_then(|key| set.get(&key)).or_else(|| find(JAAS)) {
+            properties.set(JAAS, line);
+        }
+        properties
+    }
+}
+
+/// Whether a key is a setting of one listener that has its effect on connections to such listeners.
+pub(super) fn is_of_listener(name: &str) -> bool {
+    let Some((_, key)) = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.')) else {
+        return false;
+    };
+    let is_opening =
+        |key| matches!(table::broker_key(key), Some(ConfigKey { support: Support::Opening, .. }));
+    is_opening(key) || key.split_once('.').is_some_and(|(_, behind)| behind == JAAS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ServerProperties;
+    use super::*;
+
+    fn config(settings: &[(&str, &str)]) -> BrokerConfig {
+        let mut properties = ServerProperties::default();
+        for (key, value) in [
+            ("process.roles", "broker"),
+            ("node.id", "3"),
+            ("controller.quorum.bootstrap.servers", "a:9093"),
+            ("controller.listener.names", "CTL"),
+        ] {
+            properties.set(key, value);
+        }
+        for (key, value) in settings {
+            properties.set(key, value);
+        }
+        BrokerConfig::new(&properties).expect("a configuration")
+    }
+
+    #[test]
+    fn the_map_says_what_controllers_speak_and_a_listener_stands_above_all() {
+        let config = config(&[
+            ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CTL:SASL_SSL"),
+            ("sasl.mechanism.controller.protocol", "SCRAM-SHA-512"),
+            ("sasl.mechanism.inter.broker.protocol", "PLAIN"),
+            ("sasl.jaas.config", "for all"),
+            ("listener.name.ctl.scram-sha-512.sasl.jaas.config", "for controllers"),
+            ("ssl.truststore.location", "/all.pem"),
+            ("ssl.keystore.location", "/own.p12"),
+            ("listener.name.ctl.ssl.truststore.location", "/controllers.pem"),
+        ]);
+        let controllers = config.towards_controllers();
+        for (key, value) in [
+            ("security.protocol", "SASL_SSL"),
+            ("sasl.mechanism", "SCRAM-SHA-512"),
+            ("sasl.jaas.config", "for controllers"),
+            ("ssl.truststore.location", "/controllers.pem"),
+            ("ssl.keystore.location", "/own.p12"),
+        ] {
+            assert_eq!(controllers.get(key), Some(value), "{key}");
+        }
+        let brokers = config.towards_brokers(SecurityProtocol::SaslPlaintext);
+        for (key, value) in [
+            ("security.protocol", "SASL_PLAINTEXT"),
+            ("sasl.mechanism", "PLAIN"),
+            ("sasl.jaas.config", "for all"),
+            ("ssl.truststore.location", "/all.pem"),
+        ] {
+            assert_eq!(brokers.get(key), Some(value), "{key}");
+        }
+    }
+
+    #[test]
+    fn without_a_map_controllers_speak_plaintext() {
+        assert_eq!(config(&[]).towards_controllers().get("security.protocol"), Some("PLAINTEXT"));
+    }
+}

@@ -1,0 +1,142 @@
+//! How a client proves who it is and finds out who it speaks to: `security.protocol` and the settings behind it.
+//!
+//! [`Security`] is made once of Kafka's settings ([`Security::take`]), with every file that they name read and checked, and is
+//! shared by all connections. TLS lies between a stream and its frames ([`tls`]); SASL follows the first request on a
+//! connection ([`sasl`]), and again before a session's lifetime ends. Without either, nothing of this is on a connection's
+//! way. Names that librdkafka has for the same things are taken as well; where both are given, Kafka's count.
+
+mod jaas;
+mod librdkafka;
+mod pem;
+pub(crate) mod sasl;
+mod scram;
+mod store;
+pub(crate) mod tls;
+
+use std::sync::Arc;
+
+use crate::properties::{InvalidSetting, Properties};
+use sasl::Credentials;
+pub use scram::ScramFault;
+use tls::Tls;
+
+/// What stands in place of a secret, where a setting is shown.
+pub const HIDDEN: &str = "[hidden]";
+/// What stands in place of a value that is missing.
+const NOT_SET: &str = "(not set)";
+
+/// `security.protocol` and what it needs. The default is PLAINTEXT. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Security(Option<Arc<Layers>>);
+
+#[derive(Debug)]
+struct Layers {
+    protocol: &'static str,
+    tls: Option<Tls>,
+    credentials: Option<Credentials>,
+}
+
+impl Security {
+    /// Takes `security.protocol`, `ssl.` and `sasl.` settings out of `properties`, and reads the files that they name.
+    /// Settings of a layer that the protocol does not have are left.
+    pub fn take(properties: &mut Properties) -> Result<Security, InvalidSetting> {
+        let upper = properties.take("security.protocol").map(|name| name.trim().to_ascii_uppercase());
+        if let Some(name) = upper {
+            properties.set("security.protocol", &name);
+        }
+        let choices = [
+            ("PLAINTEXT", ("PLAINTEXT", false, false)),
+            ("SSL", ("SSL", true, false)),
+            ("SASL_PLAINTEXT", ("SASL_PLAINTEXT", false, true)),
+            ("SASL_SSL", ("SASL_SSL", true, true)),
+        ];
+        let (protocol, with_tls, with_sasl) =
+            properties.take_choice("security.protocol", choices[0].1, &choices)?;
+        if !with_tls && !with_sasl {
+            return Ok(Security::default());
+        }
+        let tls = with_tls.then(|| Tls::take(properties)).transpose()?;
+        let credentials = with_sasl.then(|| Credentials::take(properties)).transpose()?;
+        Ok(Security(Some(Arc::new(Layers { protocol, tls, credentials }))))
+    }
+
+    /// `security.protocol`.
+    pub fn protocol(&self) -> &'static str {
+        self.0.as_ref().map_or("PLAINTEXT", |layers| layers.protocol)
+    }
+
+    pub(crate) fn tls(&self) -> Option<&Tls> {
+        self.0.as_ref()?.tls.as_ref()
+    }
+
+    pub(crate) fn credentials(&self) -> Option<&Credentials> {
+        self.0.as_ref()?.credentials.as_ref()
+    }
+}
+
+/// Whether the value of a setting is a secret: passwords, private keys, and the lines that hold them.
+pub fn is_secret(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    let parts = ["password", "secret", "jaas", "token", "credential"];
+    parts.iter().any(|part| key.contains(part)) || ["ssl.keystore.key", "ssl.key.pem"].contains(&key.as_str())
+}
+
+/// A setting that is wrong; the value of a secret is not repeated.
+fn invalid(key: &str, value: &str, expected: impl Into<String>) -> InvalidSetting {
+    let value = if is_secret(key) { HIDDEN } else { value };
+    InvalidSetting { key: key.to_owned(), value: value.to_owned(), expected: expected.into() }
+}
+
+/// A setting that is missing.
+fn missing(key: &str, expected: impl Into<String>) -> InvalidSetting {
+    InvalidSetting { key: key.to_owned(), value: NOT_SET.to_owned(), expected: expected.into() }
+}
+
+/// Takes the first of `names` that is set, and says which that was. The others are taken too.
+fn take_first(properties: &mut Properties, names: &[&'static str]) -> Option<(&'static str, String)> {
+    let mut found = None;
+    for name in names {
+        if let Some(value) = properties.take(name).filter(|value| !value.trim().is_empty()) {
+            found.get_or_insert((*name, value));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_known_by_their_names() {
+        for key in [
+            "sasl.jaas.config",
+            "sasl.password",
+            "ssl.keystore.password",
+            "ssl.key.password",
+            "ssl.keystore.key",
+            "listener.name.internal.scram-sha-512.sasl.jaas.config",
+        ] {
+            assert!(is_secret(key), "{key}");
+        }
+        for key in ["ssl.keystore.location", "ssl.key.location", "sasl.mechanism", "key.serializer", "acks"] {
+            assert!(!is_secret(key), "{key}");
+        }
+    }
+
+    #[test]
+    fn plaintext_takes_nothing_of_other_layers() {
+        let mut properties = Properties::new();
+        properties.set("security.protocol", "plaintext");
+        properties.set("ssl.truststore.location", "/nowhere");
+        let security = Security::take(&mut properties).expect("nothing is read");
+        assert_eq!(security.protocol(), "PLAINTEXT");
+        assert_eq!(properties.rest().collect::<Vec<_>>(), ["ssl.truststore.location"]);
+        properties.set("security.protocol", "TLS");
+        let error = Security::take(&mut properties).expect_err("no such protocol");
+        assert_eq!(
+            error.to_string(),
+            "security.protocol=TLS is invalid: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL would be right"
+        );
+    }
+}

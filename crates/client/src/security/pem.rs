@@ -1,0 +1,94 @@
+//! PEM: DER in base64 between a BEGIN and an END line. Whitespace inside does not matter, since settings hold PEM on one line
+//! too, with spaces or `\n` where lines would end. Keys under OpenSSL's old encryption are told apart and not opened.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+/// What stands between a BEGIN and its END.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Section {
+    pub(super) label: String,
+    pub(super) der: Vec<u8>,
+}
+
+/// Why a text is no PEM.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum PemFault {
+    #[error("-----BEGIN {0}----- has no -----END {0}-----")]
+    NoEnd(String),
+    #[error("what stands under -----BEGIN {0}----- is not base64")]
+    NotBase64(String),
+    #[error(
+        "the key is under OpenSSL's old encryption; openssl pkcs8 -topk8 -in KEY -out NEW_KEY writes it anew"
+    )]
+    OldEncryption,
+}
+
+/// All sections of a text, in their order. What stands outside of them is passed over.
+pub(super) fn sections(text: &str) -> Result<Vec<Section>, PemFault> {
+    let text = text.replace("\\n", "\n");
+    let mut found = Vec::new();
+    let mut rest = text.as_str();
+    while let Some((_, behind)) = rest.split_once("-----BEGIN ") {
+        let Some((label, body)) = behind.split_once("-----") else { break };
+        let (body, after) = body
+            .split_once(&format!("-----END {label}-----"))
+            .ok_or_else(|| PemFault::NoEnd(label.to_owned()))?;
+        if body.contains("Proc-Type:") {
+            return Err(PemFault::OldEncryption);
+        }
+        let base64: String = body.chars().filter(|c| !c.is_whitespace()).collect();
+        let der = STANDARD.decode(base64).map_err(|_| PemFault::NotBase64(label.to_owned()))?;
+        found.push(Section { label: label.to_owned(), der });
+        rest = after;
+    }
+    Ok(found)
+}
+
+/// A section as text.
+pub(super) fn text(label: &str, der: &[u8]) -> String {
+    const LINE: usize = 64;
+    let base64 = STANDARD.encode(der);
+    let mut text = format!("-----BEGIN {label}-----\n");
+    let mut rest = base64.as_str();
+    while !rest.is_empty() {
+        let (line, after) = rest.split_at(rest.len().min(LINE));
+        text.push_str(line);
+        text.push('\n');
+        rest = after;
+    }
+    text + &format!("-----END {label}-----\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pem_is_read_with_and_without_lines() {
+        let der: Vec<u8> = (0..200).collect();
+        let of_lines = text("CERTIFICATE", &der);
+        for text in [of_lines.clone(), of_lines.replace('\n', " "), of_lines.replace('\n', "\\n")] {
+            let twice = format!("# a comment\n{text}{text}");
+            let found = sections(&twice).expect("PEM");
+            assert_eq!(found.len(), 2);
+            assert_eq!(found[1], Section { label: "CERTIFICATE".to_owned(), der: der.clone() });
+        }
+        assert_eq!(sections("no PEM at all"), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn what_is_broken_is_told() {
+        let broken = [
+            ("-----BEGIN X-----\nAAAA", PemFault::NoEnd("X".to_owned())),
+            ("-----BEGIN X-----\n????\n-----END X-----", PemFault::NotBase64("X".to_owned())),
+            (
+                "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nAAAA\n-----END RSA PRIVATE KEY-----",
+                PemFault::OldEncryption,
+            ),
+        ];
+        for (text, fault) in broken {
+            assert_eq!(sections(text), Err(fault));
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! SASL: SaslHandshake names the mechanism, SaslAuthenticate carries its messages (KIP-152). PLAIN sends the password and
+//! belongs behind TLS; SCRAM does not send it. When the broker limits a session's lifetime (KIP-368), the exchange is repeated
+//! on the same connection before that ends, between other requests.
+//!
+//! GSSAPI and OAUTHBEARER are refused by name: the one needs Kerberos' libraries, the other a place that gives tokens.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use thalweg_wire::request::{SaslAuthenticateRequest, SaslHandshakeRequest};
+use thalweg_wire::{ErrorCode, Request, frame};
+
+use super::jaas::{self, LoginModule};
+use super::scram::{Hash, Scram, ScramFault};
+use super::{invalid, missing};
+use crate::error::{ClientError, CloseReason, UnencodableRequest, UnreadableResponse};
+use crate::properties::{InvalidSetting, Properties};
+use crate::versions::ApiVersions;
+
+const JAAS: &str = "sasl.jaas.config";
+const MECHANISMS: &str = "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512";
+/// Random bytes of a nonce.
+const NONCE_LEN: usize = 24;
+/// The first version of SaslHandshake after which messages come in SaslAuthenticate, not bare.
+const HANDSHAKE_VERSION: i16 = 1;
+/// Messages of an exchange. SCRAM has two.
+const ROUNDS_MAX: usize = 4;
+/// A broker takes no second exchange within a second.
+const RENEWAL_MIN: Duration = Duration::from_secs(1);
+
+/// A user with a password, and the mechanism that proves it.
+pub(crate) struct Credentials {
+    mechanism: Mechanism,
+    user: String,
+    password: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mechanism {
+    Plain,
+    Scram(Hash),
+}
+
+impl Mechanism {
+    fn name(self) -> &'static str {
+        match self {
+            Mechanism::Plain => "PLAIN",
+            Mechanism::Scram(Hash::Sha256) => "SCRAM-SHA-256",
+            Mechanism::Scram(Hash::Sha512) => "SCRAM-SHA-512",
+        }
+    }
+
+    fn login_module(self) -> &'static str {
+        match self {
+            Mechanism::Plain => "PlainLoginModule",
+            Mechanism::Scram(_) => "ScramLoginModule",
+        }
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("mechanism", &self.mechanism)
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A broker does not let a client in.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{peer} does not let this client in by {mechanism}: {fault}")]
+pub struct AuthenticationFailed {
+    /// The other side.
+    pub peer: Arc<str>,
+    /// `sasl.mechanism`.
+    pub mechanism: &'static str,
+    /// Why.
+    pub fault: AuthenticationFault,
+}
+
+/// Why a broker does not let a client in.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum AuthenticationFault {
+    /// The listener has no SASL.
+    #[error("this listener asks for no SASL (security.protocol=PLAINTEXT or SSL would be right)")]
+    NoSasl,
+    /// The listener has other mechanisms.
+    #[error("this listener takes {} (sasl.mechanism)", .0.join(", "))]
+    Mechanism(Vec<String>),
+    /// User or password are wrong, as a rule.
+    #[error(
+        "{message} ({error_code}; user and password are those of sasl.jaas.config or sasl.username, sasl.password)"
+    )]
+    Refused {
+        /// The broker's words.
+        message: String,
+        /// Its code.
+        error_code: ErrorCode,
+    },
+    /// The exchange is not as SCRAM has it, or the broker does not know the password.
+    #[error(transparent)]
+    Scram(#[from] ScramFault),
+    /// The broker asks for more messages than the mechanism has.
+    #[error("it asks for more than the mechanism has")]
+    Rounds,
+    /// The connection ended meanwhile.
+    #[error("the connection ended meanwhile: {0}")]
+    Ended(CloseReason),
+    /// The answer did not come in time.
+    #[error("it did not answer within {} ms", .0.as_millis())]
+    NoAnswer(Duration),
+}
+
+impl AuthenticationFault {
+    /// Whether the same exchange may go better later.
+    pub fn is_retriable(&self) -> bool {
+        matches!(self, AuthenticationFault::Ended(_) | AuthenticationFault::NoAnswer(_))
+    }
+}
+
+/// Sends a frame, and gives the frame that answers it.
+pub(crate) trait Exchange {
+    fn ask(&mut self, frame: Bytes) -> impl Future<Output = Result<Bytes, CloseReason>> + Send;
+}
+
+impl Credentials {
+    /// Takes `sasl.mechanism` and the user with the password.
+    pub(super) fn take(properties: &mut Properties) -> Result<Credentials, InvalidSetting> {
+        let mechanism = take_mechanism(properties)?;
+        let user = properties.take("sasl.username");
+        let password = properties.take("sasl.password");
+        if let Some(line) = properties.take(JAAS).filter(|line| !line.trim().is_empty()) {
+            let module = jaas::parse(&line).map_err(|fault| {
+                invalid(JAAS, &line, format!("another line ({fault}): {}", usage(mechanism)))
+            })?;
+            let (user, password) = of_module(module, mechanism)?;
+            return Ok(Credentials { mechanism, user, password });
+        }
+        match (user, password) {
+            (Some(user), Some(password)) => Ok(Credentials { mechanism, user, password }),
+            (Some(_), None) => Err(missing("sasl.password", "the password of sasl.username")),
+            (None, Some(_)) => Err(missing("sasl.username", "the user whose password sasl.password is")),
+            (None, None) => {
+                Err(missing(JAAS, format!("{}, or sasl.username and sasl.password,", usage(mechanism))))
+            }
+        }
+    }
+
+    /// `sasl.mechanism`.
+    pub(crate) fn mechanism(&self) -> &'static str {
+        self.mechanism.name()
+    }
+
+    pub(super) fn user(&self) -> &str {
+        &self.user
+    }
+
+    pub(super) fn password(&self) -> &str {
+        &self.password
+    }
+
+    /// The first message, and what makes the further ones.
+    fn begin(&self) -> (Option<Scram>, Vec<u8>) {
+        match self.mechanism {
+            Mechanism::Plain => (None, format!("\0{}\0{}", self.user, self.password).into_bytes()),
+            Mechanism::Scram(hash) => {
+                let mut random = [0; NONCE_LEN];
+                getrandom::fill(&mut random).expect("the system gives randomness");
+                let nonce = URL_SAFE_NO_PAD.encode(random);
+                let (scram, message) = Scram::begin(hash, &self.user, &self.password, &nonce);
+                (Some(scram), message)
+            }
+        }
+    }
+}
+
+fn take_mechanism(properties: &mut Properties) -> Result<Mechanism, InvalidSetting> {
+    let (key, name) = super::take_first(properties, &["sasl.mechanism", "sasl.mechanisms"])
+        .unwrap_or(("sasl.mechanism", "GSSAPI".to_owned()));
+    match name.trim().to_ascii_uppercase().as_str() {
+        "PLAIN" => Ok(Mechanism::Plain),
+        "SCRAM-SHA-256" => Ok(Mechanism::Scram(Hash::Sha256)),
+        "SCRAM-SHA-512" => Ok(Mechanism::Scram(Hash::Sha512)),
+        "GSSAPI" => {
+            let expected = format!("{MECHANISMS} (GSSAPI, which is Kafka's default, is not spoken here)");
+            Err(invalid(key, name.trim(), expected))
+        }
+        "OAUTHBEARER" => {
+            Err(invalid(key, name.trim(), format!("{MECHANISMS} (OAUTHBEARER is not spoken here)")))
+        }
+        _ => Err(invalid(key, name.trim(), MECHANISMS)),
+    }
+}
+
+fn usage(mechanism: Mechanism) -> String {
+    let package = match mechanism {
+        Mechanism::Plain => "plain",
+        Mechanism::Scram(_) => "scram",
+    };
+    let class = mechanism.login_module();
+    format!(
+        "org.apache.kafka.common.security.{package}.{class} required username=\"USER\" password=\"PASSWORD\";"
+    )
+}
+
+fn of_module(mut module: LoginModule, mechanism: Mechanism) -> Result<(String, String), InvalidSetting> {
+    let wrong = |expected: String| invalid(JAAS, "", expected);
+    if module.class != mechanism.login_module() {
+        let expected = format!("{} for sasl.mechanism={}", usage(mechanism), mechanism.name());
+        return Err(wrong(expected));
+    }
+    if module.options.get("tokenauth").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+        return Err(wrong("a line without tokenauth (delegation tokens are not served here)".to_owned()));
+    }
+    let mut option = |name| module.options.remove(name);
+    match (option("username"), option("password")) {
+        (Some(user), Some(password)) => Ok((user, password)),
+        _ => Err(wrong(usage(mechanism))),
+    }
+}
+
+/// Authenticates on a connection whose other side serves `versions`. Gives the time after which it has to be done again,
+/// where the broker limits that.
+pub(crate) async fn authenticate(
+    credentials: &Credentials,
+    exchange: &mut impl Exchange,
+    versions: &ApiVersions,
+    peer: &Arc<str>,
+    client_id: &str,
+) -> Result<Option<Duration>, ClientError> {
+    let mechanism = credentials.mechanism();
+    let failed = |fault| AuthenticationFailed { peer: Arc::clone(peer), mechanism, fault };
+    if versions.range(thalweg_wire::ApiKey::SaslAuthenticate).is_none() {
+        return Err(failed(AuthenticationFault::NoSasl).into());
+    }
+    let version = versions.pick::<SaslHandshakeRequest>(peer)?.max(HANDSHAKE_VERSION);
+    let handshake = SaslHandshakeRequest { mechanism: mechanism.to_owned() };
+    let mut talk = Talk { exchange, peer, client_id, mechanism };
+    let answer = talk.send(&handshake, version).await?;
+    match ErrorCode::from_i16(answer.error_code).unwrap_or(ErrorCode::UnknownServerError) {
+        ErrorCode::None => {}
+        ErrorCode::IllegalSaslState => return Err(failed(AuthenticationFault::NoSasl).into()),
+        ErrorCode::UnsupportedSaslMechanism => {
+            return Err(failed(AuthenticationFault::Mechanism(answer.mechanisms)).into());
+        }
+        error_code => {
+            let message = "SaslHandshake failed".to_owned();
+            return Err(failed(AuthenticationFault::Refused { message, error_code }).into());
+        }
+    }
+    let version = versions.pick::<SaslAuthenticateRequest>(peer)?;
+    let (mut scram, mut message) = credentials.begin();
+    for _ in 0..ROUNDS_MAX {
+        let request = SaslAuthenticateRequest { auth_bytes: message.into() };
+        let answer = talk.send(&request, version).await?;
+        if answer.error_code != 0 {
+            let error_code = ErrorCode::from_i16(answer.error_code).unwrap_or(ErrorCode::UnknownServerError);
+            let message = answer.error_message.unwrap_or_else(|| "Authentication failed".to_owned());
+            return Err(failed(AuthenticationFault::Refused { message, error_code }).into());
+        }
+        let next = match &mut scram {
+            None => None,
+            Some(scram) => scram.next(&answer.auth_bytes).map_err(|fault| failed(fault.into()))?,
+        };
+        match next {
+            Some(next) => message = next,
+            None => return Ok(renew_after(answer.session_lifetime_ms)),
+        }
+    }
+    Err(failed(AuthenticationFault::Rounds).into())
+}
+
+/// The time to the next exchange: well before the session ends, as Kafka's clients do it.
+fn renew_after(session_lifetime_ms: i64) -> Option<Duration> {
+    let lifetime = u64::try_from(session_lifetime_ms).ok().filter(|&ms| ms > 0)?;
+    Some(Duration::from_millis(lifetime.saturating_mul(85) / 100).max(RENEWAL_MIN))
+}
+
+struct Talk<'a, E> {
+    exchange: &'a mut E,
+    peer: &'a Arc<str>,
+    client_id: &'a str,
+    mechanism: &'static str,
+}
+
+impl<E: Exchange> Talk<'_, E> {
+    async fn send<R: Request>(&mut self, request: &R, version: i16) -> Result<R::Response, ClientError> {
+        let (peer, api) = (|| Arc::clone(self.peer), R::KEY);
+        let frame = frame::encode_request(request, version, 0, Some(self.client_id))
+            .map_err(|source| UnencodableRequest { peer: peer(), api, version, source })?;
+        let answer = self.exchange.ask(frame).await.map_err(|reason| AuthenticationFailed {
+            peer: peer(),
+            mechanism: self.mechanism,
+            fault: AuthenticationFault::Ended(reason),
+        })?;
+        let (_, response) = frame::decode_response::<R>(answer, version)
+            .map_err(|source| UnreadableResponse { peer: peer(), api, version, source })?;
+        Ok(response)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(settings: &[(&str, &str)]) -> Result<Credentials, InvalidSetting> {
+        let mut properties = Properties::new();
+        for (key, value) in settings {
+            properties.set(key, value);
+        }
+        Credentials::take(&mut properties)
+    }
+
+    #[test]
+    fn users_come_from_a_login_module_or_by_themselves() {
+        let jaas = "org.apache.kafka.common.security.scram.ScramLoginModule required username=\"ann\" password=\"s\";";
+        let by_jaas = take(&[("sasl.mechanism", "SCRAM-SHA-512"), (JAAS, jaas)]).expect("credentials");
+        assert_eq!((by_jaas.mechanism(), by_jaas.user(), by_jaas.password()), ("SCRAM-SHA-512", "ann", "s"));
+        let by_name = [("sasl.mechanisms", "PLAIN"), ("sasl.username", "bob"), ("sasl.password", "t")];
+        let by_name = take(&by_name).expect("credentials");
+        assert_eq!((by_name.mechanism(), by_name.begin().1.as_slice()), ("PLAIN", &b"\0bob\0t"[..]));
+        assert!(!format!("{by_jaas:?}").contains("\"s\""), "no secret is shown");
+    }
+
+    #[test]
+    fn what_is_missing_or_not_spoken_is_named_and_secrets_are_not_repeated() {
+        let scram = ("sasl.mechanism", "SCRAM-SHA-256");
+        let plain_module = "a.PlainLoginModule required username=\"u\" password=\"hunter2\";";
+        for (settings, beginning) in [
+            (&[] as &[(&str, &str)], "sasl.mechanism=GSSAPI is invalid: PLAIN, SCRAM-SHA-256 or"),
+            (&[("sasl.mechanism", "OAUTHBEARER")], "sasl.mechanism=OAUTHBEARER is invalid: PLAIN,"),
+            (&[scram], "sasl.jaas.config=(not set) is invalid: org.apache.kafka.common.security.scram."),
+            (&[scram, ("sasl.username", "u")], "sasl.password=(not set) is invalid: the password of"),
+            (
+                &[scram, (JAAS, plain_module)],
+                "sasl.jaas.config=[hidden] is invalid: org.apache.kafka.common.",
+            ),
+            (
+                &[scram, (JAAS, "x=\"hunter2\"")],
+                "sasl.jaas.config=[hidden] is invalid: another line (the con",
+            ),
+        ] {
+            let error = take(settings).expect_err("a refusal").to_string();
+            assert!(error.starts_with(beginning), "{error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_session_is_renewed_before_it_ends() {
+        assert_eq!(renew_after(0), None);
+        assert_eq!(renew_after(-1), None);
+        assert_eq!(renew_after(100_000), Some(Duration::from_secs(85)));
+        assert_eq!(renew_after(500), Some(RENEWAL_MIN));
+    }
+}

@@ -1,0 +1,276 @@
+//! TLS and SASL against Apache Kafka, with a listener of each kind, and stores that Java wrote. Skipped, with a line that says
+//! so, when `KAFKA_CLASSPATH` does not say where Kafka is.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use thalweg_client::{
+    Cluster, ConnectionOptions, Consumer, ConsumerConfig, Delivery, OffsetReset, OffsetSpec, Polled,
+    Producer, ProducerConfig, Properties, StartAt, TopicPartition,
+};
+use thalweg_record::Offset;
+use tokio::time::Instant;
+
+use crate::certificates::{Authority, PASSWORD, Valid, path, write};
+use crate::kafka::{Kafka, free_port, java};
+use crate::random::{record, seeded};
+
+const PLAIN: &str = "org.apache.kafka.common.security.plain.PlainLoginModule required";
+const SCRAM: &str = "org.apache.kafka.common.security.scram.ScramLoginModule required";
+/// The listeners, and what clients call their protocols.
+const LISTENERS: [(&str, &str); 4] =
+    [("TLS", "SSL"), ("MUTUAL", "SSL"), ("SCRAM", "SASL_SSL"), ("PLAIN", "SASL_PLAINTEXT")];
+
+struct Secured {
+    _kafka: Kafka,
+    directory: TempDir,
+    ports: BTreeMap<&'static str, u16>,
+    ca: String,
+}
+
+/// Kafka with a listener of each kind; sessions of SASL live for five seconds.
+async fn secured() -> Option<Secured> {
+    let Ok(classpath) = std::env::var("KAFKA_CLASSPATH") else {
+        println!("Skipped: KAFKA_CLASSPATH is not set");
+        return None;
+    };
+    let directory = tempfile::tempdir().expect("a directory");
+    let authority = Authority::new("authority");
+    let broker = authority.sign(&["localhost", "127.0.0.1"], Valid::Now);
+    let store =
+        write(&directory.path().join("broker.pem"), (broker.key_pem.clone() + &broker.pem).as_bytes());
+    let ca = write(&directory.path().join("ca.pem"), authority.pem.as_bytes());
+    let client = authority.sign(&[], Valid::Now);
+    client.write_keystore(&directory.path().join("client.p12"));
+
+    let ports: BTreeMap<_, _> = LISTENERS.iter().map(|(name, _)| (*name, free_port())).collect();
+    let (inner, controller) = (free_port(), free_port());
+    let listeners: String = ports.iter().map(|(name, port)| format!("{name}://127.0.0.1:{port},")).collect();
+    let map: String = LISTENERS.iter().map(|(name, protocol)| format!("{name}:{protocol},")).collect();
+    let text = format!(
+        "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@127.0.0.1:{controller}\n\
+         listeners={listeners}INNER://127.0.0.1:{inner},CONTROLLER://127.0.0.1:{controller}\n\
+         listener.security.protocol.map={map}INNER:PLAINTEXT,CONTROLLER:PLAINTEXT\n\
+         controller.listener.names=CONTROLLER\ninter.broker.listener.name=INNER\nlog.dirs={}\n\
+         offsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\ngroup.initial.rebalance.delay.ms=0\n\
+         ssl.keystore.type=PEM\nssl.keystore.location={store}\nssl.truststore.type=PEM\nssl.truststore.location={ca}\n\
+         listener.name.mutual.ssl.client.auth=required\nconnections.max.reauth.ms=5000\n\
+         listener.name.plain.sasl.enabled.mechanisms=PLAIN\n\
+         listener.name.scram.sasl.enabled.mechanisms=SCRAM-SHA-512,SCRAM-SHA-256\n\
+         listener.name.plain.plain.sasl.jaas.config={PLAIN} user_ann=\"plain-secret\";\n\
+         listener.name.scram.scram-sha-512.sasl.jaas.config={SCRAM};\n\
+         listener.name.scram.scram-sha-256.sasl.jaas.config={SCRAM};\n",
+        directory.path().join("data").display()
+    );
+    let properties = write(&directory.path().join("server.properties"), text.as_bytes());
+    let format = java(&classpath, "-Xmx256m")
+        .args(["kafka.tools.StorageTool", "format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", &properties])
+        .args(["--add-scram", "SCRAM-SHA-512=[name=ann,password=scram-secret]"])
+        .args(["--add-scram", "SCRAM-SHA-256=[name=bob,password=two]"])
+        .status();
+    assert!(format.expect("java runs").success(), "the data directory is formatted");
+    // The first lines that Kafka writes say what it does not like about its settings.
+    let child =
+        java(&classpath, "-Xmx512m").args(["kafka.Kafka", &properties]).stdout(Stdio::piped()).spawn();
+    let inner = vec![format!("127.0.0.1:{inner}")];
+    let mut kafka = Kafka { bootstrap: inner, child: Some(child.expect("java runs")), _data: None };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while Cluster::connect(&kafka.bootstrap, &ConnectionOptions::default()).await.is_err() {
+        let child = kafka.child.as_mut().expect("it was started");
+        if child.try_wait().expect("a child").is_some() || Instant::now() > deadline {
+            child.kill().expect("it is ours");
+            let said = std::io::read_to_string(child.stdout.take().expect("a pipe")).expect("text");
+            panic!("Kafka did not start within a minute: {said}");
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let said = kafka.child.as_mut().and_then(|child| child.stdout.take()).expect("a pipe");
+    // Until the pipe ends with Kafka: a full one would stop it.
+    std::thread::spawn(move || std::io::copy(&mut { said }, &mut std::io::sink()));
+    Some(Secured { _kafka: kafka, directory, ports, ca })
+}
+
+impl Secured {
+    fn bootstrap(&self, listener: &str) -> Vec<String> {
+        vec![format!("127.0.0.1:{}", self.ports[listener])]
+    }
+
+    /// Settings for a listener, with one of trust.
+    fn settings(&self, listener: &str, more: &[(&str, &str)]) -> Properties {
+        let protocol = LISTENERS.iter().find(|(name, _)| *name == listener).expect("a listener").1;
+        let mut properties = Properties::new();
+        properties.set("security.protocol", protocol);
+        if protocol.ends_with("SSL") {
+            properties.set("ssl.truststore.location", &self.ca);
+        }
+        for (key, value) in more {
+            properties.set(key, value);
+        }
+        properties
+    }
+
+    async fn connect(&self, listener: &str, more: &[(&str, &str)]) -> Result<Cluster, String> {
+        let mut properties = self.settings(listener, more);
+        let options = ConnectionOptions::take(&mut properties, "test").map_err(|error| error.to_string())?;
+        Cluster::connect(&self.bootstrap(listener), &options).await.map_err(|error| error.to_string())
+    }
+
+    /// Sends records and reads them back, for as long as it takes.
+    async fn works(&self, listener: &str, more: &[(&str, &str)], lasting: Duration) {
+        let topic = format!("of-{}", listener.to_lowercase());
+        let config = ProducerConfig::take(&mut self.settings(listener, more)).expect("settings");
+        let report = |delivery: &Delivery<'_>| assert!(delivery.result.is_ok(), "{:?}", delivery.result);
+        let mut producer =
+            Producer::connect(&self.bootstrap(listener), config, report).await.expect("connected");
+        let id = producer.topic(&topic).await.expect("the topic is created");
+        let mut settings = self.settings(listener, more);
+        settings.set("fetch.max.wait.ms", "100");
+        settings.set("auto.offset.reset", "earliest");
+        let config = ConsumerConfig::take(&mut settings).expect("settings");
+        assert_eq!(config.offset_reset, OffsetReset::Earliest);
+        let mut consumer = Consumer::connect(&self.bootstrap(listener), config).await.expect("connected");
+        let at = TopicPartition::new(topic.as_str(), 0);
+        consumer.assign(vec![(at.clone(), StartAt::Spec(OffsetSpec::Earliest))]).await.expect("assigned");
+        let mut random = seeded(7);
+        let begun = Instant::now();
+        let mut sent = 0;
+        while sent == 0 || begun.elapsed() < lasting {
+            for number in 0..50 {
+                let stored = record(&mut random, number, 20_000);
+                let record = thalweg_client::ProducerRecord {
+                    topic: id,
+                    partition: Some(0),
+                    timestamp: stored.timestamp,
+                    key: None,
+                    value: stored.value.as_deref(),
+                    headers: &[],
+                    sent_at: Instant::now(),
+                    number: 0,
+                };
+                producer.send(&record).await.expect("taken");
+                sent += 1;
+            }
+            while consumer.position(&at) != Some(Offset(sent)) {
+                assert!(
+                    begun.elapsed() < lasting + Duration::from_secs(30),
+                    "{listener}: records are missing"
+                );
+                if let Polled::Chunk(chunk) = consumer.poll(Duration::from_millis(500)).await.expect("a poll")
+                {
+                    assert_eq!(chunk.at, at);
+                }
+            }
+        }
+        producer.close().await;
+    }
+}
+
+fn keytool(arguments: &[&str]) {
+    let status = Command::new("keytool").args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    assert!(status.expect("keytool comes with Java").success(), "{arguments:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kafka_lets_us_in_by_every_protocol() {
+    let Some(kafka) = secured().await else { return };
+    tls_works_with_stores_that_java_wrote(&kafka).await;
+    sessions_outlive_their_lifetime(&kafka).await;
+    what_kafka_refuses_is_explained(&kafka).await;
+}
+
+async fn tls_works_with_stores_that_java_wrote(kafka: &Secured) {
+    let file = |name| path(&kafka.directory, name).1;
+    let (trust, ours, theirs, jks) =
+        (file("trust.p12"), file("client.p12"), file("java.p12"), file("java.jks"));
+    keytool(&[
+        "-importcert",
+        "-noprompt",
+        "-alias",
+        "ca",
+        "-file",
+        &kafka.ca,
+        "-keystore",
+        &trust,
+        "-storetype",
+        "PKCS12",
+        "-storepass",
+        PASSWORD,
+    ]);
+    for (store, kind) in [(&theirs, "PKCS12"), (&jks, "JKS")] {
+        keytool(&[
+            "-importkeystore",
+            "-srckeystore",
+            &ours,
+            "-srcstorepass",
+            PASSWORD,
+            "-srcstoretype",
+            "PKCS12",
+            "-destkeystore",
+            store,
+            "-deststoretype",
+            kind,
+            "-deststorepass",
+            PASSWORD,
+        ]);
+    }
+    let trusted = [("ssl.truststore.location", trust.as_str()), ("ssl.truststore.password", PASSWORD)];
+    kafka.works("TLS", &trusted, Duration::ZERO).await;
+    for store in [&ours, &theirs] {
+        let mut mutual = trusted.to_vec();
+        mutual.extend([("ssl.keystore.location", store.as_str()), ("ssl.keystore.password", PASSWORD)]);
+        kafka.works("MUTUAL", &mutual, Duration::ZERO).await;
+    }
+    let error = kafka.connect("MUTUAL", &[("ssl.keystore.location", &jks)]).await.expect_err("JKS");
+    assert!(error.contains("keytool -importkeystore -srckeystore"), "{error}");
+}
+
+async fn sessions_outlive_their_lifetime(kafka: &Secured) {
+    let scram = format!("{SCRAM} username=\"ann\" password=\"scram-secret\";");
+    let plain = format!("{PLAIN} username=\"ann\" password=\"plain-secret\";");
+    let by_scram = [("sasl.mechanism", "SCRAM-SHA-512"), ("sasl.jaas.config", scram.as_str())];
+    let by_plain = [("sasl.mechanism", "PLAIN"), ("sasl.jaas.config", plain.as_str())];
+    // Kafka ends connections that go on after the lifetime without proof.
+    let lasting = Duration::from_secs(12);
+    tokio::join!(kafka.works("SCRAM", &by_scram, lasting), kafka.works("PLAIN", &by_plain, lasting));
+    let other = [("sasl.mechanism", "SCRAM-SHA-256"), ("sasl.username", "bob"), ("sasl.password", "two")];
+    kafka.connect("SCRAM", &other).await.expect("let in");
+}
+
+async fn what_kafka_refuses_is_explained(kafka: &Secured) {
+    let scram = |user, password| {
+        [("sasl.mechanism", "SCRAM-SHA-512"), ("sasl.username", user), ("sasl.password", password)]
+    };
+    let plain = [("sasl.mechanism", "PLAIN"), ("sasl.username", "ann"), ("sasl.password", "hunter2")];
+    let stranger = Authority::new("stranger");
+    let system = [("security.protocol", "PLAINTEXT")];
+    for (listener, settings, words) in [
+        (
+            "SCRAM",
+            &scram("ann", "hunter2")[..],
+            "does not let this client in by SCRAM-SHA-512: Authentication failed",
+        ),
+        ("SCRAM", &scram("nobody", "x"), "Authentication failed"),
+        ("SCRAM", &plain, "this listener takes SCRAM-SHA-512, SCRAM-SHA-256 (sasl.mechanism)"),
+        ("PLAIN", &plain, "does not let this client in by PLAIN: Authentication failed"),
+        (
+            "TLS",
+            &[("ssl.truststore.certificates", stranger.pem.as_str()), ("ssl.truststore.location", "")],
+            "signed by none that is trusted here",
+        ),
+        ("MUTUAL", &[], "certificate of this client"),
+        ("TLS", &system, "security.protocol=SSL or SASL_SSL would be right"),
+        ("PLAIN", &system, "a listener that wants SASL does so"),
+        (
+            "PLAIN",
+            &[("security.protocol", "SSL"), ("ssl.truststore.location", &kafka.ca)],
+            "speaks no TLS does so",
+        ),
+        ("TLS", &[("security.protocol", "SASL_SSL"), plain[0], plain[1], plain[2]], "asks for no SASL"),
+    ] {
+        let error = kafka.connect(listener, settings).await.expect_err("a refusal");
+        assert!(error.contains(words), "{listener}: {error}");
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+}
