@@ -145,6 +145,8 @@ fn start(settings: &Settings, _site: &Site) -> Result<Box<dyn Source>, StageErro
             ("enable.auto.offset.store", "false"),
             ("enable.partition.eof", if until_end { "true" } else { "false" }),
             ("auto.offset.reset", reset),
+            // A queue that was full is filled again soon, not a second later.
+            ("fetch.queue.backoff.ms", "20"),
             // A slow sink holds up the polling, and is no reason to leave the group.
             ("max.poll.interval.ms", "86400000"),
         ],
