@@ -39,7 +39,24 @@ struct Up {
 }
 
 impl Up {
+    /// Starts it; again where another program has taken one of the ports between their choice and their use.
     fn start(dir: &Path, line: &str) -> Up {
+        let is_new = std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none());
+        for _ in 0..4 {
+            match Up::start_once(dir, line) {
+                Err(why) if is_new && why.contains("Address already in use") => {
+                    // The ports that were chosen are kept with the cluster.
+                    std::fs::remove_dir_all(dir)
+                        .and_then(|()| std::fs::create_dir(dir))
+                        .expect("ours to empty");
+                }
+                started => return started.unwrap_or_else(|why| panic!("it did not start: {why}")),
+            }
+        }
+        panic!("ports were taken again and again");
+    }
+
+    fn start_once(dir: &Path, line: &str) -> Result<Up, String> {
         let mut command = thalweg(&format!("cluster up --port 0 {line} --dir"));
         command.arg(dir).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().expect("the binary runs");
@@ -50,7 +67,7 @@ impl Up {
             if out.read_line(&mut line).expect("text") == 0 {
                 let mut why = String::new();
                 let _ = process.stderr.take().expect("it is a pipe").read_to_string(&mut why);
-                panic!("it did not start: {why}");
+                return Err(why);
             }
             table.push(line.trim_end().to_owned());
         }
@@ -61,7 +78,7 @@ impl Up {
             let pid = cells[4].parse().expect("a process id");
             Node { name: cells[0].to_owned(), clients: cells[2].to_owned(), pid }
         });
-        Up { nodes: nodes.collect(), process, out }
+        Ok(Up { nodes: nodes.collect(), process, out })
     }
 
     fn brokers(&self) -> Vec<&Node> {

@@ -55,7 +55,7 @@ fn a_server_of_another_protocol_is_told_from_a_broker() {
     let closing = "it closed the connection (a listener that wants TLS does so)";
     for (answer, expected) in [
         (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "it speaks HTTP"),
-        (b"\x15\x03\x03\x00\x02\x02\x50", "it speaks TLS"),
+        (b"\x15\x03\x03\x00\x02\x02\x50", "it speaks TLS (security.protocol=SSL or SASL_SSL would be right)"),
         (b"", closing),
     ] {
         let address = answering(answer);

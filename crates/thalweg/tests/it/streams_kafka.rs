@@ -194,6 +194,16 @@ fn a_stage_with_a_count_has_instances_that_share_its_messages_by_key() {
         binary::thalweg("stream run --name s --json --properties module.work.count=3,module.*.count=0");
     command.args(["--bootstrap-server", &broker.broker.address, &text_of_stream]);
     let mut running = Running::start(&mut command);
+    // Who comes first would do it all, before the others are in the group.
+    until("all instances in the group", || {
+        let describe = format!("group describe s.work --json --bootstrap-server {}", broker.broker.address);
+        let (_, out, _) = run(&mut binary::thalweg(&describe), b"");
+        let groups: serde_json::Value = serde_json::from_str(&out).unwrap_or_default();
+        let members = groups[0]["members"].as_array().map_or(&[][..], Vec::as_slice);
+        let busy =
+            |member: &&serde_json::Value| member["partitions"].as_array().is_some_and(|of| !of.is_empty());
+        members.iter().filter(busy).count() == 3
+    });
     let lines: String = (0..3000).map(|number| format!("{number}\n")).collect();
     running.0.stdin.take().expect("it is a pipe").write_all(lines.as_bytes()).expect("it reads");
     until("every message", || text(&file).lines().count() >= 3000);

@@ -65,6 +65,7 @@ fn features(metadata_version_max: i16) -> BTreeMap<String, VersionRange> {
         ("metadata.version".to_owned(), VersionRange { min: 7, max: metadata_version_max }),
         ("kraft.version".to_owned(), VersionRange { min: 0, max: 1 }),
         ("eligible.leader.replicas.version".to_owned(), VersionRange { min: 0, max: 1 }),
+        ("transaction.version".to_owned(), VersionRange { min: 0, max: 2 }),
     ])
 }
 
