@@ -67,6 +67,7 @@ impl Up {
             if out.read_line(&mut line).expect("text") == 0 {
                 let mut why = String::new();
                 let _ = process.stderr.take().expect("it is a pipe").read_to_string(&mut why);
+                process.wait().expect("it has ended, or is about to");
                 return Err(why);
             }
             table.push(line.trim_end().to_owned());
