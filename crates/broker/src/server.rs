@@ -311,10 +311,15 @@ fn coordinators(
     );
     let cluster = Arc::new(ImageTopics::new(Arc::clone(image)));
     let (clock, disk) = (machine.clock.clone(), machine.disk.clone());
-    let groups =
-        GroupCoordinator::new(group_config(config), Arc::new(offsets), cluster.clone(), clock.clone(), disk);
+    let groups = GroupCoordinator::new(
+        group_config(config),
+        Arc::new(offsets),
+        cluster.clone(),
+        clock.clone(),
+        disk.clone(),
+    );
     let transactions =
-        TransactionCoordinator::new(transaction_config(config), Arc::new(states), cluster, clock);
+        TransactionCoordinator::new(transaction_config(config), Arc::new(states), cluster, clock, disk);
     (Arc::new(groups), Arc::new(transactions))
 }
 

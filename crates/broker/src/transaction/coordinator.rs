@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use thalweg_log::Clock;
+use thalweg_log::disk::Disk;
 use thalweg_record::DecompressBuffer;
 use thalweg_wire::ErrorCode;
 use tokio::runtime::Handle;
@@ -46,6 +47,8 @@ pub struct TransactionCoordinator {
     config: Arc<TransactionConfig>,
     log: Arc<dyn CoordinatorLog>,
     surroundings: Arc<Surroundings>,
+    /// What shards are loaded from.
+    disk: Disk,
     /// The shards that this broker leads.
     cells: RwLock<BTreeMap<i32, Arc<Cell>>>,
     next_ticket: AtomicU64,
@@ -88,6 +91,7 @@ impl TransactionCoordinator {
         log: Arc<dyn CoordinatorLog>,
         cluster: Arc<dyn Cluster>,
         clock: Clock,
+        disk: Disk,
     ) -> TransactionCoordinator {
         let surroundings = Surroundings {
             clock,
@@ -101,6 +105,7 @@ impl TransactionCoordinator {
             config: Arc::new(config),
             log,
             surroundings: Arc::new(surroundings),
+            disk,
             cells: RwLock::default(),
             next_ticket: AtomicU64::new(0),
             loads: Arc::new(Semaphore::new(LOADS_AT_ONCE)),
@@ -140,7 +145,8 @@ impl TransactionCoordinator {
 
     fn spawn_load(&self, cell: Arc<Cell>, partition: i32, leader_epoch: i32) {
         let (loads, log) = (self.loads.clone(), self.log.clone());
-        let (config, surroundings) = (self.config.clone(), self.surroundings.clone());
+        let (config, surroundings, disk) =
+            (self.config.clone(), self.surroundings.clone(), self.disk.clone());
         self.runtime.spawn(async move {
             let _permit = loads.acquire_owned().await.expect("the semaphore is never closed");
             let load = move || {
@@ -152,7 +158,7 @@ impl TransactionCoordinator {
                     Err(error) => cell.fail(&error),
                 }
             };
-            if let Err(error) = tokio::task::spawn_blocking(load).await {
+            if let Err(error) = disk.spawn(load).await {
                 tracing::error!(partition, %error, "Loading transactions was broken off");
             }
         });
