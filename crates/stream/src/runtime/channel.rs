@@ -44,8 +44,7 @@ pub struct Sender(mpsc::Sender<Parcel>);
 /// A channel to one reader.
 pub fn channel() -> (Sender, ChannelSource) {
     let (sender, receiver) = mpsc::channel(BATCHES_MAX);
-    let source =
-        ChannelSource { receiver, next: None, sequence: 0, has_ended: false, receipts: VecDeque::new() };
+    let source = ChannelSource { inbox: Inbox::new(receiver), sequence: 0, receipts: VecDeque::new() };
     (Sender(sender), source)
 }
 
@@ -155,25 +154,56 @@ impl Outlet {
     }
 }
 
+/// The end of a channel that a source takes from without waiting, and waits for when it has to.
+pub(super) struct Inbox<T> {
+    receiver: mpsc::Receiver<T>,
+    next: Option<T>,
+    has_ended: bool,
+}
+
+impl<T> Inbox<T> {
+    pub(super) fn new(receiver: mpsc::Receiver<T>) -> Inbox<T> {
+        Inbox { receiver, next: None, has_ended: false }
+    }
+
+    /// What is there. An error is why nothing is: [`Filled::Pending`] or [`Filled::End`].
+    pub(super) fn take(&mut self) -> Result<T, Filled> {
+        match self.next.take() {
+            Some(next) => Ok(next),
+            None => self.receiver.try_recv().map_err(|why| match why {
+                TryRecvError::Empty if !self.has_ended => Filled::Pending,
+                TryRecvError::Empty | TryRecvError::Disconnected => Filled::End,
+            }),
+        }
+    }
+
+    /// Waits until there is something to take, or nothing will come any more.
+    pub(super) async fn ready(&mut self) {
+        if self.next.is_none() {
+            self.next = self.receiver.recv().await;
+            self.has_ended = self.next.is_none();
+        }
+    }
+
+    /// Takes no more in.
+    pub(super) fn close(&mut self) {
+        self.receiver.close();
+    }
+}
+
 /// The end of a channel, as the source of a stream.
 pub struct ChannelSource {
-    receiver: mpsc::Receiver<Parcel>,
-    next: Option<Parcel>,
+    inbox: Inbox<Parcel>,
     sequence: u64,
-    has_ended: bool,
     /// With the last message of each batch, in the count of this stream.
     receipts: VecDeque<(u64, Receipt)>,
 }
 
 impl Source for ChannelSource {
     fn fill(&mut self, batch: &mut Batch, _turn: &mut Turn<'_>) -> Result<Filled, StageError> {
-        let next = match self.next.take() {
-            Some(next) => next,
-            None => match self.receiver.try_recv() {
-                Ok(next) => next,
-                Err(TryRecvError::Empty) if !self.has_ended => return Ok(Filled::Pending),
-                Err(_) => return Ok(Filled::End),
-            },
+        let next = match self.inbox.take() {
+            Ok(next) => next,
+            Err(nothing) => return Ok(nothing),
         };
         *batch = next.batch;
         // Several may write, each with its own count: here they become one.
@@ -184,16 +214,11 @@ impl Source for ChannelSource {
     }
 
     fn ready(&mut self) -> Wait<'_, ()> {
-        Box::pin(async {
-            if self.next.is_none() {
-                self.next = self.receiver.recv().await;
-                self.has_ended = self.next.is_none();
-            }
-        })
+        Box::pin(self.inbox.ready())
     }
 
     fn close(&mut self) {
-        self.receiver.close();
+        self.inbox.close();
     }
 
     fn is_fed(&self) -> bool {

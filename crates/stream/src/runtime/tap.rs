@@ -8,11 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::channel::BATCHES_MAX;
+use super::channel::{BATCHES_MAX, Inbox};
 use crate::message::Batch;
 use crate::stage::{Filled, Source, StageError, Turn, Wait};
 use tokio::sync::mpsc;
-use tokio::sync::mpsc::error::TryRecvError;
 
 /// The places where streams can be tapped.
 #[derive(Clone, Default)]
@@ -63,7 +62,7 @@ impl TapPoint {
         let mut senders = self.senders();
         senders.push(sender);
         self.0.count.store(senders.len(), Ordering::Relaxed);
-        TapSource { receiver, next: None, sequence: 0, has_ended: false }
+        TapSource { inbox: Inbox::new(receiver), sequence: 0 }
     }
 
     /// Hands a batch to everybody who listens. Who does so no more is forgotten.
@@ -83,23 +82,16 @@ impl TapPoint {
 
 /// A listener, as the source of a stream.
 pub struct TapSource {
-    receiver: mpsc::Receiver<Batch>,
-    next: Option<Batch>,
+    inbox: Inbox<Batch>,
     sequence: u64,
-    has_ended: bool,
 }
 
 impl Source for TapSource {
     fn fill(&mut self, batch: &mut Batch, _turn: &mut Turn<'_>) -> Result<Filled, StageError> {
-        let next = match self.next.take() {
-            Some(next) => next,
-            None => match self.receiver.try_recv() {
-                Ok(next) => next,
-                Err(TryRecvError::Empty) if !self.has_ended => return Ok(Filled::Pending),
-                Err(_) => return Ok(Filled::End),
-            },
+        *batch = match self.inbox.take() {
+            Ok(next) => next,
+            Err(nothing) => return Ok(nothing),
         };
-        *batch = next;
         // The stream may have been started anew, and then counts from 0: here it goes on.
         batch.renumber(self.sequence);
         self.sequence += batch.len() as u64;
@@ -107,15 +99,10 @@ impl Source for TapSource {
     }
 
     fn ready(&mut self) -> Wait<'_, ()> {
-        Box::pin(async {
-            if self.next.is_none() {
-                self.next = self.receiver.recv().await;
-                self.has_ended = self.next.is_none();
-            }
-        })
+        Box::pin(self.inbox.ready())
     }
 
     fn close(&mut self) {
-        self.receiver.close();
+        self.inbox.close();
     }
 }
