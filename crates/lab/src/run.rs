@@ -391,7 +391,6 @@ fn is_search(load: &Load) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload;
 
     #[test]
     fn seeds_differ_in_every_part() {
@@ -406,17 +405,8 @@ mod tests {
 
     #[test]
     fn a_cluster_is_warmed_once_for_what_it_does() {
-        let mut options = Options {
-            workloads: vec![workload::load("ibm-payload", None).expect("built in")],
-            targets: vec![TargetSpec::Embedded, TargetSpec::ApacheKafka],
-            drivers: vec![Driver::Thalweg],
-            seed: 1,
-            work_dir: "/".into(),
-            binary: "/bin/true".into(),
-            partial: None,
-            arguments: Vec::new(),
-            lab_version: String::new(),
-        };
+        let mut options =
+            testing::options(&["ibm-payload"], vec![TargetSpec::Embedded, TargetSpec::ApacheKafka]);
         let counted = options.workloads[0].points.len() as u64 * 2;
         assert_eq!(repetitions(&options), (counted + 1) * 2);
         options.workloads[0].points[3].measure = Measure::Consume;
@@ -435,10 +425,28 @@ mod tests {
 pub(crate) mod testing {
     use std::collections::BTreeMap;
 
+    use super::Options;
     use crate::result::{Evidence, Figures, HostUse, Repetition};
+    use crate::target::TargetSpec;
+    use crate::worker::Driver;
     use crate::workload::{
-        Clients, ClusterSpec, Extent, Load, Measure, Payload, Point, RecordSpec, Topics, Unit, Verify,
+        self, Clients, ClusterSpec, Extent, Load, Measure, Payload, Point, RecordSpec, Topics, Unit, Verify,
     };
+
+    /// A run of workloads that are built in, with our own driver.
+    pub(crate) fn options(names: &[&str], targets: Vec<TargetSpec>) -> Options {
+        Options {
+            workloads: names.iter().map(|name| workload::load(name, None).expect("built in")).collect(),
+            targets,
+            drivers: vec![Driver::Thalweg],
+            seed: 1,
+            work_dir: "/".into(),
+            binary: "/bin/true".into(),
+            partial: None,
+            arguments: Vec::new(),
+            lab_version: String::new(),
+        }
+    }
 
     /// A repetition of nothing.
     pub(crate) fn repetition() -> Repetition {

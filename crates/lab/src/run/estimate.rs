@@ -151,21 +151,8 @@ fn taken_s(point: &Point) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::{self, Verify};
-
-    fn options(names: &[&str], targets: Vec<TargetSpec>) -> Options {
-        Options {
-            workloads: names.iter().map(|name| workload::load(name, None).expect("built in")).collect(),
-            targets,
-            drivers: vec![Driver::Thalweg],
-            seed: 1,
-            work_dir: "/".into(),
-            binary: "/bin/true".into(),
-            partial: None,
-            arguments: Vec::new(),
-            lab_version: String::new(),
-        }
-    }
+    use crate::run::testing::options;
+    use crate::workload::Verify;
 
     #[test]
     fn the_run_that_compares_both_targets_stays_under_its_quarter_of_an_hour() {

@@ -442,17 +442,8 @@ async fn take_memory(setting: &Setting<'_>, bytes: u64) -> Option<Held> {
     let is_wanted = move || waited_for.strong_count() > 0;
     let taken = tokio::task::spawn_blocking(move || warm::memory(&dir, bytes, is_wanted)).await;
     drop(waiting);
-    match taken {
-        Ok(Ok(held)) => Some(held),
-        Ok(Err(error)) => {
-            tracing::warn!(%error, "Memory was not made ready before a repetition");
-            None
-        }
-        Err(error) => {
-            tracing::warn!(%error, "Memory was not made ready before a repetition");
-            None
-        }
-    }
+    let taken = taken.unwrap_or_else(|error| Err(error.into()));
+    taken.inspect_err(|error| tracing::warn!(%error, "Memory was not made ready before a repetition")).ok()
 }
 
 /// About what a point writes to disks, as far as its settings tell; a maximum rate is guessed.
