@@ -7,6 +7,7 @@ mod embedded;
 mod error;
 mod guard;
 mod jars;
+mod launch;
 mod local;
 mod plan;
 mod ports;

@@ -13,17 +13,16 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::embedded::is_port_taken;
 use super::error::{DirectoryFailed, FormatFailed, TargetError};
 use super::jars::{KafkaJars, kafka_jars};
-use super::plan::{Controllers, Node, Plan, Software};
+use super::plan::{Node, Plan, Software};
 use super::process::Brokers;
-use super::{Cluster, StartOptions, check_brokers, properties, readiness};
+use super::{Cluster, StartOptions, check_brokers, launch, properties, readiness};
 use crate::result::TargetInfo;
 use crate::workload::ClusterSpec;
 
-/// How often a start is tried when somebody takes a port first.
-const ATTEMPTS: u32 = 3;
+/// What the target is called.
+const KIND: &str = "apache-kafka";
 
 /// Kafka's own options for its server.
 const JVM_OPTIONS: [&str; 7] = [
@@ -59,15 +58,7 @@ pub(super) async fn start(
     // Kafka looks for files of deleted topics half a minute after its start for the first time, unless it is told.
     settings.entry("log.initial.task.delay.ms".to_owned()).or_insert_with(|| "500".to_owned());
     let jars = find_jars().await?;
-    let mut attempt = 1;
-    loop {
-        match launch(spec, options, &settings, &jars).await {
-            Err(TargetError::BrokerDied(died)) if attempt < ATTEMPTS && is_port_taken(&died.log_tail) => {
-                attempt += 1;
-            }
-            other => return other,
-        }
-    }
+    launch::attempt(async || launch(spec, options, &settings, &jars).await).await
 }
 
 /// Finds the jars, or fetches them.
@@ -81,14 +72,10 @@ async fn launch(
     settings: &BTreeMap<String, String>,
     jars: &KafkaJars,
 ) -> Result<(Cluster, Brokers), TargetError> {
-    let mut brokers = Brokers::beginning(&options.work_dir, "apache-kafka")?;
-    for dir in properties::dirs_elsewhere(&spec.properties, brokers.dir()) {
-        brokers.make_dir(dir)?;
-    }
-    let controllers = Controllers::Brokers(if spec.brokers >= 3 { 3 } else { 1 });
-    let plan = Plan::new(spec.brokers as usize, Software::ApacheKafka, controllers, None, brokers.dir())?;
+    let controllers = if spec.brokers >= 3 { 3 } else { 1 };
+    let (mut brokers, plan) =
+        launch::lay_out(KIND, Software::ApacheKafka, controllers, spec, settings, options)?;
     let jvm = Jvm::new(jars, options.heap_mb, brokers.dir())?;
-    plan.write(|_| settings.clone(), |node| properties::log_dirs(&spec.properties, &node.dir))?;
     format(&mut brokers, &plan.nodes, jars, options.start_timeout).await?;
     for node in &plan.nodes {
         brokers.spawn(&node.name(), jvm.command(node), &node.dir.join("broker.log"))?;
@@ -102,12 +89,12 @@ async fn launch(
     command.extend([temporary(&first.dir), jvm.logging.clone(), "kafka.Kafka".to_owned()]);
     command.push(first.properties_file().display().to_string());
     let cluster = Cluster {
-        name: "apache-kafka".to_owned(),
+        name: KIND.to_owned(),
         processes: brokers.processes(),
         data_dir: Some(brokers.dir().to_owned()),
         client_properties: BTreeMap::new(),
         info: TargetInfo {
-            kind: "apache-kafka".to_owned(),
+            kind: KIND.to_owned(),
             version: format!("Apache Kafka {}", jars.kafka_version),
             command,
             notes: notes(&plan, spec, settings, jars, options),

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::error::{NotStarted, TargetError};
-use super::plan::{Controllers, Node, Plan, Software};
+use super::plan::{Node, Software};
 use super::process::Brokers;
-use super::{Cluster, StartOptions, check_brokers, properties, readiness};
+use super::{Cluster, StartOptions, check_brokers, launch, properties, readiness};
 use crate::result::TargetInfo;
 use crate::workload::ClusterSpec;
 
-/// How often a start is tried when somebody takes the port first.
-const ATTEMPTS: u32 = 3;
+/// What the target is called.
+const KIND: &str = "embedded";
 
 /// Starts it.
 pub(super) async fn start(
@@ -23,20 +23,7 @@ pub(super) async fn start(
     check_brokers(spec.brokers)?;
     let settings = properties::merged(&spec.properties, spec.brokers)?;
     let program = program(options.binary.as_deref())?;
-    let mut attempt = 1;
-    loop {
-        match launch(spec, options, &settings, &program).await {
-            Err(TargetError::BrokerDied(died)) if attempt < ATTEMPTS && is_port_taken(&died.log_tail) => {
-                attempt += 1;
-            }
-            other => return other,
-        }
-    }
-}
-
-/// Whether a log says that somebody else listens on the port.
-pub(super) fn is_port_taken(log: &str) -> bool {
-    log.to_ascii_lowercase().contains("address already in use")
+    launch::attempt(async || launch(spec, options, &settings, &program).await).await
 }
 
 async fn launch(
@@ -45,19 +32,12 @@ async fn launch(
     settings: &BTreeMap<String, String>,
     program: &Path,
 ) -> Result<(Cluster, Brokers), TargetError> {
-    let mut brokers = Brokers::beginning(&options.work_dir, "embedded")?;
-    for dir in properties::dirs_elsewhere(&spec.properties, brokers.dir()) {
-        brokers.make_dir(dir)?;
-    }
-    let controllers = Controllers::Brokers(1);
-    let plan = Plan::new(spec.brokers as usize, Software::Thalweg, controllers, None, brokers.dir())?;
-    let data = |node: &Node| properties::log_dirs(&spec.properties, &node.dir);
-    plan.write(|_| settings.clone(), data)?;
+    let (mut brokers, plan) = launch::lay_out(KIND, Software::Thalweg, 1, spec, settings, options)?;
     let mut logs = Vec::new();
     let mut first = None;
     for node in &plan.nodes {
         let arguments = match plan.nodes.len() {
-            1 => alone(node, settings, &data(node)),
+            1 => alone(node, settings, &properties::log_dirs(&spec.properties, &node.dir)),
             _ => vec!["serve".to_owned(), node.properties_file().display().to_string()],
         };
         let mut command = Command::new(program);
@@ -85,13 +65,13 @@ async fn launch(
         }
     }
     let cluster = Cluster {
-        name: "embedded".to_owned(),
+        name: KIND.to_owned(),
         bootstrap: plan.bootstrap(),
         client_properties: BTreeMap::new(),
         processes: brokers.processes(),
         data_dir: Some(brokers.dir().to_owned()),
         info: TargetInfo {
-            kind: "embedded".to_owned(),
+            kind: KIND.to_owned(),
             version: version(program),
             command: std::iter::once(program.display().to_string())
                 .chain(first.into_iter().flatten())

@@ -401,7 +401,7 @@ mod tests {
         }
         let lines = last_lines(&log);
         assert!(lines.starts_with(&format!("{start}\n[...]\nINFO closes 80\n")), "{lines}");
-        assert!(super::super::embedded::is_port_taken(&lines));
+        assert!(super::super::launch::is_port_taken(&lines));
         assert_eq!(last_lines("\n"), "(it said nothing)");
     }
 

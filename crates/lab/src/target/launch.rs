@@ -1,0 +1,51 @@
+//! What starting brokers for a run has in common, whatever they are: directories of their own, and another try where
+//! somebody takes a port first.
+
+use std::collections::BTreeMap;
+
+use super::error::TargetError;
+use super::plan::{Controllers, Plan, Software};
+use super::process::Brokers;
+use super::{StartOptions, properties};
+use crate::workload::ClusterSpec;
+
+/// How often a start is tried.
+const ATTEMPTS: u32 = 3;
+
+/// Starts brokers, and again where the port of one is taken between its choice and its use.
+pub(super) async fn attempt<T>(start: impl AsyncFn() -> Result<T, TargetError>) -> Result<T, TargetError> {
+    let mut attempts = 1;
+    loop {
+        match start().await {
+            Err(TargetError::BrokerDied(died)) if attempts < ATTEMPTS && is_port_taken(&died.log_tail) => {
+                attempts += 1;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Whether a log says that somebody else listens on the port.
+pub(super) fn is_port_taken(log: &str) -> bool {
+    log.to_ascii_lowercase().contains("address already in use")
+}
+
+/// Makes the directories and properties files of brokers of which the first `controllers` are controllers too. None runs
+/// yet.
+pub(super) fn lay_out(
+    kind: &str,
+    software: Software,
+    controllers: usize,
+    spec: &ClusterSpec,
+    settings: &BTreeMap<String, String>,
+    options: &StartOptions,
+) -> Result<(Brokers, Plan), TargetError> {
+    let mut brokers = Brokers::beginning(&options.work_dir, kind)?;
+    for dir in properties::dirs_elsewhere(&spec.properties, brokers.dir()) {
+        brokers.make_dir(dir)?;
+    }
+    let controllers = Controllers::Brokers(controllers);
+    let plan = Plan::new(spec.brokers as usize, software, controllers, None, brokers.dir())?;
+    plan.write(|_| settings.clone(), |node| properties::log_dirs(&spec.properties, &node.dir))?;
+    Ok((brokers, plan))
+}
