@@ -19,6 +19,8 @@ use crate::workload::{Load, Measure, Point, Unit, Workload};
 const WARM_UP_SECONDS_MAX: f64 = 2.0;
 /// Where a point has records in place of seconds, one of so many is sent.
 const WARM_UP_SHARE: u64 = 4;
+/// Kafka's tools work at least so long before a measurement.
+const JAVA_WARM_UP_S: f64 = 5.0;
 /// A repetition may write so many times what the one before it wrote.
 const BYTES_MARGIN: f64 = 1.25;
 /// Time for the word to end the run to arrive, when a worker has heard it first: Ctrl-C goes to all.
@@ -358,6 +360,23 @@ pub(super) fn warm_up_unit(point: &Point, driver: Driver) -> Unit {
         whole if driver == Driver::Java => whole,
         Unit::Seconds(seconds) => Unit::Seconds(seconds.min(WARM_UP_SECONDS_MAX)),
         Unit::Records(records) => Unit::Records(records.div_ceil(WARM_UP_SHARE)),
+    }
+}
+
+/// How long is worked before the measurement begins.
+pub(super) fn warm_up_s(point: &Point, driver: Driver) -> f64 {
+    match (point.measure, driver) {
+        // A backlog is there at once, and gone when it is gone: the repetition before it was the warm-up.
+        (Measure::Consume | Measure::Drain, _) => 0.0,
+        // Kafka's tool counts its records from its own beginning.
+        (Measure::Produce, _)
+            if point.extent.warm_up_s <= 0.0 && matches!(point.extent.unit, Unit::Records(_)) =>
+        {
+            0.0
+        }
+        // Nothing is sent before the virtual machine is there, and little before it has compiled what it runs.
+        (Measure::Produce, Driver::Java) => point.extent.warm_up_s.max(JAVA_WARM_UP_S),
+        (Measure::Produce, _) => point.extent.warm_up_s.max(0.0),
     }
 }
 

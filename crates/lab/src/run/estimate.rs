@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::contender::warm_up_unit;
+use super::contender::{warm_up_s, warm_up_unit};
 use super::reading_back::{stamps, time_max};
 use super::repetition::expected_bytes;
 use super::{Options, Planned, is_search};
@@ -99,7 +99,7 @@ fn start_s(target: &TargetSpec, brokers: u32) -> f64 {
 /// All repetitions of a point: about, and at most.
 fn of_point(point: &Point, driver: Driver, warms_up: bool) -> (f64, Option<f64>) {
     let measured_s = measured_s(point);
-    let mut around_s = AROUND_S + point.extent.warm_up_s;
+    let mut around_s = AROUND_S + warm_up_s(point, driver);
     if driver == Driver::Java {
         around_s += JAVA_S;
     }
@@ -115,9 +115,9 @@ fn of_point(point: &Point, driver: Driver, warms_up: bool) -> (f64, Option<f64>)
     let first =
         Point { extent: Extent { unit: warm_up_unit(point, driver), ..point.extent }, ..point.clone() };
     let first_s = self::measured_s(&first);
-    let warm_up_s = if warms_up { around_s + first_s } else { 0.0 };
-    let without = (around_s + measured_s) * (counted + steps) + warm_up_s;
-    let measured = Duration::from_secs_f64(point.extent.warm_up_s + measured_s);
+    let uncounted_s = if warms_up { around_s + first_s } else { 0.0 };
+    let without = (around_s + measured_s) * (counted + steps) + uncounted_s;
+    let measured = Duration::from_secs_f64(warm_up_s(point, driver) + measured_s);
     let most = time_max(&stamps(point, driver), measured).map(|most| most.as_secs_f64());
     let read_back_s = match most {
         Some(most) => most.min(measured.as_secs_f64() * READ_BACK_SHARE),

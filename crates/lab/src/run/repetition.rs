@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::clock::now_us;
+use super::contender::warm_up_s;
 use super::course::Course;
 use super::error::Failure;
 use super::figures::{Gathered, figures, gather, seconds};
@@ -362,10 +363,8 @@ async fn run_workers(
     tracing::debug!("Starting");
     setting.progress.phase("beginning");
 
-    // A backlog is there at once, and gone when it is gone: the repetition before it was the warm-up.
-    let warm_up_s = if point.measure == Measure::Produce { point.extent.warm_up_s } else { 0.0 };
     let at_us = now_us() + LEAD_US;
-    let measure_from_us = at_us + (warm_up_s.max(0.0) * 1e6) as u64;
+    let measure_from_us = at_us + (warm_up_s(point, setting.driver) * 1e6) as u64;
     let mut course = Course {
         measure: point.measure,
         producers: start(producers, Role::Producer, at_us, measure_from_us).await,

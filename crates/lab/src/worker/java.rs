@@ -4,7 +4,8 @@
 //! meant to be sent, so that what is sent late counts as quick (coordinated omission); they are printed as percentiles in
 //! whole milliseconds, and no histogram is made up of them. Records carry no stamps, so nothing can be verified. The warm-up
 //! is whatever the tool does until the measurement begins, its start among it; what is measured is the sum of the intervals
-//! that it prints within.
+//! that it prints within. Where nothing is worked before a measurement of so many seconds, it begins with the tool's first
+//! line: until then there was no client.
 //!
 //! A tool's process waits, as a shell, until the work begins, and becomes Java then: so its id is known beforehand. It dies
 //! with the worker.
@@ -27,6 +28,10 @@ use process::{Line, Tools};
 
 /// How often it is told how it goes.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often the tools tell, which is how finely they can be measured.
+const LINE: Duration = Duration::from_millis(250);
+const LINE_US: u64 = LINE.as_micros() as u64;
 
 /// Does what is assigned.
 pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
@@ -75,6 +80,8 @@ struct Tally {
     records_max: u64,
     /// The tools end by themselves: what is measured is what they did from their own beginning on.
     whole: bool,
+    /// The measurement has begun; otherwise it does with the first line.
+    has_begun: bool,
     total: u64,
     measured: Span,
     interval: Interval,
@@ -92,16 +99,26 @@ impl Tally {
         let measured = Span { from_us: window.from_us, to_us: window.from_us, ..Span::default() };
         let (interval, since_us) = (Interval::default(), window.start_us);
         let whole = command::ends_by_itself(assignment, window);
-        Tally { window, records_max, whole, total: 0, measured, interval, since_us, finals: Vec::new() }
+        let has_begun = whole || window.from_us > window.start_us;
+        Tally {
+            window,
+            records_max,
+            whole,
+            has_begun,
+            total: 0,
+            measured,
+            interval,
+            since_us,
+            finals: Vec::new(),
+        }
     }
 
     /// Listens to tools and lab until the measurement has what it wants.
     async fn follow(&mut self, clock: &Clock, link: &mut Link, tools: &mut Tools) -> Result<(), WorkerError> {
         let mut tick = tokio::time::interval_at(Instant::now() + INTERVAL, INTERVAL);
-        // The tools tell of the last second a little later.
-        let until = clock
-            .instant(self.window.to_us.saturating_add(200_000).min(clock.now_us() + 86_400_000_000 * 365));
         loop {
+            // The tools tell of the last moment a little later.
+            let until_us = self.window.to_us.saturating_add(200_000).min(clock.now_us() + 86_400_000_000);
             tokio::select! {
                 line = tools.next() => match line.map_err(WorkerError::driver)? {
                     Some(line) => self.take(line, clock.now_us()),
@@ -111,7 +128,7 @@ impl Tally {
                     Some(Command::Start { .. }) => {}
                     Some(Command::Stop) | None => break,
                 },
-                () = tokio::time::sleep_until(until), if self.window.to_us < u64::MAX => break,
+                () = tokio::time::sleep_until(clock.instant(until_us)), if self.window.to_us < u64::MAX => break,
                 _ = tick.tick() => self.tell(clock.now_us(), link)?,
             }
             if !self.whole && self.measured.records >= self.records_max {
@@ -128,8 +145,10 @@ impl Tally {
                 self.interval.records += records;
                 self.interval.bytes += bytes;
                 self.interval.max_us = self.interval.max_us.max(latency_max_us);
-                // A line tells of about the second before it.
-                let middle_us = at_us.saturating_sub(500_000);
+                if !self.has_begun {
+                    return self.begin(at_us);
+                }
+                let middle_us = at_us.saturating_sub(LINE_US / 2);
                 if self.whole || (middle_us >= self.window.from_us && middle_us < self.window.to_us) {
                     self.measured.records += records;
                     self.measured.bytes += bytes;
@@ -147,6 +166,15 @@ impl Tally {
                 self.take(Line::Interval { records, bytes, latency_max_us: None }, at_us);
             }
         }
+    }
+
+    /// The measurement begins now, and is as long as it was to be.
+    fn begin(&mut self, at_us: u64) {
+        let late_us = at_us.saturating_sub(self.window.from_us);
+        self.window.from_us = at_us;
+        self.window.to_us = self.window.to_us.saturating_add(late_us);
+        (self.measured.from_us, self.measured.to_us) = (at_us, at_us);
+        self.has_begun = true;
     }
 
     fn tell(&mut self, at_us: u64, link: &mut Link) -> Result<(), WorkerError> {
@@ -167,8 +195,11 @@ impl Tally {
             Role::Consumer => vec!["The tool measures no latency from end to end".to_owned()],
         };
         if !self.whole {
-            let counted = "Counted by the lines that the tool prints each second: up to a second may be missing at each end";
-            notes.push(counted.to_owned());
+            let counted = format!(
+                "Counted by the lines that the tool prints each {} ms: half as much may be missing, or too much, at each end",
+                LINE.as_millis()
+            );
+            notes.push(counted);
         }
         notes.extend(self.finals.iter().map(|line| format!("The tool's last line: {line}")));
         // The tools do not tell which record failed; each is an order of which the end is known.

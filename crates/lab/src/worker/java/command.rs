@@ -97,8 +97,9 @@ impl Plan {
         let topic = &assignment.topics[at as usize % assignment.topics.len()];
         let bootstrap = assignment.bootstrap.join(",");
         let class = format!("org.apache.kafka.tools.{}", super::tool(self.role));
+        let interval_ms = super::LINE.as_millis().to_string();
         let mut arguments: Vec<String> =
-            [class.as_str(), "--bootstrap-server", &bootstrap, "--reporting-interval", "1000"]
+            [class.as_str(), "--bootstrap-server", &bootstrap, "--reporting-interval", &interval_ms]
                 .map(str::to_owned)
                 .into();
         let mut add = |words: &[&str]| arguments.extend(words.iter().map(|&word| word.to_owned()));
@@ -258,7 +259,7 @@ mod tests {
         let plan = Plan::new(&produce, &jars()).expect("possible");
         assert_eq!(
             plan.arguments(&produce, 1).join(" "),
-            "org.apache.kafka.tools.ProducerPerformance --bootstrap-server a:1,b:2 --reporting-interval 1000 --topic u \
+            "org.apache.kafka.tools.ProducerPerformance --bootstrap-server a:1,b:2 --reporting-interval 250 --topic u \
              --throughput 500 --record-size 100 --command-property acks=1"
         );
         let consume = assignment(Role::Consumer);
