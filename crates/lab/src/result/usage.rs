@@ -28,6 +28,9 @@ pub struct ProcessUse {
 pub struct HostUse {
     /// Busy processor time by that of all processors, 0 to 1.
     pub cpu_busy: f64,
+    /// The part of that which went to interrupts, those of the loopback network among them.
+    #[serde(default)]
+    pub cpu_interrupts: f64,
     /// Time that the host took from this virtual machine, by that of all processors, 0 to 1.
     pub cpu_steal: f64,
     /// Time that processors were idle for want of a disk, by that of all processors, 0 to 1.

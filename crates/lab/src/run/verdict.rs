@@ -140,13 +140,14 @@ fn processors_of(repetition: &Repetition, prefixes: &[&str]) -> f64 {
 }
 
 /// What of all processors was taken by processes that are not of the run; zero where the brokers' processes are not known,
-/// for they may be among them.
+/// for they may be among them. Interrupts are the run's own: its network's and its disks'.
 fn others_share(repetition: &Repetition, machine: &Machine) -> f64 {
     if !repetition.processes.iter().any(|used| is_one_of(&used.name, &BROKERS)) {
         return 0.0;
     }
     let own = processors_of(repetition, &CLIENTS) + processors_of(repetition, &BROKERS);
-    (repetition.host.cpu_busy - own / f64::from(machine.cpus.max(1))).max(0.0)
+    let host = &repetition.host;
+    (host.cpu_busy - host.cpu_interrupts - own / f64::from(machine.cpus.max(1))).max(0.0)
 }
 
 fn is_one_of(name: &str, prefixes: &[&str]) -> bool {
@@ -163,7 +164,8 @@ fn processors(repetition: &Repetition, machine: &Machine) -> Option<Finding> {
     }
     let (clients, brokers) = (processors_of(repetition, &CLIENTS), processors_of(repetition, &BROKERS));
     let both = (clients + brokers).max(f64::MIN_POSITIVE);
-    let others = repetition.host.cpu_busy * f64::from(machine.cpus) - both;
+    let interrupts = repetition.host.cpu_interrupts * f64::from(machine.cpus);
+    let others = repetition.host.cpu_busy * f64::from(machine.cpus) - interrupts - both;
     let limit = match () {
         () if others > both => "machine CPU",
         () if clients / both > MOST => "generator CPU",
@@ -171,7 +173,8 @@ fn processors(repetition: &Repetition, machine: &Machine) -> Option<Finding> {
         () => "machine CPU",
     };
     let reason = format!(
-        "{:.0} % of {} processors were taken: clients took {clients:.2}, brokers {brokers:.2}, others {:.2}",
+        "{:.0} % of {} processors were taken: clients took {clients:.2}, brokers {brokers:.2}, \
+         interrupts {interrupts:.2}, others {:.2}",
         busy * 100.0,
         machine.cpus,
         others.max(0.0)
@@ -384,6 +387,15 @@ mod tests {
         let disturbed = full(2.0, 10.0);
         assert_eq!(disturbed.limit, "machine CPU");
         assert!(disturbed.no_headline[0].contains("not of the run took 67 %"), "{disturbed:?}");
+        let by_network = limit(|r| {
+            (r.host.cpu_busy, r.host.cpu_interrupts) = (0.97, 0.67);
+            r.processes = vec![used("broker-1", 8.0, 0.5), used("producer-0", 4.0, 0.5)];
+        });
+        assert_eq!(
+            (by_network.limit.as_str(), by_network.no_headline.len()),
+            ("broker CPU", 0),
+            "{by_network:?}"
+        );
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub(super) fn io(text: &str) -> Option<(u64, u64)> {
 pub(crate) struct CpuTicks {
     /// Doing something here.
     pub busy: u64,
+    /// The part of that which went to interrupts, the network's among them: no process is charged for it.
+    pub interrupts: u64,
     /// Idle for want of a disk.
     pub io_wait: u64,
     /// Taken by the host.
@@ -59,6 +61,7 @@ pub(crate) fn cpu(stat: &str, status: &str) -> Option<CpuTicks> {
     });
     let together = of_each.reduce(|sum, one| CpuTicks {
         busy: sum.busy + one.busy,
+        interrupts: sum.interrupts + one.interrupts,
         io_wait: sum.io_wait + one.io_wait,
         steal: sum.steal + one.steal,
         total: sum.total + one.total,
@@ -79,7 +82,8 @@ fn cpu_ticks(line: &str) -> Option<CpuTicks> {
     // user nice system idle iowait irq softirq steal; the guests' ticks behind them are in user and nice already.
     let [user, nice, system, idle, io_wait, irq, soft_irq, steal] = *ticks.first_chunk::<8>()?;
     let busy = user + nice + system + irq + soft_irq;
-    Some(CpuTicks { busy, io_wait, steal, total: busy + idle + io_wait + steal })
+    let total = busy + idle + io_wait + steal;
+    Some(CpuTicks { busy, interrupts: irq + soft_irq, io_wait, steal, total })
 }
 
 /// Bytes through the interfaces.
@@ -174,10 +178,11 @@ mod tests {
     fn guests_are_not_counted_twice() {
         let text = "cpu  77252 51206 36295 720705 2900 10 1558 1028 500 0\ncpu0 17215 11109 7619 185753 439 0 316 276 0 0\n";
         let busy = 77252 + 51206 + 36295 + 10 + 1558;
-        let expected = CpuTicks { busy, io_wait: 2900, steal: 1028, total: busy + 720_705 + 2900 + 1028 };
+        let total = busy + 720_705 + 2900 + 1028;
+        let expected = CpuTicks { busy, interrupts: 1568, io_wait: 2900, steal: 1028, total };
         assert_eq!(cpu(text, ""), Some(expected));
         assert_eq!(cpu("cpu  1 2 3\n", ""), None);
-        let first = CpuTicks { busy: 36_259, io_wait: 439, steal: 276, total: 222_727 };
+        let first = CpuTicks { busy: 36_259, interrupts: 316, io_wait: 439, steal: 276, total: 222_727 };
         let status = "Name:\tthalweg\nCpus_allowed:\t1\nCpus_allowed_list:\t0\n";
         assert_eq!(cpu(text, status), Some(first), "the first processor only");
         let elsewhere = "Cpus_allowed_list:\t1-3,7\n";

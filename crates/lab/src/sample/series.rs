@@ -205,6 +205,7 @@ impl Series {
         }
         HostUse {
             cpu_busy: share(used(|look| look.cpu.busy), total),
+            cpu_interrupts: share(used(|look| look.cpu.interrupts), total),
             cpu_steal: share(used(|look| look.cpu.steal), total),
             cpu_io_wait: share(used(|look| look.cpu.io_wait), total),
             loopback_bytes: used(|look| look.loopback_bytes).round() as u64,
@@ -299,7 +300,7 @@ mod tests {
     }
 
     fn host(busy: u64, total: u64) -> HostLook {
-        let cpu = CpuTicks { busy, total, steal: busy / 10, io_wait: 0 };
+        let cpu = CpuTicks { busy, total, steal: busy / 10, ..CpuTicks::default() };
         let disk =
             Disk { name: "vda".to_owned(), written_bytes: busy * 100, busy_ms: busy * 5, ..Disk::default() };
         HostLook { cpu, loopback_bytes: busy, disks: vec![disk], dirty_bytes: busy, ..HostLook::default() }
