@@ -1,7 +1,8 @@
-//! The workloads that every binary carries: a first look, and those of the published reports that this project answers to.
+//! The workloads that every binary carries: a first look, the latency of replicated records, and those of
+//! the published reports that this project answers to.
 
 /// Name and text of each, in the order in which they are listed.
-const WORKLOADS: [(&str, &str); 10] = [
+const WORKLOADS: [(&str, &str); 11] = [
     ("quick", include_str!("../../../../workloads/quick.toml")),
     ("ibm-resilient", include_str!("../../../../workloads/ibm-resilient.toml")),
     ("ibm-fast", include_str!("../../../../workloads/ibm-fast.toml")),
@@ -12,6 +13,7 @@ const WORKLOADS: [(&str, &str); 10] = [
     ("xd-stream", include_str!("../../../../workloads/xd-stream.toml")),
     ("aiven-saturation", include_str!("../../../../workloads/aiven-saturation.toml")),
     ("queue-kafka", include_str!("../../../../workloads/queue-kafka.toml")),
+    ("replicated-latency", include_str!("../../../../workloads/replicated-latency.toml")),
 ];
 
 /// The names of the workloads that are built in.
