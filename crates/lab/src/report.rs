@@ -6,6 +6,7 @@
 mod chart;
 mod headline;
 mod latency;
+mod markdown;
 mod palette;
 mod saturation;
 mod settings;
@@ -14,6 +15,7 @@ mod text;
 mod throughput;
 mod timeline;
 
+pub use markdown::markdown;
 pub use throughput::cumulative_bars;
 
 use crate::quantity;

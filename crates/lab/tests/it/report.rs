@@ -30,6 +30,25 @@ fn a_figure_that_may_not_be_quoted_gives_way_to_its_reason() {
 }
 
 #[test]
+fn in_markdown_what_may_not_be_quoted_is_in_brackets_and_without_ratio() {
+    let mut run = fixture::run(7);
+    run.workloads.truncate(1);
+    let points = &mut run.workloads[0].points;
+    let driver = points[0].driver;
+    points.retain(|point| point.driver == driver && point.point.label == "3 brokers");
+    run.workloads[0].points.iter_mut().for_each(|point| point.verdict.no_headline.clear());
+    let quoted = report::markdown(&run);
+    let row = |text: &str| text.lines().nth(2).expect("head, rule, row").to_owned();
+    assert!(!row(&quoted).contains('(') && !row(&quoted).ends_with("|  |  |"), "{quoted}");
+    run.workloads[0].points[0].verdict.no_headline.push("the run is too short".to_owned());
+    run.workloads[0].points[0].point.label = "3 | brokers".to_owned();
+    run.workloads[0].points[1].point.label = "3 | brokers".to_owned();
+    let refused = report::markdown(&run);
+    assert!(row(&refused).starts_with("| 3 \\| brokers |"), "{refused}");
+    assert!(row(&refused).contains('(') && row(&refused).ends_with("|  |  |"), "{refused}");
+}
+
+#[test]
 fn records_that_were_lost_stand_out_and_forbid_the_headline() {
     let mut run = fixture::run(7);
     for point in &mut run.workloads[0].points {

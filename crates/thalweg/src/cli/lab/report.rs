@@ -15,16 +15,30 @@ use super::run::OmbResult;
 Examples:
   thalweg lab report result.json                 writes result.html
   thalweg lab report result.json -o report.html
-  thalweg lab report result.json -o -            to standard output")]
+  thalweg lab report result.json -o -            to standard output
+  thalweg lab report result.json --format markdown -o -
+                                                 tables for a README or a wiki")]
 pub struct Report {
     /// The result.
     #[arg(value_name = "RESULT.json")]
     result: PathBuf,
     /// Where the page goes [default: beside the result].
-    #[arg(long, short, value_name = "FILE.html")]
+    #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// What is written.
+    #[arg(long, value_enum, default_value_t = Format::Html)]
+    format: Format,
     #[command(flatten)]
     omb: OmbResult,
+}
+
+/// The forms of a report.
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+enum Format {
+    /// The whole page, for a browser.
+    Html,
+    /// A table for each workload: what may not be quoted stands in brackets.
+    Markdown,
 }
 
 impl Report {
@@ -38,8 +52,11 @@ impl Report {
                 writeln!(std::io::stderr(), "{}", path.display())?;
             }
         }
-        let page = report::html(&run);
-        let path = self.output.clone().unwrap_or_else(|| self.result.with_extension("html"));
+        let (page, extension) = match self.format {
+            Format::Html => (report::html(&run), "html"),
+            Format::Markdown => (report::markdown(&run), "md"),
+        };
+        let path = self.output.clone().unwrap_or_else(|| self.result.with_extension(extension));
         let mut out = std::io::stdout().lock();
         if path.as_os_str() == "-" {
             out.write_all(page.as_bytes())?;
