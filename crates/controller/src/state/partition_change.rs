@@ -201,7 +201,8 @@ impl<'a> PartitionChange<'a> {
         }
     }
 
-    /// Ends a reassignment when all that are to be added are in sync.
+    /// Ends a reassignment when all that are to be added are in sync. A second reassignment may remove what the first was
+    /// still adding: nobody waits for such a replica. Kafka 4.3 does (since KAFKA-19975), and never comes to an end.
     fn complete_reassignment(&mut self) {
         if self.removing.is_empty() && self.adding.is_empty() {
             return;
@@ -211,10 +212,11 @@ impl<'a> PartitionChange<'a> {
         };
         let isr = without(&self.isr, &self.removing);
         let replicas = without(&self.replicas, &self.removing);
-        if isr.is_empty() || replicas.is_empty() || self.adding.iter().any(|id| !isr.contains(id)) {
+        let adding = without(&self.adding, &self.removing);
+        if isr.is_empty() || replicas.is_empty() || adding.iter().any(|id| !isr.contains(id)) {
             return;
         }
-        if self.adding.len() < self.removing.len() && replicas.iter().any(|id| !isr.contains(id)) {
+        if adding.len() < self.removing.len() && replicas.iter().any(|id| !isr.contains(id)) {
             return;
         }
         (self.isr, self.replicas) = (isr, replicas);

@@ -119,15 +119,7 @@ fn a_reassignment_ends_when_all_that_are_added_are_in_sync() {
     let mut bench = Bench::new();
     (1..=4).for_each(|id| bench.join(id));
     bench.create("t", &[&[1, 2]], &[]);
-    let request = AlterPartitionReassignmentsRequest {
-        topics: vec![ReassignableTopic {
-            name: "t".to_owned(),
-            partitions: vec![ReassignablePartition { partition_index: 0, replicas: Some(vec![3, 4]) }],
-        }],
-        ..Default::default()
-    };
-    let outcome = bench.state.alter_partition_reassignments(&request);
-    bench.done(outcome).expect("the request is taken");
+    bench.reassign("t", &[3, 4]);
     let partition = bench.partition("t", 0);
     assert_eq!(partition.replicas, [3, 4, 1, 2]);
     assert_eq!((partition.adding_replicas, partition.removing_replicas), (vec![3, 4], vec![1, 2]));
@@ -139,6 +131,24 @@ fn a_reassignment_ends_when_all_that_are_added_are_in_sync() {
     assert_eq!((partition.replicas.as_slice(), partition.leader), ([3, 4].as_slice(), 3));
     assert_eq!((partition.isr.as_slice(), partition.is_reassigning()), ([3, 4].as_slice(), false));
     assert_eq!(partition.directories, [Uuid(1003), Uuid(1004)]);
+}
+
+#[test]
+fn a_reassignment_does_not_wait_for_what_another_was_adding() {
+    let mut bench = Bench::new();
+    (1..=3).for_each(|id| bench.join(id));
+    bench.create("t", &[&[1, 2]], &[]);
+    bench.reassign("t", &[3, 1]);
+    let partition = bench.partition("t", 0);
+    assert_eq!((partition.adding_replicas, partition.removing_replicas), (vec![3], vec![2]));
+    assert_eq!(bench.propose("t", &[1]), ErrorCode::None);
+    bench.reassign("t", &[1, 2]);
+    let partition = bench.partition("t", 0);
+    assert_eq!((partition.adding_replicas, partition.removing_replicas), (vec![3], vec![3]));
+    assert_eq!(bench.propose("t", &[1, 2]), ErrorCode::None);
+    let partition = bench.partition("t", 0);
+    assert_eq!((partition.replicas.as_slice(), partition.is_reassigning()), ([1, 2].as_slice(), false));
+    assert_eq!(partition.isr, [1, 2]);
 }
 
 #[test]

@@ -201,6 +201,14 @@ impl Bench {
     }
 
     /// The leader proposes an ISR; the code.
+    fn reassign(&mut self, topic: &str, replicas: &[i32]) {
+        let partition = ReassignablePartition { partition_index: 0, replicas: Some(replicas.to_vec()) };
+        let topic = ReassignableTopic { name: topic.to_owned(), partitions: vec![partition] };
+        let request = AlterPartitionReassignmentsRequest { topics: vec![topic], ..Default::default() };
+        let outcome = self.state.alter_partition_reassignments(&request);
+        self.done(outcome).expect("the request is taken");
+    }
+
     fn propose(&mut self, topic: &str, isr: &[i32]) -> ErrorCode {
         let image = self.state.image().clone();
         let partition = image.partition(topic, 0).expect("it is there");
