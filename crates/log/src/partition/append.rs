@@ -117,6 +117,8 @@ impl PartitionLog {
                 last_offset: Offset(original.last_offset),
                 log_append_time: original.timestamp,
                 duplicate: true,
+                // The first request may still wait for its flush, or have ended with its connection before it.
+                flush_due: self.recovery_point.0 <= original.last_offset && self.flush_is_due(),
                 ..self.nothing_appended()
             }),
         }
@@ -288,13 +290,12 @@ impl PartitionLog {
         self.producers.set_map_end(self.log_end.0);
         self.update_first_unstable();
         self.publish_append(appended_bytes);
-        let unflushed = self.log_end - self.recovery_point;
         Ok(AppendInfo {
             first_offset,
             last_offset,
             appended_bytes,
             rolled,
-            flush_due: unflushed >= self.config.flush_messages,
+            flush_due: self.flush_is_due(),
             ..self.nothing_appended()
         })
     }

@@ -63,13 +63,16 @@ impl PartitionLog {
         self.log_end - self.recovery_point
     }
 
+    /// Whether `flush.messages` asks for a flush.
+    pub(super) fn flush_is_due(&self) -> bool {
+        self.unflushed_records() >= self.config.flush_messages
+    }
+
     /// Whether `flush.messages` or `flush.ms` asks for a flush now.
     pub fn needs_flush(&self, now_ms: i64) -> bool {
-        let unflushed = self.unflushed_records();
-        unflushed > 0
+        self.unflushed_records() > 0
             && self.poison.is_none()
-            && (unflushed >= self.config.flush_messages
-                || now_ms.saturating_sub(self.last_flush_ms) >= self.config.flush_ms)
+            && (self.flush_is_due() || now_ms.saturating_sub(self.last_flush_ms) >= self.config.flush_ms)
     }
 
     /// Whether segments before the active one wait for their flush, which happens in the background.

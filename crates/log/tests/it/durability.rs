@@ -41,6 +41,21 @@ fn flushes_are_due_by_count_and_by_time() {
 }
 
 #[test]
+fn a_retry_waits_for_the_flush_that_the_first_try_waits_for() {
+    let bench = Bench::with(LogConfig { flush_messages: 1, ..LogConfig::default() });
+    let mut log = bench.create();
+    let batch = Spec::new(2).producer(9, 0, 0).build();
+    assert!(append(&mut log, &batch).flush_due);
+    let retry = append(&mut log, &batch);
+    assert!(retry.duplicate && retry.flush_due, "nothing is on the medium yet");
+    log.flush().expect("syncs");
+    let retry = append(&mut log, &batch);
+    assert!(retry.duplicate && !retry.flush_due);
+    append(&mut log, &Spec::new(1).build());
+    assert!(!append(&mut log, &batch).flush_due, "it was flushed, whatever came since");
+}
+
+#[test]
 fn a_segment_that_was_left_is_flushed_in_the_background() {
     let bench = Bench::with(LogConfig { segment_bytes: 300, ..LogConfig::default() });
     let mut log = bench.create();
