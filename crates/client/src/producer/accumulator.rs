@@ -291,9 +291,7 @@ impl Accumulator {
                 self.partitions.push(PartitionQueue::new(Arc::clone(&known.name), known.id, partition.index));
             }
             if let Some(&index) = list.get(at) {
-                let queue = &mut self.partitions[index];
-                queue.leader = partition.leader;
-                queue.topic_id = known.id;
+                self.partitions[index].apply(known.id, partition);
             }
         }
     }

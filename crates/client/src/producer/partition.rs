@@ -1,6 +1,6 @@
 //! One partition's queue of batches and its sequence numbers. Pure: events and a `now` come in.
 //!
-//! With idempotence, up to five batches are under way at a time. When one comes back, those behind it come back too, as
+//! With idempotence, up to five batches are under way at a time, from when the first is stored. When one comes back, those behind it come back too, as
 //! out of order; all return to the queue in their order, and each is sent again only when none before it is under way.
 //! When a gap can never close (a batch was given up, or the broker has forgotten the producer), the partition waits until
 //! nothing is under way and starts again at sequence 0 with the next epoch (KIP-360).
@@ -8,12 +8,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use thalweg_record::{ProducerEpoch, ProducerId, increment_sequence};
+use thalweg_record::{LeaderEpoch, ProducerEpoch, ProducerId, increment_sequence};
 use thalweg_wire::Uuid;
 use tokio::time::Instant;
 
 use super::ProducerConfig;
 use super::batch::Batch;
+use crate::metadata::PartitionMetadata;
 
 /// The producer's id, and the epoch that partitions begin with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +39,7 @@ pub(crate) struct PartitionQueue {
     pub(super) topic_id: Uuid,
     pub(super) partition: i32,
     pub(super) leader: Option<i32>,
+    leader_epoch: LeaderEpoch,
     pub(super) queue: VecDeque<Box<Batch>>,
     pub(super) in_flight: usize,
     retry_at: Option<Instant>,
@@ -54,6 +56,8 @@ struct Sequences {
     outstanding: VecDeque<i32>,
     /// Whether the partition must start again once nothing is under way.
     restart: bool,
+    /// Whether a batch of this id and epoch is stored.
+    known: bool,
 }
 
 impl PartitionQueue {
@@ -63,6 +67,7 @@ impl PartitionQueue {
             topic_id,
             partition,
             leader: None,
+            leader_epoch: LeaderEpoch::NONE,
             queue: VecDeque::new(),
             in_flight: 0,
             retry_at: None,
@@ -73,8 +78,20 @@ impl PartitionQueue {
                 next: 0,
                 outstanding: VecDeque::new(),
                 restart: false,
+                known: false,
             },
         }
+    }
+
+    /// Takes over who leads. Brokers learn of it at different times: one that knows an older epoch than another has told
+    /// of would send batches to a leader that lacks what the next one has stored.
+    pub(super) fn apply(&mut self, topic_id: Uuid, known: &PartitionMetadata) {
+        if topic_id == self.topic_id && known.leader_epoch < self.leader_epoch {
+            return;
+        }
+        self.topic_id = topic_id;
+        self.leader = known.leader;
+        self.leader_epoch = known.leader_epoch;
     }
 
     /// Adds an empty batch at the end.
@@ -117,7 +134,9 @@ impl PartitionQueue {
         }
         match batch.sequence {
             Some(sequence) => sequences.outstanding.front() == Some(&sequence),
-            None => sequences.id == identity.id || sequences.outstanding.is_empty(),
+            // A broker that does not know the producer takes any sequence: until the first batch is stored, a second one
+            // could overtake it.
+            None => sequences.outstanding.is_empty() || (sequences.known && sequences.id == identity.id),
         }
     }
 
@@ -157,6 +176,7 @@ impl PartitionQueue {
         sequences.next = 0;
         sequences.outstanding.clear();
         sequences.restart = false;
+        sequences.known = false;
         for batch in &mut self.queue {
             batch.sequence = None;
         }
@@ -187,6 +207,7 @@ impl PartitionQueue {
         let Some(sequence) = batch.sequence else { return };
         self.sequences.outstanding.retain(|&other| other != sequence);
         self.sequences.restart |= !stored;
+        self.sequences.known |= stored;
     }
 
     /// The broker knows nothing of what came before: sequences start again when nothing is under way.
@@ -200,5 +221,75 @@ impl PartitionQueue {
         self.retry_at = Some(at);
         let place = self.queue.partition_point(|waiting| waiting.number < batch.number);
         self.queue.insert(place, batch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::producer::{ProducerRecord, TopicRef};
+
+    const IDENTITY: Identity = Identity { id: ProducerId(7), epoch: ProducerEpoch(0) };
+
+    /// A partition with so many full batches of a record each.
+    fn queue(batches: usize, config: &ProducerConfig, now: Instant) -> PartitionQueue {
+        let mut queue = PartitionQueue::new("t".into(), Uuid(1), 0);
+        for _ in 0..batches {
+            let batch = queue.open(Batch::new(config, now));
+            batch.push(&ProducerRecord {
+                topic: TopicRef(0),
+                partition: None,
+                timestamp: 0,
+                key: None,
+                value: None,
+                headers: &[],
+                sent_at: now,
+                number: 0,
+            });
+            batch.sealed = true;
+        }
+        queue
+    }
+
+    #[tokio::test]
+    async fn no_batch_overtakes_the_first() {
+        let (config, now) = (ProducerConfig::default(), Instant::now());
+        let mut queue = queue(4, &config, now);
+        let readiness = |queue: &PartitionQueue| queue.readiness(&config, Some(IDENTITY), false, now);
+        assert_eq!(readiness(&queue), Readiness::Ready);
+        let first = queue.take(Some(IDENTITY));
+        assert_eq!(readiness(&queue), Readiness::Nothing, "no broker knows the producer yet");
+        queue.retry(first, now);
+        let first = queue.take(Some(IDENTITY));
+        queue.ended(&first, true);
+        let (second, third) = (queue.take(Some(IDENTITY)), queue.take(Some(IDENTITY)));
+        assert_eq!((second.sequence, third.sequence), (Some(1), Some(2)));
+        // Nor does one overtake the first of the next epoch.
+        queue.ended(&second, false);
+        queue.retry(third, now);
+        let third = queue.take(Some(IDENTITY));
+        assert_eq!((third.sequence, readiness(&queue)), (Some(0), Readiness::Nothing));
+    }
+
+    #[test]
+    fn a_broker_that_is_behind_changes_no_leader() {
+        let mut queue = PartitionQueue::new("t".into(), Uuid(1), 0);
+        let mut told = |id, leader, epoch| {
+            let partition = PartitionMetadata {
+                index: 0,
+                error: None,
+                leader: Some(leader),
+                leader_epoch: LeaderEpoch(epoch),
+                replicas: Vec::new(),
+                isr: Vec::new(),
+                offline: Vec::new(),
+            };
+            queue.apply(Uuid(id), &partition);
+            queue.leader
+        };
+        assert_eq!(told(1, 1, 4), Some(1));
+        assert_eq!(told(1, 2, 5), Some(2));
+        assert_eq!(told(1, 1, 4), Some(2), "it does not know yet");
+        assert_eq!(told(2, 3, 0), Some(3), "another topic of that name");
     }
 }

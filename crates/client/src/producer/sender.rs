@@ -489,6 +489,11 @@ fn failed(
         if out_of_sequence
             && (queue.is_oldest(&taken.batch) || error_code != ErrorCode::OutOfOrderSequenceNumber)
         {
+            let (topic, partition) = (&queue.topic, queue.partition);
+            tracing::warn!(
+                %topic, partition, %error_code, why = message.as_deref(),
+                "The broker lacks what came before: the producer begins a new epoch, and records may be stored twice"
+            );
             queue.sequence_lost();
             if accumulator.identity.is_some_and(|identity| queue.epochs_used_up(identity)) {
                 accumulator.identity = None;
