@@ -22,6 +22,31 @@ pub struct AutoTopics {
     in_creation: Mutex<HashSet<String>>,
 }
 
+/// Topics whose creation has begun. Who creates them may be dropped in the middle of it, with the connection that asked;
+/// the next to ask must find them free then.
+struct Creation<'a> {
+    topics: &'a AutoTopics,
+    names: Vec<String>,
+}
+
+impl AutoTopics {
+    /// Begins to create those of the topics that are not being created already.
+    fn begin(&self, names: &[String]) -> Creation<'_> {
+        let mut in_creation = self.in_creation.lock();
+        let names = names.iter().filter(|name| in_creation.insert((*name).clone())).cloned().collect();
+        Creation { topics: self, names }
+    }
+}
+
+impl Drop for Creation<'_> {
+    fn drop(&mut self) {
+        let mut in_creation = self.topics.in_creation.lock();
+        for name in &self.names {
+            in_creation.remove(name);
+        }
+    }
+}
+
 /// Whether the topic is being created.
 pub fn in_creation(broker: &Broker, name: &str) -> bool {
     broker.auto_topics.in_creation.lock().contains(name)
@@ -30,12 +55,9 @@ pub fn in_creation(broker: &Broker, name: &str) -> bool {
 /// Creates the topics that are not being created already, and waits a little for them to have leaders. A client's are
 /// created in its name, the coordinators' own in the broker's.
 pub async fn create(broker: &Broker, names: Vec<String>, client: Option<&Call>) {
-    let started: Vec<String> = {
-        let mut in_creation = broker.auto_topics.in_creation.lock();
-        names.iter().filter(|name| in_creation.insert((*name).clone())).cloned().collect()
-    };
-    if !started.is_empty() {
-        let topics = started.iter().map(|name| creatable(broker, name)).collect();
+    let started = broker.auto_topics.begin(&names);
+    if !started.names.is_empty() {
+        let topics = started.names.iter().map(|name| creatable(broker, name)).collect();
         let request = CreateTopicsRequest { topics, timeout_ms: 30_000, validate_only: false };
         match send(broker, request, client).await {
             Ok(response) => {
@@ -53,10 +75,7 @@ pub async fn create(broker: &Broker, names: Vec<String>, client: Option<&Call>) 
         }
     }
     wait_for_leaders(broker, &names).await;
-    let mut in_creation = broker.auto_topics.in_creation.lock();
-    for name in started {
-        in_creation.remove(&name);
-    }
+    drop(started);
 }
 
 async fn send(
@@ -115,5 +134,20 @@ fn creatable(broker: &Broker, name: &str) -> CreatableTopic {
         configs: configs
             .map(|(name, value)| CreatableTopicConfig { name: name.clone(), value: Some(value.clone()) })
             .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_creation_that_is_dropped_leaves_its_topics_free() {
+        let topics = AutoTopics::default();
+        let names = [OFFSETS.to_owned(), "t".to_owned()];
+        let first = topics.begin(&names[..1]);
+        assert_eq!(topics.begin(&names).names, ["t"], "the other is being created");
+        drop(first);
+        assert_eq!(topics.begin(&names).names, names);
     }
 }
