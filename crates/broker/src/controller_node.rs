@@ -11,6 +11,7 @@ use crate::machine::Machine;
 use crate::metrics::Metrics;
 use crate::net::{ConnectionLimits, ConnectionSettings, Frame, Handler, Listening, Peer, Reply};
 use crate::server::{self, DRAIN, StartError};
+use crate::watch;
 use crate::{features, reconfigure};
 use bytes::Bytes;
 use std::net::SocketAddr;
@@ -19,7 +20,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_controller::{Controller, ControllerOptions, HandleError};
 use thalweg_log::LogDirs;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// An interval that never ends.

@@ -30,6 +30,7 @@ mod reconfigure;
 pub mod replication;
 mod server;
 pub mod transaction;
+pub mod watch;
 
 pub use controller_node::{ControllerServer, start_controller, start_controller_on};
 pub use loading::Loading;

@@ -22,6 +22,7 @@ use crate::partition::Partitions;
 use crate::publisher::Publisher;
 use crate::replication::{self, Fetchers};
 use crate::transaction::{self, TransactionConfig, TransactionCoordinator};
+use crate::watch;
 use crate::{features, housekeeping, producer_ids};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -30,7 +31,6 @@ use std::time::Duration;
 use thalweg_client::InvalidSetting;
 use thalweg_log::{LogDirs, LogDirsOptions, TopicPartition};
 use thalweg_record::Compression;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// How long connections may take to finish what they have begun when the broker stops. By then it leads nothing, and

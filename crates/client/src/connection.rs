@@ -401,13 +401,15 @@ async fn write_queued<W: AsyncWrite + Unpin + Send>(
         let taken = match &mut renewal {
             None => queued.recv_many(&mut batch, WRITE_FRAMES_MAX).await,
             Some(due) => tokio::select! {
-                taken = queued.recv_many(&mut batch, WRITE_FRAMES_MAX) => taken,
+                biased;
+                // First, or it would never be due while there is always something to send.
                 () = tokio::time::sleep_until(due.at) => {
                     if !due.renew(writer, link).await? {
                         renewal = None;
                     }
                     continue;
                 }
+                taken = queued.recv_many(&mut batch, WRITE_FRAMES_MAX) => taken,
             },
         };
         if taken == 0 {

@@ -4,6 +4,7 @@
 //! crude on purpose: they work on lines of code that rustfmt has formatted, and know no more of Rust than that needs.
 //! What a rule forbids, its own module has to name: rules on words leave this folder out.
 
+mod chance;
 mod dependencies;
 mod documents;
 mod function_size;
@@ -45,7 +46,7 @@ struct Rule {
     check: fn(&Tree) -> Result<Vec<Finding>>,
 }
 
-const RULES: [Rule; 12] = [
+const RULES: [Rule; 13] = [
     dependencies::RULE,
     workspace_table::RULE,
     lints::RULE,
@@ -55,6 +56,7 @@ const RULES: [Rule; 12] = [
     headers::RULE,
     names::RULE,
     leftovers::RULE,
+    chance::RULE,
     machines::RULE,
     documents::RULE,
     root::RULE,

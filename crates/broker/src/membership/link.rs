@@ -10,9 +10,9 @@ use thalweg_controller::{Controller, HandleError};
 use thalweg_wire::frame::{self, LENGTH_LEN};
 use thalweg_wire::request::{FetchRequest, FetchResponse};
 use thalweg_wire::{ApiKey, DecodeError, EncodeError, ErrorCode, Message, Request};
-use tokio::sync::watch;
 
 use super::quorum::{FETCH_WAIT, Quorum, QuorumOptions};
+use crate::watch;
 
 /// How long a controller in this process may keep a Fetch waiting. A wait costs nothing there, and waking up does.
 const IN_PROCESS_FETCH_WAIT: Duration = Duration::from_secs(30);

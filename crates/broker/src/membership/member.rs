@@ -8,11 +8,12 @@ use thalweg_metadata::Image;
 use thalweg_wire::request::broker_registration_request::{Feature, Listener};
 use thalweg_wire::request::{BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest};
 use thalweg_wire::{ErrorCode, Message};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::{ControllerLink, JoinError, MembershipOptions, ObserverError, Progress};
 use crate::features::Claims;
+use crate::watch;
 
 /// How long after a failure a request is tried again.
 const RETRY: Duration = Duration::from_millis(50);

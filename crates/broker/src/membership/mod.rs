@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use thalweg_metadata::{Delta, Endpoint, Image, VersionRange};
 use thalweg_wire::{ErrorCode, Uuid};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -34,6 +34,7 @@ pub use observer::ObserverError;
 pub use quorum::QuorumOptions;
 pub(crate) use quorum::address;
 
+use crate::watch;
 use member::{Member, Wish};
 use observer::Observer;
 

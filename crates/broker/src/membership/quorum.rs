@@ -18,11 +18,11 @@ use thalweg_wire::request::{
     EnvelopeResponse, FetchRequest, FetchResponse,
 };
 use thalweg_wire::{ApiKey, ErrorCode, Request};
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::leader::{Leader, LeaderSearch, Told};
 use super::link::LinkError;
+use crate::watch;
 
 /// How long after a failure a request is sent again.
 const RETRY: Duration = Duration::from_millis(50);

@@ -7,6 +7,7 @@ use super::memory::FrameMemory;
 use super::output::{Frame, Output};
 use super::stream::Stream;
 use crate::config::NetworkSettings;
+use crate::watch;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::future::Future;
@@ -16,7 +17,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// What frames may take while they arrive, over all connections, unless `queued.max.request.bytes` says otherwise.
 const FRAME_MEMORY: usize = 512 * 1024 * 1024;

@@ -4,6 +4,7 @@ use super::admission::ConnectionLimits;
 use super::connection::{Connection, ConnectionSettings, Disconnect, Handler, Peer};
 use super::network::SimulatedListener;
 use super::stream::Stream;
+use crate::watch;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::fmt;
 use std::future::poll_fn;
@@ -12,7 +13,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// How long the accept loop rests when the process is out of descriptors.

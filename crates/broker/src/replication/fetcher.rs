@@ -9,6 +9,7 @@ use super::session::{FetchSession, Key};
 use crate::broker::Broker;
 use crate::partition::{FetchPosition, FollowError, Partition, Replicated};
 use crate::peers;
+use crate::watch;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -22,7 +23,7 @@ use thalweg_wire::request::fetch_response::PartitionData;
 use thalweg_wire::request::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use thalweg_wire::request::{FetchRequest, FetchResponse, ListOffsetsRequest};
 use thalweg_wire::{ErrorCode, Records};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// The first version of Fetch that names topics by their ids.

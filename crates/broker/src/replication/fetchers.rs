@@ -7,12 +7,12 @@ use super::fetcher::{Fetcher, Follow, Inbox};
 use super::session::Key;
 use crate::broker::Broker;
 use crate::partition::Partition;
+use crate::watch;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use thalweg_metadata::{NO_LEADER, PartitionRegistration};
 use thalweg_record::LeaderEpoch;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// The leader and the number of the fetcher.

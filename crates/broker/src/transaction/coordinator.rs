@@ -205,6 +205,7 @@ impl TransactionCoordinator {
             let wait_ms = next_ms.map(|at_ms| at_ms.saturating_sub(now_ms));
             let wait = wait_ms.map_or(SLEEP_MAX, |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(wait.min(SLEEP_MAX)) => self.tick(),
                 () = woken => {}
             }

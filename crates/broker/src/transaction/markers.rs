@@ -227,12 +227,13 @@ pub async fn run(broker: Arc<Broker>) {
             }
         }
         tokio::select! {
-            () = queue.news.notified() => {}
+            biased;
             Some(ended) = tasks.join_next() => {
                 if let Err(error) = ended {
                     tracing::error!(%error, "Sending markers has panicked");
                 }
             }
+            () = queue.news.notified() => {}
         }
     }
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use thalweg_broker::net::{
     ConnectionLimits, ConnectionSettings, Frame, FrameMemory, Handler, Network, Peer, Reply, SocketOptions,
 };
+use thalweg_broker::watch;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
 
 const ANSWER_LEN: usize = 256 * 1024;
 const REQUESTS: usize = 2000;

@@ -6,6 +6,7 @@ use super::super::coordinator::GroupCoordinator;
 use super::super::log::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError};
 use super::super::topics::{DeletedTopic, Topics};
 use super::harness::error;
+use crate::watch;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -21,7 +22,6 @@ use thalweg_wire::request::offset_fetch_request::{
 };
 use thalweg_wire::request::*;
 use thalweg_wire::{ErrorCode, Message, Uuid};
-use tokio::sync::watch;
 
 /// A log in memory.
 struct MemoryLog {

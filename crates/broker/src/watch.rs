@@ -1,0 +1,257 @@
+//! The newest value of something, and tasks that wait until it changes. What it offers has the names of tokio's `watch`.
+//!
+//! That one draws lots: a task that waits is put on one of several lists by chance, so the order in which tasks wake
+//! differs from run to run, and with it what a simulation does. Here a receiver has its list from its beginning on, and
+//! lists are told one after the other. There are several so that connections on different cores do not meet at one lock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::{RwLock, RwLockReadGuard};
+use tokio::sync::Notify;
+
+/// On how many lists tasks wait.
+const LISTS: usize = 8;
+
+#[derive(Debug)]
+struct Shared<T> {
+    value: RwLock<T>,
+    /// Raised by every change, while the value is locked.
+    version: AtomicU64,
+    closed: AtomicBool,
+    waiting: [Notify; LISTS],
+    receivers: AtomicUsize,
+}
+
+/// Who changes the value. When it is dropped, receivers are told that nothing more will come.
+#[derive(Debug)]
+pub struct Sender<T>(Arc<Shared<T>>);
+
+/// Who looks at the value and waits for changes. A clone has seen what the original has.
+#[derive(Debug)]
+pub struct Receiver<T> {
+    shared: Arc<Shared<T>>,
+    seen: u64,
+    list: usize,
+}
+
+/// The sender is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed;
+
+/// A value, and who has seen it.
+pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
+    let sender = Sender::new(value);
+    let receiver = sender.subscribe();
+    (sender, receiver)
+}
+
+impl<T> Shared<T> {
+    fn tell(&self) {
+        self.waiting.iter().for_each(Notify::notify_waiters);
+    }
+
+    fn receiver(self: &Arc<Self>, seen: u64) -> Receiver<T> {
+        let list = self.receivers.fetch_add(1, Ordering::Relaxed) % LISTS;
+        Receiver { shared: Arc::clone(self), seen, list }
+    }
+}
+
+impl<T> Sender<T> {
+    /// A value that nobody waits for yet.
+    pub fn new(value: T) -> Sender<T> {
+        Sender(Arc::new(Shared {
+            value: RwLock::new(value),
+            version: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+            waiting: [const { Notify::const_new() }; LISTS],
+            receivers: AtomicUsize::new(0),
+        }))
+    }
+
+    /// A receiver that has seen the value as it is.
+    pub fn subscribe(&self) -> Receiver<T> {
+        self.0.receiver(self.0.version.load(Ordering::Acquire))
+    }
+
+    /// The value. Not to be held over an await: it is locked meanwhile.
+    pub fn borrow(&self) -> RwLockReadGuard<'_, T> {
+        self.0.value.read()
+    }
+
+    /// Another value; returns the one before. Everybody who waits is told, even if it is the same.
+    pub fn send_replace(&self, value: T) -> T {
+        let mut before = value;
+        self.send_if_modified(|known| {
+            std::mem::swap(known, &mut before);
+            true
+        });
+        before
+    }
+
+    /// Changes the value. Everybody who waits is told if `change` says that it did; returns what it said.
+    pub fn send_if_modified(&self, change: impl FnOnce(&mut T) -> bool) -> bool {
+        let changed = {
+            let mut value = self.0.value.write();
+            let changed = change(&mut value);
+            self.0.version.fetch_add(u64::from(changed), Ordering::Release);
+            changed
+        };
+        if changed {
+            self.0.tell();
+        }
+        changed
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        self.0.closed.store(true, Ordering::Release);
+        self.0.tell();
+    }
+}
+
+impl<T> Receiver<T> {
+    /// The value, which does not count as seen. Not to be held over an await.
+    pub fn borrow(&self) -> RwLockReadGuard<'_, T> {
+        self.shared.value.read()
+    }
+
+    /// The value, which counts as seen. Not to be held over an await.
+    pub fn borrow_and_update(&mut self) -> RwLockReadGuard<'_, T> {
+        let value = self.shared.value.read();
+        self.seen = self.shared.version.load(Ordering::Acquire);
+        value
+    }
+
+    /// Counts the value as seen.
+    pub fn mark_unchanged(&mut self) {
+        self.seen = self.shared.version.load(Ordering::Acquire);
+    }
+
+    /// Waits for a value that has not been seen, and counts it as seen.
+    pub async fn changed(&mut self) -> Result<(), Closed> {
+        loop {
+            // Made before the look, so that a change in between is not missed.
+            let told = self.shared.waiting[self.list].notified();
+            let closed = self.shared.closed.load(Ordering::Acquire);
+            let version = self.shared.version.load(Ordering::Acquire);
+            if version != self.seen {
+                self.seen = version;
+                return Ok(());
+            }
+            if closed {
+                return Err(Closed);
+            }
+            told.await;
+        }
+    }
+
+    /// Waits until the value is as wished, which it may be at once, and counts it as seen.
+    pub async fn wait_for(
+        &mut self,
+        mut is_it: impl FnMut(&T) -> bool,
+    ) -> Result<RwLockReadGuard<'_, T>, Closed> {
+        loop {
+            let told = self.shared.waiting[self.list].notified();
+            let closed = self.shared.closed.load(Ordering::Acquire);
+            {
+                let value = self.shared.value.read();
+                self.seen = self.shared.version.load(Ordering::Acquire);
+                if is_it(&value) {
+                    return Ok(value);
+                }
+            }
+            if closed {
+                return Err(Closed);
+            }
+            told.await;
+        }
+    }
+}
+
+impl<T> Clone for Receiver<T> {
+    fn clone(&self) -> Receiver<T> {
+        self.shared.receiver(self.seen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parking_lot::Mutex;
+
+    #[tokio::test]
+    async fn tasks_wake_in_the_same_order_each_time() {
+        let order = || async {
+            let sender = Sender::new(0);
+            let woken = Arc::new(Mutex::new(Vec::new()));
+            let mut tasks = tokio::task::JoinSet::new();
+            for number in 0..30 {
+                let (mut receiver, woken) = (sender.subscribe(), Arc::clone(&woken));
+                tasks.spawn(async move {
+                    receiver.wait_for(|value| *value == 1).await.map(drop).expect("the sender is there");
+                    woken.lock().push(number);
+                });
+            }
+            tokio::task::yield_now().await;
+            sender.send_replace(1);
+            tasks.join_all().await;
+            let woken = woken.lock().clone();
+            woken
+        };
+        let first = order().await;
+        assert_eq!(first.len(), 30);
+        for _ in 0..5 {
+            assert_eq!(order().await, first);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_change_is_seen_once_and_by_each() {
+        let (sender, mut one) = channel(1);
+        let mut other = one.clone();
+        assert_eq!(sender.send_replace(2), 1);
+        one.changed().await.expect("it has changed");
+        assert_eq!((*one.borrow(), *other.borrow_and_update()), (2, 2));
+        assert!(!sender.send_if_modified(|_| false));
+        for receiver in [&mut one, &mut other] {
+            let none = tokio::time::timeout(std::time::Duration::ZERO, receiver.changed()).await;
+            assert!(none.is_err(), "nothing has changed since");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_last_value_is_seen_before_the_end() {
+        let (sender, mut receiver) = channel(1);
+        sender.send_replace(2);
+        drop(sender);
+        assert_eq!(receiver.changed().await, Ok(()));
+        assert_eq!(receiver.changed().await, Err(Closed));
+        assert_eq!(receiver.wait_for(|value| *value == 2).await.map(|value| *value), Ok(2));
+        assert_eq!(receiver.wait_for(|value| *value == 3).await.map(|value| *value), Err(Closed));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn no_change_is_missed_by_who_looks_meanwhile() {
+        let (sender, mut receiver) = channel(0);
+        let (tell, mut told) = tokio::sync::mpsc::channel(1);
+        let follows = tokio::spawn(async move {
+            let mut last = 0;
+            while last < 10_000 {
+                receiver.changed().await.expect("the sender is there");
+                last = *receiver.borrow_and_update();
+                if last % 1000 == 0 {
+                    tell.send(last).await.expect("somebody listens");
+                }
+            }
+        });
+        for value in 1..=10_000 {
+            sender.send_replace(value);
+            if value % 1000 == 0 {
+                assert_eq!(told.recv().await, Some(value));
+            }
+        }
+        follows.await.expect("all was seen");
+    }
+}
