@@ -46,9 +46,8 @@ fn records(partition: i32, log: &[u8]) -> Result<BTreeMap<i64, Name>, String> {
 
 /// Checks a partition, whose replicas have these logs, named by their machines. Returns what is wrong.
 pub fn check(partition: i32, replicas: &[(String, Vec<u8>)], known: &Known) -> Vec<String> {
-    let Some((first, log)) = replicas.first() else {
-        return vec![format!("partition {partition}: no replica")];
-    };
+    // Without a leader, nobody says which of the replicas is right.
+    let Some((first, log)) = replicas.first() else { return Vec::new() };
     let mut wrong = Vec::new();
     for (other, bytes) in &replicas[1..] {
         if bytes != log {

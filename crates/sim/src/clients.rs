@@ -17,7 +17,7 @@ use tokio::time::Instant;
 /// How long anything may take that a client asks for.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 /// A client that failed tries again after this.
-const AGAIN: Duration = Duration::from_millis(300);
+pub(crate) const AGAIN: Duration = Duration::from_millis(300);
 
 /// What all clients share.
 #[derive(Clone)]
@@ -39,8 +39,8 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Runs so many producers and consumers for as long as it is polled.
-    pub async fn run(self, producers: u32, consumers: u32) {
+    /// Runs so many producers, consumers, and members of a group for as long as it is polled.
+    pub async fn run(self, producers: u32, consumers: u32, members: u32) {
         let mut tasks = tokio::task::JoinSet::new();
         self.producing.store(producers as usize, Ordering::SeqCst);
         for id in 0..producers {
@@ -49,10 +49,13 @@ impl Clients {
         for id in 0..consumers {
             tasks.spawn(self.clone().consume(id));
         }
+        for id in 0..members {
+            tasks.spawn(self.clone().be_member(id));
+        }
         while tasks.join_next().await.is_some() {}
     }
 
-    fn options(&self, name: String) -> ConnectionOptions {
+    pub(crate) fn options(&self, name: String) -> ConnectionOptions {
         ConnectionOptions {
             client_id: name,
             connect_timeout: Duration::from_secs(2),
@@ -61,7 +64,7 @@ impl Clients {
         }
     }
 
-    async fn cluster(&self, name: &str) -> Cluster {
+    pub(crate) async fn cluster(&self, name: &str) -> Cluster {
         loop {
             let options = self.options(name.to_owned());
             if let Ok(cluster) = Cluster::connect_by(self.connector.clone(), &self.bootstrap, &options).await
@@ -76,9 +79,14 @@ impl Clients {
     async fn produce(self, id: u32) {
         let mut chance = Chance::new(self.seed, 1000 + u64::from(id));
         let cluster = self.cluster(&format!("producer-{id}")).await;
+        let linger = Duration::from_millis(chance.below(20));
+        let batch_bytes = usize::try_from(chance.between(200, 4000)).unwrap_or(1000);
         let config = ProducerConfig {
-            linger: Duration::from_millis(chance.below(20)),
-            batch_bytes: usize::try_from(chance.between(200, 4000)).unwrap_or(1000),
+            linger,
+            batch_bytes,
+            // A few batches: one who makes records faster than the network takes them waits, and has no backlog of minutes
+            // when all is to come to rest.
+            buffer_bytes: 20 * batch_bytes,
             in_flight_max: usize::try_from(chance.between(1, 5)).unwrap_or(5),
             retry_backoff: Duration::from_millis(chance.between(10, 200)),
             // Nothing is given up: what became of it must be known in the end.

@@ -61,6 +61,8 @@ pub struct Known {
     pub sent: BTreeMap<(i32, u32), u64>,
     /// What was read at each offset, by partition.
     pub read: BTreeMap<i32, BTreeMap<i64, Name>>,
+    /// How far the group has committed for certain, by partition.
+    pub committed: BTreeMap<i32, i64>,
     /// What must never be and was.
     pub violations: Vec<String>,
 }
@@ -98,6 +100,7 @@ impl History {
         known.acknowledged.hash(&mut hasher);
         known.sent.hash(&mut hasher);
         known.read.hash(&mut hasher);
+        known.committed.hash(&mut hasher);
         known.violations.hash(&mut hasher);
         hasher.write_u64(network.history());
         hasher.finish()

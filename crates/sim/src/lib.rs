@@ -13,6 +13,7 @@ mod clients;
 mod faults;
 mod history;
 mod machine;
+mod members;
 mod network;
 mod operator;
 mod panics;

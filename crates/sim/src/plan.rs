@@ -52,6 +52,8 @@ pub struct Plan {
     pub producers: u32,
     /// Consumers.
     pub consumers: u32,
+    /// Members of a group.
+    pub members: u32,
     /// How long messages take.
     pub delays: Delays,
     /// How long faults go on.
@@ -83,10 +85,12 @@ impl Plan {
             (0..count).map(|_| *chance.pick(&Kind::ALL)).collect()
         };
         let slow = chance.one_in(3);
+        let members = Chance::new(seed, 2).below(6).saturating_sub(2);
         Plan {
             partitions: i32::try_from(chance.between(1, 3)).unwrap_or(1),
             producers: u32::try_from(chance.between(1, 3)).unwrap_or(1),
             consumers: u32::try_from(chance.between(1, 2)).unwrap_or(1),
+            members: u32::try_from(members).unwrap_or(0),
             delays: Delays {
                 least_ms: TICK_MS,
                 usual_ms: if slow { 40 } else { 10 },

@@ -43,7 +43,7 @@ pub struct Outcome {
     pub digest: u64,
     /// What must not have been.
     pub violations: Vec<String>,
-    /// What was not at rest in time after the last fault, if anything: nothing is lost by that, and records are not
+    /// What was not at rest in time after the last fault, if anything: nothing is lost by that, and replicas are not
     /// compared then.
     pub unrest: Option<String>,
     /// How many records were acknowledged.
@@ -152,9 +152,9 @@ impl Simulation {
         faults.end(self);
         self.clients.ending.store(true, Ordering::SeqCst);
         if self.is_sound() && !self.wait_until(QUIET_WITHIN_MS, |simulation| simulation.unquiet().is_none()) {
-            let why = self.unquiet().unwrap_or_default();
-            self.unrest = Some(why);
-        } else if self.is_sound() {
+            self.unrest = Some(self.unquiet().unwrap_or_default());
+        }
+        if self.is_sound() {
             self.check();
         }
         faults.count()
@@ -219,12 +219,16 @@ impl Simulation {
             };
             let image = broker.image();
             offsets.push(image.offset());
-            let Some(topic) = image.topic(TOPIC) else { return Some(format!("broker {id} knows no topic")) };
-            for (partition, registration) in &topic.partitions {
-                let all = registration.replicas.len();
-                if registration.isr.len() < all || !registration.has_leader() || registration.is_reassigning()
-                {
-                    return Some(format!("broker {id}: partition {partition} is {registration:?}"));
+            if image.topic(TOPIC).is_none() {
+                return Some(format!("broker {id} knows no topic"));
+            }
+            for topic in image.topics().sorted() {
+                for (partition, registration) in &topic.partitions {
+                    let all_in_sync = registration.isr.len() == registration.replicas.len();
+                    if !all_in_sync || !registration.has_leader() || registration.is_reassigning() {
+                        let name = &topic.name;
+                        return Some(format!("broker {id}: {name}-{partition} is {registration:?}"));
+                    }
                 }
             }
             let alive = image.alive_brokers().count();
@@ -266,6 +270,10 @@ impl Simulation {
             if read < end {
                 return Some(format!("partition {partition}: {read} of {end} records are read"));
             }
+            let committed = self.history.with(|known| known.committed.get(&partition).copied().unwrap_or(0));
+            if self.plan.members > 0 && committed < end {
+                return Some(format!("partition {partition}: the group has committed {committed} of {end}"));
+            }
         }
         None
     }
@@ -279,9 +287,22 @@ impl Simulation {
         machines.map(|id| (id, self.machines[id].name.clone())).collect()
     }
 
+    /// The machine whose broker leads a partition in the newest leader epoch that any broker knows.
+    fn leader(&self, partition: i32) -> Option<(MachineId, String)> {
+        let brokers = (1..=BROKERS).filter_map(|id| self.machines[id].broker());
+        let registrations = brokers.filter_map(|broker| broker.image().partition(TOPIC, partition).cloned());
+        let newest = registrations.max_by_key(|registration| registration.leader_epoch)?;
+        let id = MachineId::try_from(newest.leader).ok()?;
+        Some((id, self.machines[id].name.clone()))
+    }
+
+    /// Looks at what is on the disks: of all replicas, or of leaders only where the cluster has not come to rest.
     fn check(&self) {
         for partition in 0..self.plan.partitions {
-            let replicas = self.replicas(partition);
+            let replicas = match self.unrest {
+                None => self.replicas(partition),
+                Some(_) => self.leader(partition).into_iter().collect(),
+            };
             let logs: Vec<(String, Vec<u8>)> = replicas
                 .into_iter()
                 .map(|(id, name)| (name, check::log_of(&self.machines[id].disk, partition)))
@@ -347,7 +368,12 @@ fn properties(id: MachineId, plan: &Plan) -> ServerProperties {
     set("replica.high.watermark.checkpoint.interval.ms", "1000");
     set("log.initial.task.delay.ms", "500");
     set("log.retention.ms", "-1");
+    if plan.flushes {
+        // Also the topics of the cluster itself.
+        set("log.flush.interval.messages", "1");
+    }
     set("offsets.topic.num.partitions", "1");
+    set("offsets.topic.replication.factor", "3");
     properties
 }
 
@@ -355,7 +381,7 @@ fn properties(id: MachineId, plan: &Plan) -> ServerProperties {
 async fn clients(clients: Clients, plan: Plan, tasks: Tasks) {
     create_topic(&clients.connector, &clients.bootstrap, &plan).await;
     let operator = tasks.work(clients.connector.clone(), clients.bootstrap.clone());
-    tokio::join!(clients.run(plan.producers, plan.consumers), operator);
+    tokio::join!(clients.run(plan.producers, plan.consumers, plan.members), operator);
 }
 
 async fn create_topic(connector: &Connector, bootstrap: &[String], plan: &Plan) {

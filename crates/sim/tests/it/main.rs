@@ -16,7 +16,6 @@ fn on_a_thread_of_its_own<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
 }
 
 #[test]
-#[ignore = "tasks that wait for one watch channel are woken by lot: docs/decisions/0007"]
 fn the_same_seed_goes_the_same_way() {
     let [first, second, other] = on_a_thread_of_its_own(|| [0, 0, 5].map(run));
     assert!(first.messages > 1000 && first.acknowledged > 0, "something happens");

@@ -1,0 +1,97 @@
+//! Members of a consumer group: each reads its share and commits how far it has come. What must hold: whoever is given a
+//! partition begins where the group has left off or later, never before an offset whose commit was acknowledged.
+
+use crate::chance::Chance;
+use crate::clients::{AGAIN, Clients};
+use crate::history::TOPIC;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use thalweg_client::{Cluster, Consumer, ConsumerConfig, ConsumerError, OffsetReset, Polled};
+
+/// The group of all members.
+const GROUP: &str = "readers";
+/// The shortest session that brokers allow.
+const SESSION: Duration = Duration::from_secs(6);
+
+impl Clients {
+    /// Is a member again and again, for as long as it is polled.
+    pub(crate) async fn be_member(self, id: u32) {
+        let mut chance = Chance::new(self.seed, 2000 + u64::from(id));
+        loop {
+            let cluster = self.cluster(&format!("member-{id}")).await;
+            if let Err(error) = self.be_member_once(id, cluster, &mut chance).await {
+                tracing::info!(id, %error, "A member begins again");
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// From joining to leaving. A commit that may have been made or not ends it too: as long as a member of this name and
+    /// generation is there, that commit may still arrive.
+    async fn be_member_once(
+        &self,
+        id: u32,
+        cluster: Cluster,
+        chance: &mut Chance,
+    ) -> Result<(), ConsumerError> {
+        let config = ConsumerConfig {
+            group: Some(GROUP.to_owned()),
+            session_timeout: SESSION,
+            heartbeat_interval: Duration::from_millis(500),
+            rebalance_timeout: SESSION,
+            offset_reset: OffsetReset::Earliest,
+            auto_commit: None,
+            fetch_wait_max: Duration::from_millis(100),
+            metadata_max_age: Duration::from_secs(5),
+            connection: self.options(format!("member-{id}")),
+            ..ConsumerConfig::default()
+        };
+        let mut consumer = Consumer::new(cluster, config);
+        consumer.subscribe(vec![TOPIC.to_owned()])?;
+        loop {
+            let before = self.history.with(|known| known.committed.clone());
+            if let Polled::Assigned(_) = consumer.poll(Duration::from_millis(300)).await? {
+                self.check_positions(id, &consumer, &before, "begins at");
+            }
+            if chance.one_in(4) {
+                self.commit(id, &mut consumer).await?;
+            }
+            if chance.one_in(300) {
+                return consumer.close().await;
+            }
+        }
+    }
+
+    async fn commit(&self, id: u32, consumer: &mut Consumer) -> Result<(), ConsumerError> {
+        let before = self.history.with(|known| known.committed.clone());
+        consumer.commit().await?;
+        // One whose partitions are another's by now must have been refused.
+        self.check_positions(id, consumer, &before, "has committed");
+        for (partition, position) in positions(consumer) {
+            // Another may have gone on from there before this answer came.
+            self.history.with(|known| {
+                let committed = known.committed.entry(partition).or_default();
+                *committed = position.max(*committed);
+            });
+        }
+        Ok(())
+    }
+
+    fn check_positions(&self, id: u32, consumer: &Consumer, committed: &BTreeMap<i32, i64>, did: &str) {
+        for (partition, position) in positions(consumer) {
+            let least = committed.get(&partition).copied().unwrap_or(0);
+            if position < least {
+                self.history.violation(format!(
+                    "partition {partition}: member {id} {did} {position}, though the commit of {least} was acknowledged"
+                ));
+            }
+        }
+    }
+}
+
+/// How far a consumer has come in each of its partitions.
+fn positions(consumer: &Consumer) -> BTreeMap<i32, i64> {
+    let position = |at| Some((at, consumer.position(at)?));
+    let positions = consumer.assignment().filter_map(position);
+    positions.map(|(at, position)| (at.partition, position.0)).collect()
+}
