@@ -145,6 +145,12 @@ impl Publisher {
         let log = match found.map(|log| self.claim(log, change.topic.id)) {
             Some(Some(mut log)) => {
                 log.set_config(config);
+                // What a process wrote that was killed before it could sync: a leader counts on what its followers tell it.
+                if log.flush_is_due()
+                    && let Err(error) = log.flush()
+                {
+                    tracing::error!(partition = %name, %error, "A log could not be flushed");
+                }
                 log
             }
             Some(None) | None => {

@@ -26,6 +26,8 @@ impl Partition {
 
     /// Flushes what the policy wants flushed by now: old records, and segments that were left.
     pub async fn flush_if_due(&self, now_ms: i64) {
+        // One at a time: who syncs the directory must be done before another says that all is on the medium.
+        let _turn = self.flushing.turn.lock().await;
         let target = {
             let log = &mut self.state.lock().log;
             if log.needs_flush(now_ms) {
@@ -59,7 +61,12 @@ impl Partition {
             (target, outcome)
         });
         let (target, outcome) = synced.await.expect("a sync does not panic");
-        let completed = self.state.lock().log.complete_flush(&target, outcome);
+        let completed = {
+            let mut state = self.state.lock();
+            let completed = state.log.complete_flush(&target, outcome);
+            state.raise_high_watermark(&self.surroundings);
+            completed
+        };
         completed.map_err(|error| {
             tracing::error!(partition = ?self, %error, "Flushing failed");
             ErrorCode::KafkaStorageError

@@ -188,6 +188,8 @@ impl State {
             Some(leadership) => leadership
                 .high_watermark(end, min_isr, Instant::now(), |member| surroundings.is_eligible(member)),
         };
+        // Kafka syncs before an append counts. Here it is under way, and nobody may read what a power failure would take back.
+        let replicated = replicated.map(|offset| offset.min(self.log.flushed_end()));
         let before = self.log.high_watermark();
         let Some(replicated) = replicated.filter(|offset| *offset > before) else { return };
         let stable_before = self.log.last_stable_offset();

@@ -16,6 +16,9 @@ use super::ProducerConfig;
 use super::batch::Batch;
 use crate::metadata::PartitionMetadata;
 
+/// Of so many batches of a producer a broker knows that it has them.
+const BATCHES_REMEMBERED: usize = 5;
+
 /// The producer's id, and the epoch that partitions begin with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Identity {
@@ -135,8 +138,12 @@ impl PartitionQueue {
         match batch.sequence {
             Some(sequence) => sequences.outstanding.front() == Some(&sequence),
             // A broker that does not know the producer takes any sequence: until the first batch is stored, a second one
-            // could overtake it.
-            None => sequences.outstanding.is_empty() || (sequences.known && sequences.id == identity.id),
+            // could overtake it. And it knows so many batches again: the oldest may be under way still to a broker that
+            // leads no longer, and is sent again when all others are stored.
+            None => {
+                let room = sequences.known && sequences.outstanding.len() < BATCHES_REMEMBERED;
+                sequences.outstanding.is_empty() || (room && sequences.id == identity.id)
+            }
         }
     }
 
@@ -269,6 +276,22 @@ mod tests {
         queue.retry(third, now);
         let third = queue.take(Some(IDENTITY));
         assert_eq!((third.sequence, readiness(&queue)), (Some(0), Readiness::Nothing));
+    }
+
+    #[tokio::test]
+    async fn no_more_is_under_way_than_brokers_remember() {
+        let (config, now) = (ProducerConfig::default(), Instant::now());
+        let mut queue = queue(9, &config, now);
+        let readiness = |queue: &PartitionQueue| queue.readiness(&config, Some(IDENTITY), false, now);
+        let first = queue.take(Some(IDENTITY));
+        queue.ended(&first, true);
+        let mut taken: VecDeque<_> = (0..5).map(|_| queue.take(Some(IDENTITY))).collect();
+        assert_eq!(readiness(&queue), Readiness::Nothing);
+        // Though all behind it are stored, by another broker perhaps, the oldest may have to be sent again.
+        while let Some(later) = taken.pop_back().filter(|_| !taken.is_empty()) {
+            queue.ended(&later, true);
+        }
+        assert_eq!(readiness(&queue), Readiness::Ready);
     }
 
     #[test]

@@ -64,8 +64,13 @@ impl PartitionLog {
     }
 
     /// Whether `flush.messages` asks for a flush.
-    pub(super) fn flush_is_due(&self) -> bool {
+    pub fn flush_is_due(&self) -> bool {
         self.unflushed_records() >= self.config.flush_messages
+    }
+
+    /// The offset below which all is on the medium that `flush.messages` wants there.
+    pub fn flushed_end(&self) -> Offset {
+        if self.flush_is_due() { self.recovery_point } else { self.log_end }
     }
 
     /// Whether `flush.messages` or `flush.ms` asks for a flush now.
