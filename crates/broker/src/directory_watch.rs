@@ -1,11 +1,12 @@
 //! What becomes of a broker whose data directories fail or fill up: the controller is told of those that have failed, and
-//! has others lead while there is no room anywhere. Refuses to give up what nobody else has.
+//! has others lead while there is no room anywhere. Refuses to give up what nobody else has: where disks fill up together,
+//! each partition keeps a leader from which it can be read, and is written again once that one has room.
 
 use crate::broker::Broker;
 use crate::membership::Membership;
 use crate::server::wire_uuid;
 use std::time::Duration;
-use thalweg_metadata::Image;
+use thalweg_metadata::{Image, NO_LEADER};
 
 /// How often they are looked at.
 const DIRECTORY_CHECK: Duration = Duration::from_secs(1);
@@ -13,7 +14,6 @@ const DIRECTORY_CHECK: Duration = Duration::from_secs(1);
 /// Watches the directories that were online at the start; returns when none is left.
 pub async fn watch_directories(broker: &Broker, membership: &Membership, directories: &[thalweg_log::Uuid]) {
     let mut reported = Vec::new();
-    let mut withdrawn = false;
     loop {
         tokio::time::sleep(DIRECTORY_CHECK).await;
         let online = broker.log_dirs.online_ids();
@@ -27,8 +27,7 @@ pub async fn watch_directories(broker: &Broker, membership: &Membership, directo
             reported = failed;
         }
         broker.log_dirs.look_for_room();
-        withdrawn =
-            broker.log_dirs.are_full() && (withdrawn || others_can_lead(&broker.image(), broker.node_id));
+        let withdrawn = broker.log_dirs.are_full() && !is_needed(&broker.image(), broker.node_id);
         if membership.withdraw(withdrawn) {
             tell(withdrawn);
         }
@@ -45,12 +44,14 @@ fn tell(withdrawn: bool) {
     }
 }
 
-/// Whether each partition that a broker leads has another replica in sync. One that leads some alone goes on: what is
-/// there can still be read.
-fn others_can_lead(image: &Image, node_id: i32) -> bool {
-    let topics = image.topics().sorted();
-    let mut partitions = topics.iter().flat_map(|topic| topic.partitions.values());
-    partitions.all(|partition| partition.leader != node_id || partition.isr.len() > 1)
+/// Whether the cluster has some partition that nobody but this broker may lead: one that it leads with no other in sync, or
+/// one without a leader that waits for it. Brokers whose disks fill at the same time may each have counted on the other.
+fn is_needed(image: &Image, node_id: i32) -> bool {
+    let mut partitions = image.topics().iter().flat_map(|topic| topic.partitions.values());
+    partitions.any(|partition| match partition.leader {
+        NO_LEADER => partition.isr.contains(&node_id) || partition.eligible_leader_replicas.contains(&node_id),
+        leader => leader == node_id && partition.isr.len() <= 1,
+    })
 }
 
 #[cfg(test)]
@@ -77,8 +78,15 @@ mod tests {
 
     #[test]
     fn a_broker_gives_up_only_what_others_have() {
-        assert!(others_can_lead(&image(&[(1, &[1, 2]), (2, &[2])]), 1));
-        assert!(!others_can_lead(&image(&[(1, &[1, 2]), (1, &[1])]), 1));
-        assert!(others_can_lead(&image(&[]), 1), "it leads nothing");
+        assert!(!is_needed(&image(&[(1, &[1, 2]), (2, &[2])]), 1));
+        assert!(is_needed(&image(&[(1, &[1, 2]), (1, &[1])]), 1));
+        assert!(!is_needed(&image(&[]), 1), "it leads nothing");
+    }
+
+    #[test]
+    fn a_broker_comes_back_for_what_nobody_leads_without_it() {
+        let others_gave_up_too = image(&[(2, &[2]), (NO_LEADER, &[1])]);
+        assert!(is_needed(&others_gave_up_too, 1));
+        assert!(!is_needed(&others_gave_up_too, 3), "it is not in sync and could not lead");
     }
 }
