@@ -17,6 +17,10 @@ from confluent_kafka.admin import (
     NewPartitions,
     NewTopic,
     OffsetSpec,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
 )
 
 from clients import admin, consumer, deliver, fill, new_topic, read, settled, take
@@ -312,3 +316,23 @@ def test_alter_offsets_of_a_group_with_members():
     (part,) = only(admin.alter_consumer_group_offsets([wanted])).topic_partitions
     assert part.error.code() == KafkaError.UNKNOWN_MEMBER_ID, part
     reader.close()
+
+
+def test_scram_credentials_of_a_user():
+    user, mechanism = unique("user"), ScramMechanism.SCRAM_SHA_512
+    upsertion = UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 8192), b"pencil")
+    only(admin.alter_user_scram_credentials([upsertion]))
+    described = until(lambda: scram_credentials(user), "the credential")
+    assert [(info.mechanism, info.iterations) for info in described] == [(mechanism, 8192)]
+    few = UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 4095), b"pencil")
+    assert code(lambda: only(admin.alter_user_scram_credentials([few]))) == KafkaError.UNACCEPTABLE_CREDENTIAL
+    deletion = UserScramCredentialDeletion(user, mechanism)
+    only(admin.alter_user_scram_credentials([deletion]))
+    until(lambda: not scram_credentials(user), "the credential gone")
+    assert code(lambda: only(admin.alter_user_scram_credentials([deletion]))) == KafkaError.RESOURCE_NOT_FOUND
+
+
+def scram_credentials(user):
+    """What all users' description says of one."""
+    described = admin.describe_user_scram_credentials().result(timeout=20)
+    return described[user].scram_credential_infos if user in described else []

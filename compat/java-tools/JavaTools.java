@@ -81,6 +81,22 @@ public final class JavaTools extends Suite {
         check(configs(entity, "--describe", "--all").good().out().contains("log.retention.ms="), "all settings");
     }
 
+    public void configsKeepCredentialsOfAUser() throws Exception {
+        String user = unique("user");
+        String[] entity = {"--entity-type", "users", "--entity-name", user};
+        configs(entity, "--alter", "--add-config", "SCRAM-SHA-256=[iterations=8192,password=pencil]").good();
+        configs(entity, "--alter", "--add-config", "SCRAM-SHA-512=[password=pencil]").good();
+        String both = "SCRAM credential configs for user-principal '" + user
+                + "' are SCRAM-SHA-256=iterations=8192, SCRAM-SHA-512=iterations=4096";
+        until("both", () -> configs(entity, "--describe").good().out().contains(both));
+        configs(entity, "--alter", "--delete-config", "SCRAM-SHA-256").good();
+        until("one", () -> !configs(entity, "--describe").good().out().contains("SCRAM-SHA-256"));
+        Tool.Outcome again = configs(entity, "--alter", "--delete-config", "SCRAM-SHA-256");
+        check(again.status() != 0 && again.err().contains("does not exist"), again.out() + again.err());
+        configs(entity, "--alter", "--delete-config", "SCRAM-SHA-512").good();
+        until("none", () -> !configs(entity, "--describe").good().out().contains("SCRAM"));
+    }
+
     // kafka-console-producer, kafka-console-consumer
 
     public void consoleProducesAndConsumes() {

@@ -234,7 +234,7 @@ fn decide(api: ApiKey, d: &mut Decoder, call: Call) -> Result<Ask, HandleError> 
             plain(d, call, |s, r: &AssignReplicasToDirsRequest, _| s.assign_replicas_to_dirs(r))
         }
         ApiKey::AlterUserScramCredentials => {
-            plain(d, call, |_, _: &AlterUserScramCredentialsRequest, _| Err(no_credentials()))
+            plain(d, call, |s, r: &AlterUserScramCredentialsRequest, _| s.alter_user_scram_credentials(r))
         }
         ApiKey::AddRaftVoter => plain(d, call, |_, _: &AddRaftVoterRequest, _| Err(only_voter())),
         ApiKey::RemoveRaftVoter => plain(d, call, |_, _: &RemoveRaftVoterRequest, _| Err(only_voter())),
@@ -247,12 +247,6 @@ fn decide(api: ApiKey, d: &mut Decoder, call: Call) -> Result<Ask, HandleError> 
 fn only_voter() -> ApiError {
     let message = "The embedded controller is the only voter of its quorum, which cannot have another. A quorum of several \
                    voters needs Apache Kafka's controllers.";
-    ApiError::new(ErrorCode::UnsupportedVersion, message)
-}
-
-/// Nobody could use them.
-fn no_credentials() -> ApiError {
-    let message = "The embedded controller keeps no SCRAM credentials: its brokers do not serve SASL yet.";
     ApiError::new(ErrorCode::UnsupportedVersion, message)
 }
 

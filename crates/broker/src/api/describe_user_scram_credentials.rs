@@ -1,6 +1,6 @@
 //! DescribeUserScramCredentials (key 50), version 0 (KIP-554): which users have SCRAM credentials, and how often their
-//! passwords are hashed; never what comes of it. From the image: this version logs nobody in, but a cluster that it joins
-//! may have users.
+//! passwords are hashed; never what comes of it. From the image: this version logs nobody in, but its cluster may have users,
+//! for brokers that do or for a version to come.
 
 use super::Call;
 use crate::broker::Broker;

@@ -7,6 +7,7 @@ mod brokers;
 mod configs;
 mod create_partitions;
 mod create_topics;
+mod credentials;
 mod delete_topics;
 mod directories;
 mod elections;

@@ -1,5 +1,6 @@
 //! The decisions, with time in hand: no log, no task.
 
+mod credentials;
 mod decisions;
 mod eligible;
 mod oracle;

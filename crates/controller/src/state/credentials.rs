@@ -1,0 +1,122 @@
+//! SCRAM credentials of users (Kafka's `ScramControlManager`, KIP-554). Clients send passwords salted and hashed; what is
+//! kept is what tells whether somebody knows one, and not the salted password, by which one could log in.
+//!
+//! Departure: a salted password of no bytes is refused in words; Kafka answers UNKNOWN_SERVER_ERROR.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use bytes::Bytes;
+use ring::{digest, hmac};
+use thalweg_metadata::VersionedRecord;
+use thalweg_wire::metadata::{RemoveUserScramCredentialRecord, UserScramCredentialRecord};
+use thalweg_wire::request::alter_user_scram_credentials_request::{
+    ScramCredentialDeletion, ScramCredentialUpsertion,
+};
+use thalweg_wire::request::alter_user_scram_credentials_response::AlterUserScramCredentialsResult;
+use thalweg_wire::request::{AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse};
+use thalweg_wire::{ErrorCode, MetadataRecord};
+
+use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State};
+
+/// How often a password may have been hashed: the same bounds for both mechanisms.
+const ITERATIONS_MIN: i32 = 4096;
+const ITERATIONS_MAX: i32 = 16_384;
+
+/// The hash of a mechanism, by Kafka's number for it.
+struct Mechanism {
+    hmac: hmac::Algorithm,
+    digest: &'static digest::Algorithm,
+}
+
+impl State {
+    /// AlterUserScramCredentials. A user is altered once in a request, whatever the mechanism, or not at all.
+    pub fn alter_user_scram_credentials(
+        &self,
+        request: &AlterUserScramCredentialsRequest,
+    ) -> Result<Outcome<AlterUserScramCredentialsResponse>, ApiError> {
+        let deletions = request.deletions.iter().map(|deletion| (&deletion.name, self.delete(deletion)));
+        let upsertions =
+            request.upsertions.iter().map(|upsertion| (&upsertion.name, self.upsert(upsertion)));
+        let mut altered: BTreeMap<&String, Result<MetadataRecord, ApiError>> = BTreeMap::new();
+        for (user, record) in deletions.chain(upsertions) {
+            match altered.entry(user) {
+                Entry::Vacant(free) => {
+                    free.insert(record);
+                }
+                Entry::Occupied(mut first) if first.get().is_ok() => {
+                    let message = "A user credential cannot be altered twice in the same request";
+                    *first.get_mut() = Err(ApiError::new(ErrorCode::DuplicateResource, message));
+                }
+                Entry::Occupied(_) => {}
+            }
+        }
+        let (mut records, mut results) = (Vec::new(), Vec::new());
+        for (user, record) in altered {
+            let (error_code, error_message) = match record {
+                Ok(record) => {
+                    records.push(VersionedRecord::new(record, 0));
+                    (0, None)
+                }
+                Err(error) => (error.code.code(), error.message),
+            };
+            results.push(AlterUserScramCredentialsResult { user: user.clone(), error_code, error_message });
+        }
+        if records.len() > RECORDS_PER_REQUEST_MAX {
+            return Err(super::too_many_records());
+        }
+        Ok(Outcome::new(records, AlterUserScramCredentialsResponse { results, ..Default::default() }))
+    }
+
+    fn delete(&self, deletion: &ScramCredentialDeletion) -> Result<MetadataRecord, ApiError> {
+        let (name, mechanism) = (deletion.name.clone(), deletion.mechanism);
+        self.check(&name, mechanism)?;
+        if !self.image.scram_credentials().contains_key(&(name.clone(), mechanism)) {
+            let message = "Attempt to delete a user credential that does not exist";
+            return Err(ApiError::new(ErrorCode::ResourceNotFound, message));
+        }
+        let record = RemoveUserScramCredentialRecord { name, mechanism };
+        Ok(MetadataRecord::RemoveUserScramCredential(record))
+    }
+
+    fn upsert(&self, upsertion: &ScramCredentialUpsertion) -> Result<MetadataRecord, ApiError> {
+        let Mechanism { hmac, digest } = self.check(&upsertion.name, upsertion.mechanism)?;
+        let unacceptable = |message: &str| Err(ApiError::new(ErrorCode::UnacceptableCredential, message));
+        match upsertion.iterations {
+            ..ITERATIONS_MIN => return unacceptable("Too few iterations"),
+            ITERATIONS_MIN..=ITERATIONS_MAX => {}
+            _ => return unacceptable("Too many iterations"),
+        }
+        if upsertion.salted_password.is_empty() {
+            return unacceptable("The salted password must not be empty");
+        }
+        let salted_password = hmac::Key::new(hmac, &upsertion.salted_password);
+        let client_key = hmac::sign(&salted_password, b"Client Key");
+        let stored_key = digest::digest(digest, client_key.as_ref());
+        let server_key = hmac::sign(&salted_password, b"Server Key");
+        Ok(MetadataRecord::UserScramCredential(UserScramCredentialRecord {
+            name: upsertion.name.clone(),
+            mechanism: upsertion.mechanism,
+            salt: upsertion.salt.clone(),
+            stored_key: Bytes::copy_from_slice(stored_key.as_ref()),
+            server_key: Bytes::copy_from_slice(server_key.as_ref()),
+            iterations: upsertion.iterations,
+        }))
+    }
+
+    /// What any change to a user's credential needs.
+    fn check(&self, user: &str, mechanism: i8) -> Result<Mechanism, ApiError> {
+        if !self.metadata_version().has_scram() {
+            let message = "The current metadata.version does not support SCRAM";
+            return Err(ApiError::new(ErrorCode::UnsupportedVersion, message));
+        }
+        if user.is_empty() {
+            return Err(ApiError::new(ErrorCode::UnacceptableCredential, "Username must not be empty"));
+        }
+        match mechanism {
+            1 => Ok(Mechanism { hmac: hmac::HMAC_SHA256, digest: &digest::SHA256 }),
+            2 => Ok(Mechanism { hmac: hmac::HMAC_SHA512, digest: &digest::SHA512 }),
+            _ => Err(ApiError::new(ErrorCode::UnsupportedSaslMechanism, "Unknown SCRAM mechanism")),
+        }
+    }
+}
