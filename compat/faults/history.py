@@ -99,13 +99,18 @@ class JavaClient:
             self.process = subprocess.Popen(command, **pipes)
         self.events = collections.defaultdict(list)
         self.reader = threading.Thread(target=self.read, daemon=True)
-        self.reader.start()
 
     def read(self):
         for line in self.process.stdout:
             if line.startswith(b"{"):
                 event = json.loads(line)
                 self.events[event["name"]].append(event)
+
+    def start(self):
+        self.reader.start()
+
+    def kill(self):
+        self.process.kill()
 
     def finish(self):
         self.process.terminate()
@@ -154,16 +159,13 @@ class JavaReader(JavaClient):
         return [event for event in self.events["offsets_committed"] if not event["success"]]
 
 
-class OwnWriter(threading.Thread):
-    """`thalweg produce`, idempotent: 0, 1, 2, ... as lines. It ends well when every one of them was acknowledged."""
+class LineWriter(threading.Thread):
+    """A program that makes records of the lines of its input: 0, 1, 2, ... It ends well when all were acknowledged."""
 
-    def __init__(self, bootstrap, topic, directory):
+    def __init__(self, directory, command):
         super().__init__(daemon=True)
         directory.mkdir(parents=True)
         self.sent, self.errors = 0, directory / "errors"
-        settings = {"enable.idempotence": "true", "delivery.timeout.ms": "600000", "max.block.ms": "600000"}
-        settings = [part for pair in settings.items() for part in ("--set", "=".join(pair))]
-        command = [thalweg_binary(), "produce", topic, "--partition", "0", "-b", bootstrap, *settings]
         with open(self.errors, "wb") as errors:
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=errors, stderr=errors)
         self.stopping = threading.Event()
@@ -177,6 +179,9 @@ class OwnWriter(threading.Thread):
                 self.sent += 1
                 time.sleep(UNHURRIED_S)
 
+    def kill(self):
+        self.process.kill()
+
     def finish(self):
         self.stopping.set()
         self.join()
@@ -188,17 +193,17 @@ class OwnWriter(threading.Thread):
         assert numbers == list(range(self.sent)), first_fault(numbers, self.sent)
 
 
-class OwnReader(threading.Thread):
-    """`thalweg consume` as a member of a group. It may read what it had not committed again, and skips nothing."""
+class LineReader(threading.Thread):
+    """A program that prints records as lines, as a member of a group. What was not committed may come again; nothing is
+    skipped."""
 
-    def __init__(self, bootstrap, group, topic, directory):
+    def __init__(self, directory, command):
         super().__init__(daemon=True)
         directory.mkdir(parents=True)
         self.errors, self.next, self.skipped = directory / "errors", 0, []
-        command = [thalweg_binary(), "consume", topic, "--group", group, "--from-beginning", "-b", bootstrap]
         with open(self.errors, "wb") as errors:
             pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": errors}
-            self.process = subprocess.Popen([*command, "--set", "session.timeout.ms=6000"], **pipes)
+            self.process = subprocess.Popen(command, **pipes)
 
     def run(self):
         for line in self.process.stdout:
@@ -210,6 +215,9 @@ class OwnReader(threading.Thread):
     def count(self):
         return self.next
 
+    def kill(self):
+        self.process.kill()
+
     def finish(self):
         self.process.send_signal(signal.SIGINT)
         self.process.wait(ENDING_S)
@@ -219,33 +227,18 @@ class OwnReader(threading.Thread):
         assert self.process.returncode == 0 and not self.skipped, (self.errors.read_text(), self.skipped[:5])
 
 
-class GoClient(threading.Thread):
-    """A test of the suite of franz-go that writes and reads until its input ends, and takes no error."""
+def own_writer(bootstrap, topic, directory):
+    """`thalweg produce`, idempotent."""
+    settings = {"enable.idempotence": "true", "delivery.timeout.ms": "600000", "max.block.ms": "600000"}
+    settings = [part for pair in settings.items() for part in ("--set", "=".join(pair))]
+    command = [thalweg_binary(), "produce", topic, "--partition", "0", "-b", bootstrap, *settings]
+    return LineWriter(directory, command)
 
-    def __init__(self, bootstrap, topic):
-        super().__init__(daemon=True)
-        test = ["-test.run", "TestMeetsNoErrorUntilItsInputEnds", "-test.timeout", "20m"]
-        environment = {**os.environ, "BOOTSTRAP": bootstrap, "TOPIC": topic}
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        suite = ROOT / "target" / "compat" / "franz-go" / "suite"
-        self.process = subprocess.Popen([suite, *test], env=environment, **pipes)
-        self.commits, self.said = 0, []
 
-    def run(self):
-        for line in self.process.stdout:
-            if line == b"committed\n":
-                self.commits += 1
-            else:
-                self.said.append(line.decode())
-
-    def count(self):
-        return self.commits
-
-    def finish(self):
-        self.process.stdin.close()
-        self.process.wait(ENDING_S)
-        self.join()
-        assert self.process.returncode == 0, "".join(self.said[:10])
+def own_reader(bootstrap, group, topic, directory):
+    """`thalweg consume` in a group."""
+    command = [thalweg_binary(), "consume", topic, "--group", group, "--from-beginning", "-b", bootstrap]
+    return LineReader(directory, [*command, "--set", "session.timeout.ms=6000"])
 
 
 class Ledger:

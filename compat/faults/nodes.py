@@ -131,9 +131,11 @@ class Node:
         """Whether it ended by itself."""
         return not self.is_down and self.process.poll() is not None
 
+    def log_text(self):
+        return (self.directory / "log").read_text(errors="replace")
+
     def log_tail(self, lines=15):
-        text = (self.directory / "log").read_text(errors="replace")
-        return "\n".join(text.splitlines()[-lines:])
+        return "\n".join(self.log_text().splitlines()[-lines:])
 
 
 class Cluster:

@@ -7,17 +7,18 @@ import tempfile
 import threading
 import time
 
+import strict
 from broker import kafka_classpath
 from confluent_kafka.admin import NewTopic
 
 from faults import plan, say, strike
-from history import GoClient, JavaReader, JavaWriter, Ledger, Member, OwnReader, OwnWriter, Writer, read_all
+from history import JavaReader, JavaWriter, Ledger, Member, Writer, own_reader, own_writer, read_all
 from network import Network
 from nodes import Cluster
 from replicas import compare
 
 PARTITIONS = 3
-TOPICS = ("librdkafka", "java", "own", "franz-go")
+TOPICS = {"librdkafka": PARTITIONS, "java": PARTITIONS, "own": PARTITIONS}
 # How many faults lie between two looks at everything.
 STAGE = 12
 
@@ -25,12 +26,15 @@ STAGE = 12
 class Ordeal:
     """A cluster with writers of several makes and a group of readers of each."""
 
-    def __init__(self, kind, name="", settings=None, release=None, prepare=None, with_go=False):
+    def __init__(self, kind, name="", settings=None, release=None, prepare=None, with_strict=False):
         work = pathlib.Path(os.environ.get("WORK") or tempfile.mkdtemp(prefix="faults-"))
         self.directory = work / f"{kind}{name}"
         self.cluster = Cluster(kind, self.directory, Network(), settings, release)
-        # What is done to the cluster before its start; whether a client that takes no error is there too.
-        self.prepare, self.with_go = prepare, with_go
+        # What is done to the cluster before its start.
+        self.prepare = prepare
+        # Clients that take no error are there where nothing happens that would be one.
+        self.with_strict, self.strict = with_strict, {}
+        self.topics = TOPICS | (strict.TOPICS if with_strict else {})
         self.processes = []
 
     def __enter__(self):
@@ -46,7 +50,7 @@ class Ordeal:
         if self.prepare:
             self.prepare(self.cluster)
         self.cluster.start()
-        topics = [NewTopic(name, PARTITIONS, 3) for name in TOPICS]
+        topics = [NewTopic(name, partitions, 3) for name, partitions in self.topics.items()]
         for created in self.cluster.admin.create_topics(topics, request_timeout=60).values():
             created.result(60)
         bootstrap = self.cluster.bootstrap
@@ -56,26 +60,25 @@ class Ordeal:
         java = {"max.in.flight.requests.per.connection": in_flight}
         self.java = JavaWriter(bootstrap, "java", self.directory / "java-writer", **java)
         self.java_reader = JavaReader(bootstrap, "java-readers", "java", self.directory / "java-reader")
-        self.own = OwnWriter(bootstrap, "own", self.directory / "own-writer")
-        self.own_reader = OwnReader(bootstrap, "own-readers", "own", self.directory / "own-reader")
+        self.own = own_writer(bootstrap, "own", self.directory / "own-writer")
+        self.own_reader = own_reader(bootstrap, "own-readers", "own", self.directory / "own-reader")
         self.processes = [self.java, self.java_reader, self.own, self.own_reader]
+        if self.with_strict:
+            self.strict = strict.clients(bootstrap, self.directory)
+            self.processes += self.strict.values()
         self.ledger = Ledger()
         self.members = [Member(bootstrap, "readers", "librdkafka", self.ledger) for _ in range(2)]
-        if self.with_go:
-            self.processes.append(GoClient(bootstrap, "franz-go"))
-        for thread in (self.writer, *self.members, *self.processes):
-            if isinstance(thread, threading.Thread):
-                thread.start()
         self.clients = [self.writer, *self.members, *self.processes]
+        for client in self.clients:
+            client.start()
         self.progress = {
             "records of librdkafka": self.writer,
             "commits of librdkafka": self.ledger,
             "records of Java": self.java,
             "commits of Java": self.java_reader,
             "records of our own that were read again": self.own_reader,
+            **{f"steps of {name}": client for name, client in self.strict.items()},
         }
-        if self.with_go:
-            self.progress["commits of franz-go"] = self.processes[-1]
         self.look()
 
     def __exit__(self, *_):
@@ -83,7 +86,7 @@ class Ordeal:
 
     def end(self):
         for client in self.processes:
-            client.process.kill()
+            client.kill()
         self.cluster.end()
 
     def undergo(self, faults, source):
@@ -130,7 +133,7 @@ class Ordeal:
         self.own.check(read_all(bootstrap, "own", 0))
         self.own_reader.check()
         self.assert_content()
-        compared = compare(self.cluster, seen, (*TOPICS, "__consumer_offsets"))
+        compared = compare(self.cluster, seen, (*self.topics, "__consumer_offsets"))
         say(f"{compared} partitions have replicas of the same bytes; {self.ledger.count()} commits")
 
     def assert_no_client_met_an_error(self):

@@ -1,6 +1,7 @@
 """Clusters of real processes under faults, with clients of librdkafka and Java that know what was acknowledged.
 
 FAULTS says how many random faults each kind of cluster undergoes, SEED which; without SEED a new one is taken and printed.
+KIND says one kind of cluster for all tests that run on several: `apache`, which is Apache Kafka alone, tries the tests.
 """
 
 import json
@@ -10,8 +11,9 @@ import subprocess
 import time
 
 from faults import say
-from nodes import SESSION_S
-from ordeal import PARTITIONS, TOPICS, Ordeal
+from history import read_all
+from nodes import SESSION_S, told
+from ordeal import PARTITIONS, Ordeal
 from replicas import batches
 from suite import NIGHTLY, Skip, each, main, until
 
@@ -19,29 +21,37 @@ FAULTS = int(os.environ.get("FAULTS", "80" if NIGHTLY else "6"))
 SEED = int(os.environ.get("SEED", random.SystemRandom().randrange(1_000_000)))
 
 
+def kinds(*own):
+    """Those of a test, or the one that is asked for."""
+    return each(*([os.environ["KIND"]] if "KIND" in os.environ else own))
+
+
 def nightly_only():
     if not NIGHTLY:
         raise Skip("in the nightly form")
 
 
-@each("embedded", "apache-controllers", "mixed")
+@kinds("embedded", "apache-controllers", "mixed")
 def test_random_faults_lose_double_and_reorder_nothing(kind):
     if kind != "embedded":
         nightly_only()
-    with Ordeal(kind, "-faults") as ordeal:
-        say(f"{FAULTS} faults of seed {SEED}")
+    source = random.Random(f"{SEED} {kind}")
+    # The features of Kafka's controllers: those that 4.3 has by itself, or those of clusters that began with 3.9.
+    release = None if kind == "embedded" else source.choice([None, "3.9"])
+    with Ordeal(kind, "-faults", release=release) as ordeal:
+        say(f"{FAULTS} faults of seed {SEED}" + (f", formatted as {release}" if release else ""))
         began = time.monotonic()
-        done = ordeal.undergo(FAULTS, random.Random(f"{SEED} {kind}"))
+        done = ordeal.undergo(FAULTS, source)
         ordeal.look()
         ordeal.judge()
         say(f"{kind}: {done} faults of seed {SEED} in {time.monotonic() - began:.0f} s")
 
 
-@each("embedded", "apache-controllers", "mixed")
+@kinds("embedded", "apache-controllers", "mixed")
 def test_rolling_restart_is_seen_by_no_client(kind):
     if kind != "embedded":
         nightly_only()
-    with Ordeal(kind, "-rolling", with_go=True) as ordeal:
+    with Ordeal(kind, "-rolling", with_strict=True) as ordeal:
         for node in ordeal.cluster.nodes:
             seconds = node.stop()
             say(f"{node.name} stopped in order in {seconds:.2f} s")
@@ -51,10 +61,10 @@ def test_rolling_restart_is_seen_by_no_client(kind):
         ordeal.assert_no_client_met_an_error()
 
 
-@each("embedded", "mixed")
+@kinds("embedded", "mixed")
 def test_leaders_and_coordinators_move_by_reassignment(kind):
     nightly_only()
-    with Ordeal(kind, "-moves", with_go=True) as ordeal:
+    with Ordeal(kind, "-moves", with_strict=True) as ordeal:
         ids = [node.id for node in ordeal.cluster.brokers]
         for turn in range(2 * len(ids)):
             reassign(ordeal, lambda partition: [ids[(turn + partition + i) % len(ids)] for i in range(3)])
@@ -67,7 +77,7 @@ def reassign(ordeal, replicas_of):
     """Gives each partition the replicas that a function says for it, the first of which leads."""
     seen = ordeal.cluster.wait_until_whole()
     moves = []
-    for topic in (*TOPICS, "__consumer_offsets"):
+    for topic in (*ordeal.topics, "__consumer_offsets"):
         for partition in seen.topics[topic].partitions:
             moves.append({"topic": topic, "partition": partition, "replicas": replicas_of(partition)})
     plan = ordeal.directory / "reassignment.json"
@@ -86,7 +96,8 @@ def reassign(ordeal, replicas_of):
         )
 
     ordeal.cluster.wait("the leaders that were asked for", is_done)
-    say(f"reassigned, the leaders of librdkafka are {[wanted[TOPICS[0], p][0] for p in range(PARTITIONS)]}")
+    leaders = [wanted["librdkafka", partition][0] for partition in range(PARTITIONS)]
+    say(f"reassigned, the leaders of librdkafka are {leaders}")
 
 
 def test_quorum_loses_its_majority_and_gets_it_back():
@@ -124,34 +135,75 @@ def test_metadata_version_is_raised_under_load():
         ordeal.assert_no_client_met_an_error()
 
 
-@each("embedded", "apache-controllers")
-def test_disk_that_fills_stops_no_client(kind):
-    nightly_only()
-    if os.geteuid() != 0:
-        raise Skip("only root can mount a disk that is small")
-    small = []
+class SmallDisks:
+    """Disks of a few megabytes for some brokers, until there is to be room."""
 
-    def mount(cluster):
-        small.append(cluster.broker(3).data)
-        small[0].mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", small[0]], check=True)
+    def __init__(self, *node_ids):
+        nightly_only()
+        if os.geteuid() != 0:
+            raise Skip("only root can mount a disk that is small")
+        self.node_ids, self.places = node_ids, []
 
-    try:
-        with Ordeal(kind, "-disk", prepare=mount) as ordeal:
-            ordeal.writer.hurry()
-            ordeal.cluster.wait("others that lead", lambda seen: 3 not in seen.brokers)
-            say("the disk is full")
-            ordeal.wait_for_progress()
-            subprocess.run(["mount", "-o", "remount,size=1g", small[0]], check=True)
-            ordeal.writer.take_its_time()
-            ordeal.look()
-            ordeal.judge()
-    finally:
-        for place in small:
+    def __enter__(self):
+        return self
+
+    def mount(self, cluster):
+        for node_id in self.node_ids:
+            place = cluster.broker(node_id).data
+            place.mkdir()
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", place], check=True)
+            self.places.append(place)
+
+    def make_room(self):
+        for place in self.places:
+            subprocess.run(["mount", "-o", "remount,size=1g", place], check=True)
+
+    def __exit__(self, *_):
+        for place in self.places:
             subprocess.run(["umount", "--lazy", place], check=True)
 
 
-@each("embedded", "mixed")
+@kinds("embedded", "apache-controllers")
+def test_disk_that_fills_stops_no_client(kind):
+    with SmallDisks(3) as disks, Ordeal(kind, "-disk", prepare=disks.mount) as ordeal:
+        ordeal.writer.hurry()
+        ordeal.cluster.wait("others that lead", lambda seen: 3 not in seen.brokers)
+        say("the disk is full")
+        ordeal.wait_for_progress()
+        disks.make_room()
+        ordeal.writer.take_its_time()
+        ordeal.look()
+        ordeal.judge()
+
+
+def test_disks_that_fill_together_leave_no_partition_without_a_leader():
+    with SmallDisks(2, 3) as disks, Ordeal("apache-controllers", "-disks", prepare=disks.mount) as ordeal:
+        away, *others = ordeal.cluster.brokers
+        away.stop()
+        ordeal.writer.hurry()
+        until(lambda: all("Disk is full" in node.log_text() for node in others), "both disks full", 120)
+        ordeal.writer.take_its_time()
+        say("both disks are full")
+        # Longer than any decision takes that one of them makes on what it has seen of the other.
+        settled, deadline = 0, time.monotonic() + 60
+        while settled < 5:
+            assert time.monotonic() < deadline, told(ordeal.cluster.metadata())
+            settled = settled + 1 if all_led(ordeal.cluster.metadata()) else 0
+            time.sleep(1)
+        for partition in range(PARTITIONS):
+            assert read_all(ordeal.cluster.bootstrap, "librdkafka", partition), "what is there can be read"
+        disks.make_room()
+        ordeal.wait_for_progress()
+        away.start()
+        ordeal.look()
+        ordeal.judge()
+
+
+def all_led(seen):
+    return seen and all(p.leader >= 0 for topic in seen.topics.values() for p in topic.partitions.values())
+
+
+@kinds("embedded", "mixed")
 def test_corrupted_segment_of_a_follower_is_repaired_from_the_leader(kind):
     if kind != "embedded":
         nightly_only()

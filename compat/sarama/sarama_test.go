@@ -17,7 +17,7 @@ import (
 	"github.com/IBM/sarama"
 )
 
-var brokers = []string{os.Getenv("BOOTSTRAP")}
+var brokers = strings.Split(os.Getenv("BOOTSTRAP"), ",")
 
 // unique makes a name that no other test uses, for a topic or a group.
 func unique(stem string) string {

@@ -1,0 +1,144 @@
+package saramasuite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// Writes to $TOPIC and reads it as a group until its input ends, and prints a line for every commit. compat/faults runs
+// it and restarts brokers meanwhile: no error may come through that the client does not try again by itself.
+func TestMeetsNoErrorUntilItsInputEnds(t *testing.T) {
+	topic := os.Getenv("TOPIC")
+	if topic == "" {
+		t.Skip("compat/faults runs it")
+	}
+	ctx, end := context.WithCancel(context.Background())
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		end()
+	}()
+	readers := &readers{read: make(map[int64]bool)}
+	stopped := make(chan struct{})
+	group, err := sarama.NewConsumerGroup(brokers, topic+"-readers", readingConfig())
+	must(t, err)
+	go func() {
+		for err := range group.Errors() {
+			if !isTriedAgain(err) {
+				t.Errorf("an error came through to the group: %v", err)
+			}
+		}
+		close(stopped)
+	}()
+	reading, stop := context.WithCancel(context.Background())
+	var reader sync.WaitGroup
+	reader.Add(1)
+	go func() {
+		defer reader.Done()
+		for reading.Err() == nil {
+			if err := group.Consume(reading, []string{topic}, readers); err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("the group ended: %v", err)
+			}
+		}
+	}()
+	written := write(t, ctx, topic)
+	until(t, fmt.Sprintf("%d read", written), func() bool { return readers.count() >= written })
+	stop()
+	reader.Wait()
+	must(t, group.Close())
+	<-stopped
+}
+
+// isTriedAgain says whether an error is no broker's answer, but of a connection that is made again, or tells that the
+// coordinator has moved, after which Consume returns and its loop joins again.
+func isTriedAgain(err error) bool {
+	var answer sarama.KError
+	if !errors.As(err, &answer) {
+		return true
+	}
+	switch answer {
+	case sarama.ErrNotCoordinatorForConsumer, sarama.ErrConsumerCoordinatorNotAvailable, sarama.ErrOffsetsLoadInProgress:
+		return true
+	}
+	return false
+}
+
+func readingConfig() *sarama.Config {
+	made := config()
+	made.Consumer.Return.Errors = true
+	made.Consumer.Offsets.AutoCommit.Interval = 100 * time.Millisecond
+	made.Consumer.Group.Session.Timeout = 6 * time.Second
+	made.Consumer.Group.Heartbeat.Interval = 500 * time.Millisecond
+	return made
+}
+
+// write writes 0, 1, 2, ... until the context ends, and says how many all in-sync replicas have.
+func write(t *testing.T, ctx context.Context, topic string) int {
+	settings := config()
+	settings.Producer.Idempotent, settings.Net.MaxOpenRequests = true, 1
+	settings.Producer.RequiredAcks = sarama.WaitForAll
+	producer, err := sarama.NewAsyncProducer(brokers, settings)
+	must(t, err)
+	var answers sync.WaitGroup
+	answers.Add(2)
+	go func() {
+		defer answers.Done()
+		for range producer.Successes() {
+		}
+	}()
+	go func() {
+		defer answers.Done()
+		for err := range producer.Errors() {
+			t.Errorf("a record was not written: %v", err.Err)
+		}
+	}()
+	n := 0
+	for ; ctx.Err() == nil; n++ {
+		producer.Input() <- &sarama.ProducerMessage{Topic: topic, Value: sarama.StringEncoder(strconv.Itoa(n))}
+		time.Sleep(4 * time.Millisecond)
+	}
+	producer.AsyncClose()
+	answers.Wait()
+	return n
+}
+
+// readers is what the member of a group has read.
+type readers struct {
+	lock sync.Mutex
+	read map[int64]bool
+}
+
+func (r *readers) count() int {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	return len(r.read)
+}
+
+func (r *readers) Setup(sarama.ConsumerGroupSession) error   { return nil }
+func (r *readers) Cleanup(sarama.ConsumerGroupSession) error { return nil }
+
+func (r *readers) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	for message := range claim.Messages() {
+		n, err := strconv.ParseInt(string(message.Value), 10, 64)
+		if err != nil {
+			return err
+		}
+		r.lock.Lock()
+		r.read[n] = true
+		r.lock.Unlock()
+		session.MarkMessage(message, "")
+		if n%50 == 0 {
+			session.Commit()
+			fmt.Println("committed")
+		}
+	}
+	return nil
+}
