@@ -1,7 +1,8 @@
 //! What the coordinators see of the broker: the partitions of their topics that are led here, and the image.
 
 use crate::broker::ImageCell;
-use crate::group::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError, Topics};
+use crate::coordinator::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError};
+use crate::group::Topics;
 use crate::partition::{Durable, FetchFrom, Isolation, Partition, Partitions, Reader};
 use crate::transaction::Cluster;
 use bytes::Bytes;

@@ -1,7 +1,7 @@
 //! The server: listeners, Kafka's APIs, partitions, groups, configuration.
 //!
 //! [`start`] turns a configuration into a [`Server`]. Inside, a request comes in through [`net`], is served by its file
-//! in [`api`], and works on a [`partition`], the coordinators of [`group`]s and of [`transaction`]s, or the cluster's image,
+//! in [`api`], and works on a [`partition`], the [`coordinator`]s of [`group`]s and of [`transaction`]s, or the cluster's image,
 //! which [`membership`] keeps by KRaft's requests and [`publisher`] acts on. [`replication`] follows other brokers.
 
 pub mod api;
@@ -11,6 +11,7 @@ mod compaction;
 pub mod config;
 mod config_rules;
 mod controller_node;
+pub mod coordinator;
 mod coordinator_log;
 mod directory_watch;
 mod features;

@@ -7,7 +7,7 @@
 use super::Call;
 use crate::auto_topics;
 use crate::broker::Broker;
-use crate::group::partition_for;
+use crate::coordinator::partition_for;
 use std::sync::Arc;
 use thalweg_metadata::topic_name::{OFFSETS, TRANSACTIONS};
 use thalweg_wire::ErrorCode;

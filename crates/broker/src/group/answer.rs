@@ -32,10 +32,6 @@ impl ClientInfo {
     }
 }
 
-/// A request that waits for its answer. The driver gives each its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Ticket(pub u64);
-
 /// What a shard answers to a request.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "each is named after its request")]

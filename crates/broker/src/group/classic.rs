@@ -19,12 +19,12 @@ mod sync;
 
 pub(super) use join::Joining;
 
-use super::answer::Ticket;
 use super::effects::Context;
 use super::member::{Member, Protocol};
 use super::record::CoordinatorRecord;
 use super::subscription::subscribed_topics;
 use super::timers::{Deadline, Timer, Timers};
+use crate::coordinator::Ticket;
 use bytes::Bytes;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;

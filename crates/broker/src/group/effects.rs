@@ -1,11 +1,11 @@
 //! What a group's decision wants done: answers, and a record with what follows when it is acknowledged.
 
-use super::answer::{Answer, Ticket, join_error, sync_error};
+use super::answer::{Answer, join_error, sync_error};
 use super::config::GroupConfig;
 use super::member::Terms;
 use super::record::CoordinatorRecord;
-use super::shard::Moment;
 use super::timers::Timers;
+use crate::coordinator::{Moment, Ticket};
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! One member of a group (`ClassicGroupMember`).
 
-use super::answer::{ClientInfo, Ticket};
+use super::answer::ClientInfo;
 use super::timers::Deadline;
+use crate::coordinator::Ticket;
 use bytes::Bytes;
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 //! KIP-848, share groups and streams groups are not served; their records are passed over.
 //!
 //! ```text
-//! GroupCoordinator   the driver: finds the shard, holds its lock, appends what it writes, sleeps until its timers
+//! GroupCoordinator   requests in the form of each version; the driver below it is `crate::coordinator`
 //!   Shard            all groups and offsets of one partition of `__consumer_offsets`: pure, no clock, no I/O
 //!     ClassicGroup   one group's membership and generations
 //!     OffsetStore    what the groups committed
@@ -22,10 +22,8 @@ mod classic;
 mod config;
 mod coordinator;
 mod effects;
-mod log;
 mod member;
 mod offsets;
-mod placement;
 mod record;
 mod shard;
 mod subscription;
@@ -35,12 +33,10 @@ mod timed;
 mod timers;
 mod topics;
 
-pub use answer::{Answer, ClientInfo, Ticket};
+pub use answer::{Answer, ClientInfo};
 pub use config::GroupConfig;
 pub use coordinator::GroupCoordinator;
-pub use log::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError};
 pub use offsets::{OffsetAndMetadata, TransactionOutcome};
-pub use placement::partition_for;
-pub use record::{CoordinatorRecord, RecordDecodeError};
-pub use shard::{EndOfTransaction, GroupFigures, Moment, Shard, TransactionalProducer, Write};
+pub use record::CoordinatorRecord;
+pub use shard::{EndOfTransaction, GroupFigures, Shard, TransactionalProducer, Write};
 pub use topics::{DeletedTopic, Topics};

@@ -7,12 +7,13 @@
 //! Type 0 and 1 are committed offsets (0 is only read), 2 is a group's metadata. Types from 3 up belong to group
 //! protocols that are not served; they are passed over.
 
+use crate::coordinator::RecordDecodeError;
 use bytes::{BufMut, Bytes, BytesMut};
 use thalweg_wire::group::{
     GroupMetadataKey, GroupMetadataValue, LegacyOffsetCommitKey, LegacyOffsetCommitValue, OffsetCommitKey,
     OffsetCommitValue,
 };
-use thalweg_wire::{DecodeError, Decoder, EncodeError, Message};
+use thalweg_wire::{Decoder, EncodeError, Message};
 
 const LEGACY_OFFSET_COMMIT: i16 = 0;
 const OFFSET_COMMIT: i16 = 1;
@@ -29,31 +30,6 @@ pub enum CoordinatorRecord {
     OffsetCommit(OffsetCommitKey, Option<OffsetCommitValue>),
     /// A group's generation, members and assignment.
     GroupMetadata(GroupMetadataKey, Option<GroupMetadataValue>),
-}
-
-/// A key or value that is not what Kafka writes.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RecordDecodeError {
-    /// A record without a key.
-    #[error("it has no key")]
-    NoKey,
-    /// The bytes are not the message.
-    #[error(transparent)]
-    Decode(#[from] DecodeError),
-    /// A value of a version that is not known, from which nothing can be guessed.
-    #[error("its value has version {version}, and {max} is the last one known")]
-    ValueVersion {
-        /// The version found.
-        version: i16,
-        /// The last one known.
-        max: i16,
-    },
-    /// A transaction in a state that there is not.
-    #[error("its value says that a transaction is in state {status}, and there are states 0 to 7")]
-    TransactionStatus {
-        /// The state found.
-        status: i8,
-    },
 }
 
 impl CoordinatorRecord {

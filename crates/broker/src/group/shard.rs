@@ -1,11 +1,6 @@
 //! All groups and offsets of one partition of `__consumer_offsets`: a state machine without clock, I/O or waiting.
 //!
-//! It is driven in turns. A turn is one call that may change something: a request, a timer
-//! ([`Shard::expire_next`]), an acknowledgement. After each turn the driver takes the writes that it left
-//! ([`Shard::next_write`]), appends each in order, and says what became of it ([`Shard::written`] or
-//! [`Shard::refused`]); then it takes the answers ([`Shard::take_released`]).
-//!
-//! The rule for answers: one that came with a write waits for its acknowledgement, and any other waits for what was
+//! It is driven in turns (`crate::coordinator::Shard`). The rule for answers: one that came with a write waits for its acknowledgement, and any other waits for what was
 //! written before it. So nobody is told of a state that a failing broker could take back. Only reads are answered at
 //! once, from what is acknowledged.
 
@@ -15,70 +10,25 @@ mod expiry;
 mod figures;
 mod membership;
 mod replay;
+mod write;
 
 pub use figures::GroupFigures;
+pub use write::{EndOfTransaction, TransactionalProducer, Write};
 
-use super::answer::{Answer, Ticket, join_error, sync_error, write_error};
+use super::answer::{Answer, join_error, sync_error, write_error};
 use super::classic::ClassicGroup;
 use super::config::GroupConfig;
 use super::effects::{Completion, Context, Effects};
-use super::offsets::{OffsetStore, TransactionOutcome};
+use super::offsets::OffsetStore;
 use super::record::CoordinatorRecord;
 use super::timed::Timed;
 use super::timers::Timers;
+use crate::coordinator::{self, AppendAs, Cell, Moment, ReplayError, Ticket};
+use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use thalweg_log::VerificationGuard;
-use thalweg_record::{ProducerEpoch, ProducerId};
+use thalweg_record::{DecompressBuffer, ProducerId};
 use thalweg_wire::ErrorCode;
-
-/// The time at which something happens, by two clocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
-    /// Milliseconds since 1970: what is written and compared with what was written.
-    pub wall_ms: i64,
-    /// Milliseconds since the broker's start: what timeouts are measured by. It never jumps, so that a corrected
-    /// clock does not end every session at once.
-    pub monotonic_ms: i64,
-}
-
-/// Who writes within a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TransactionalProducer {
-    /// The producer.
-    pub id: ProducerId,
-    /// Its epoch.
-    pub epoch: ProducerEpoch,
-    /// What proves that the transaction's coordinator was asked; none where that is not wanted.
-    pub guard: Option<VerificationGuard>,
-}
-
-/// A transaction ends, by the word of its coordinator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EndOfTransaction {
-    /// How.
-    pub outcome: TransactionOutcome,
-    /// The epoch of the transaction's coordinator.
-    pub coordinator_epoch: i32,
-    /// The level of transaction.version by which the transaction was made.
-    pub transaction_version: i16,
-}
-
-/// Records to be appended as one batch.
-#[derive(Debug)]
-pub struct Write {
-    /// The records, at least one unless there is a marker.
-    pub records: Vec<CoordinatorRecord>,
-    /// The producer on whose transaction's behalf they are written.
-    pub producer: Option<TransactionalProducer>,
-    /// In place of records: the marker that ends the producer's transaction.
-    pub marker: Option<EndOfTransaction>,
-    answers: Vec<(Ticket, Answer)>,
-    completion: Option<Completion>,
-    /// Whether the state follows from the records once they are written. Records of a group's membership describe
-    /// a state that it has already.
-    is_applied: bool,
-}
 
 /// What waits for an acknowledgement.
 #[derive(Debug)]
@@ -104,12 +54,20 @@ pub struct Shard {
     next_cleanup_ms: i64,
 }
 
-impl Shard {
-    /// A shard without groups, whose first look for expired offsets is one interval away.
-    pub fn new(config: Arc<GroupConfig>, now: Moment) -> Shard {
-        let next_cleanup_ms = now.monotonic_ms.saturating_add(config.offsets_retention_check_interval_ms);
+impl coordinator::Shard for Shard {
+    const KEEPS: &'static str = "groups and offsets";
+    type Shared = Arc<GroupConfig>;
+    type Turn = Moment;
+    type Write = Write;
+    type Answer = Answer;
+
+    fn turn(_: &Arc<GroupConfig>, now: Moment) -> Moment {
+        now
+    }
+
+    fn new(config: &Arc<GroupConfig>, _leader_epoch: i32, now: Moment) -> Shard {
         Shard {
-            config,
+            config: Arc::clone(config),
             groups: HashMap::new(),
             unacknowledged_groups: VecDeque::new(),
             offsets: OffsetStore::default(),
@@ -117,33 +75,53 @@ impl Shard {
             writes: VecDeque::new(),
             pending: VecDeque::new(),
             released: Vec::new(),
-            next_cleanup_ms,
+            // The first look for expired offsets is one interval away.
+            next_cleanup_ms: now.monotonic_ms.saturating_add(config.offsets_retention_check_interval_ms),
         }
     }
 
-    /// How many groups there are.
-    pub fn group_count(&self) -> usize {
+    fn replay(
+        &mut self,
+        bytes: &[u8],
+        buffer: &mut DecompressBuffer,
+        now: Moment,
+    ) -> Result<(), ReplayError> {
+        self.replay_batches(bytes, buffer, now)
+    }
+
+    fn loaded(&mut self, now: Moment) {
+        self.start_sessions(now);
+    }
+
+    fn count(&self) -> usize {
         self.groups.len()
     }
 
-    /// How many deadlines are kept.
-    #[cfg(test)]
-    pub(super) fn deadline_count(&self) -> usize {
-        self.timers.len()
+    fn batch(config: &Arc<GroupConfig>, write: &Write, now: Moment) -> Result<(Bytes, AppendAs), ErrorCode> {
+        write.batch(config.offsets_topic_compression, now)
     }
 
-    /// The next batch to be appended.
-    pub fn next_write(&mut self) -> Option<Write> {
+    fn next_deadline_ms(&self) -> i64 {
+        self.nearest_deadline_ms()
+    }
+
+    fn expire_next(&mut self, now: Moment) -> bool {
+        self.expire_one(now)
+    }
+
+    fn pass_on(&mut self, _: &Arc<GroupConfig>, _: &Arc<Cell<Shard>>) -> bool {
+        false
+    }
+
+    fn next_write(&mut self) -> Option<Write> {
         self.writes.pop_front()
     }
 
-    /// The answers that may go out.
-    pub fn take_released(&mut self) -> Vec<(Ticket, Answer)> {
+    fn take_released(&mut self) -> Vec<(Ticket, Answer)> {
         std::mem::take(&mut self.released)
     }
 
-    /// A write is in the log, and ends at this offset.
-    pub fn written(&mut self, write: Write, last_offset: i64, now: Moment) {
+    fn written(&mut self, write: Write, last_offset: i64, now: Moment) {
         let count = i64::try_from(write.records.len()).expect("a batch has fewer records");
         if let (Some(marker), Some(producer)) = (write.marker, write.producer) {
             self.offsets.end_transaction(producer.id.0, marker.outcome, Some(last_offset));
@@ -165,15 +143,13 @@ impl Shard {
         self.pending.push_back(Pending { last_offset, expires_ms, answers, completion });
     }
 
-    /// A write did not get into the log: nothing of it has happened.
-    pub fn refused(&mut self, write: Write, error: ErrorCode, now: Moment) {
+    fn refused(&mut self, write: Write, error: ErrorCode, now: Moment) {
         let error = write_error(error);
         tracing::warn!(records = write.records.len(), %error, "A write of the group coordinator was refused");
         self.fail(write.answers, write.completion, error, now, true);
     }
 
-    /// The log is acknowledged up to this offset.
-    pub fn acknowledged(&mut self, last_offset: i64, now: Moment) {
+    fn acknowledged(&mut self, last_offset: i64, now: Moment) {
         self.offsets.acknowledge(last_offset);
         while self.unacknowledged_groups.front().is_some_and(|&(at, _)| at <= last_offset) {
             let (_, group) = self.unacknowledged_groups.pop_front().expect("it was just looked at");
@@ -193,8 +169,7 @@ impl Shard {
         }
     }
 
-    /// A write that ended at this offset will not be acknowledged.
-    pub fn unacknowledged(&mut self, last_offset: i64, error: ErrorCode, now: Moment) {
+    fn unacknowledged(&mut self, last_offset: i64, error: ErrorCode, now: Moment) {
         let error = write_error(error);
         let (failed, rest): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.pending)
             .into_iter()
@@ -205,8 +180,7 @@ impl Shard {
         }
     }
 
-    /// The shard goes elsewhere: whoever waits is sent there. Returns the answers.
-    pub fn unload(mut self) -> Vec<(Ticket, Answer)> {
+    fn unload(mut self) -> Vec<(Ticket, Answer)> {
         let error = ErrorCode::NotCoordinator;
         let waiting = self.pending.drain(..).flat_map(|pending| pending.answers);
         let unwritten = self.writes.drain(..).flat_map(|write| write.answers);
@@ -217,6 +191,14 @@ impl Shard {
             refuse_waiting(&mut self.released, group.dissolve(&mut self.timers), error);
         }
         self.released
+    }
+}
+
+impl Shard {
+    /// How many deadlines are kept.
+    #[cfg(test)]
+    pub(super) fn deadline_count(&self) -> usize {
+        self.timers.len()
     }
 
     /// The group as it is decided.

@@ -1,7 +1,7 @@
 //! Appending to a partition that is led here.
 
 use super::{AppendError, Partition, intake};
-use crate::group::AppendAs;
+use crate::coordinator::AppendAs;
 use bytes::Bytes;
 use thalweg_log::{AppendInfo, AppendOptions, AppendOrigin, EndMarker, VerificationGuard};
 use thalweg_record::{

@@ -1,35 +1,20 @@
-//! The driver: finds the shard of a transactional id, loads and unloads shards as this broker is elected and resigns,
-//! and sleeps until the next timer. It decides nothing about transactions.
-
-mod cell;
-mod requests;
-
-pub(super) use cell::Cell;
+//! What the broker sees of the transaction coordinator. It decides nothing about transactions: it passes requests to the
+//! shards of their ids, and gets producer ids for them.
 
 use super::answer::{Answer, Producer};
 use super::config::TransactionConfig;
 use super::markers::MarkerQueue;
-use super::shard::{Shard, Turn};
-use crate::group::{CoordinatorLog, Moment, Ticket, partition_for};
-use parking_lot::{Mutex, RwLock};
-use std::collections::BTreeMap;
+use super::metadata::Partitions;
+use super::shard::{EndRequest, InitRequest, Shard, TransactionFilter, Turn};
+use crate::coordinator::{Cell, CoordinatorLog, Shards, Ticket, partition_for};
+use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
-use thalweg_record::DecompressBuffer;
 use thalweg_wire::ErrorCode;
-use tokio::runtime::Handle;
-use tokio::sync::{Notify, Semaphore};
-use tokio::time::Instant;
-
-/// Partitions that are loaded at the same time.
-const LOADS_AT_ONCE: usize = 2;
-
-/// The longest sleep between looks at the timers, should there be none.
-const SLEEP_MAX: Duration = Duration::from_secs(600);
+use thalweg_wire::request::describe_transactions_response::TransactionState as Described;
+use thalweg_wire::request::list_transactions_response::TransactionState as Listed;
 
 /// What the coordinator sees of the cluster.
 pub trait Cluster: Send + Sync + 'static {
@@ -39,48 +24,27 @@ pub trait Cluster: Send + Sync + 'static {
     fn transaction_version(&self) -> i16;
 }
 
-/// The transaction coordinator of this broker: a function for each API, and what it must be told.
-///
-/// A shard's lock is held while its writes are appended, and is taken by every function here. So none of them may be
-/// called while a lock is held that [`CoordinatorLog::append`] takes.
-pub struct TransactionCoordinator {
-    config: Arc<TransactionConfig>,
-    log: Arc<dyn CoordinatorLog>,
-    surroundings: Arc<Surroundings>,
-    /// What shards are loaded from.
-    disk: Disk,
-    /// The shards that this broker leads.
-    cells: RwLock<BTreeMap<i32, Arc<Cell>>>,
-    next_ticket: AtomicU64,
-    loads: Arc<Semaphore>,
-    runtime: Handle,
-}
+/// An id that needs a producer id, and the shard that it belongs to.
+pub(super) type NeedingId = (Arc<Cell<Shard>>, Arc<str>);
 
-/// What the cells share.
-pub(super) struct Surroundings {
-    clock: Clock,
-    started: Instant,
-    cluster: Arc<dyn Cluster>,
-    /// Tells the sleeper that a deadline came nearer, or that an id needs a producer id.
-    wake: Notify,
-    /// Ids whose transactions are to be aborted under a new producer id, with their cells.
-    needing_ids: Mutex<Vec<(Arc<Cell>, Arc<str>)>>,
+/// What the shards share.
+pub(crate) struct Surroundings {
+    pub(super) config: Arc<TransactionConfig>,
+    pub(super) cluster: Arc<dyn Cluster>,
+    /// Ids whose transactions are to be aborted under a new producer id, with their shards.
+    pub(super) needing_ids: Mutex<Vec<NeedingId>>,
     pub(super) markers: Arc<MarkerQueue>,
 }
 
-impl Surroundings {
-    fn turn(&self) -> Turn {
-        let monotonic_ms = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX);
-        let now = Moment { wall_ms: self.clock.now_ms(), monotonic_ms };
-        Turn { now, transaction_version: self.cluster.transaction_version() }
-    }
+/// The transaction coordinator of this broker: a function for each API, without the forms of their versions, which are the
+/// business of `crate::api`; and what it must be told.
+pub struct TransactionCoordinator {
+    shards: Shards<Shard>,
 }
 
 impl fmt::Debug for TransactionCoordinator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TransactionCoordinator")
-            .field("partitions", &self.cells.read().keys())
-            .finish_non_exhaustive()
+        f.debug_struct("TransactionCoordinator").field("shards", &self.shards).finish()
     }
 }
 
@@ -93,103 +57,42 @@ impl TransactionCoordinator {
         clock: Clock,
         disk: Disk,
     ) -> TransactionCoordinator {
-        let surroundings = Surroundings {
-            clock,
-            started: Instant::now(),
-            cluster,
-            wake: Notify::new(),
-            needing_ids: Mutex::default(),
-            markers: Arc::default(),
-        };
-        TransactionCoordinator {
-            config: Arc::new(config),
-            log,
-            surroundings: Arc::new(surroundings),
-            disk,
-            cells: RwLock::default(),
-            next_ticket: AtomicU64::new(0),
-            loads: Arc::new(Semaphore::new(LOADS_AT_ONCE)),
-            runtime: Handle::current(),
-        }
+        let (needing_ids, markers) = (Mutex::default(), Arc::default());
+        let surroundings = Surroundings { config: Arc::new(config), cluster, needing_ids, markers };
+        TransactionCoordinator { shards: Shards::new(surroundings, log, clock, disk) }
     }
 
     /// The partition of `__transaction_state` that a transactional id belongs to.
     pub fn partition_for(&self, id: &str) -> i32 {
-        let partitions = self.surroundings.cluster.state_partition_count();
-        partition_for(id, partitions.unwrap_or(self.config.state_topic_partitions))
+        let Surroundings { config, cluster, .. } = self.shards.shared();
+        partition_for(id, cluster.state_partition_count().unwrap_or(config.state_topic_partitions))
+    }
+
+    /// The same of an id that came with a request, which may be empty.
+    fn partition(&self, id: &str) -> Result<i32, ErrorCode> {
+        if id.is_empty() { Err(ErrorCode::InvalidRequest) } else { Ok(self.partition_for(id)) }
     }
 
     /// The markers that wait to be sent.
     pub(super) fn marker_queue(&self) -> &Arc<MarkerQueue> {
-        &self.surroundings.markers
+        &self.shards.shared().markers
     }
 
     /// This broker is the leader of a partition of `__transaction_state`. Its ids are loaded in the background; until
     /// then requests for them are told to wait.
     pub fn on_elected(&self, partition: i32, leader_epoch: i32) {
-        let (cell, earlier) = {
-            let mut cells = self.cells.write();
-            if cells.get(&partition).is_some_and(|cell| cell.leader_epoch() >= leader_epoch) {
-                return;
-            }
-            let (log, surroundings) = (self.log.clone(), self.surroundings.clone());
-            let cell = Arc::new(Cell::new(partition, leader_epoch, log, surroundings, self.runtime.clone()));
-            let earlier = cells.insert(partition, cell.clone());
-            (cell, earlier)
-        };
-        if let Some(earlier) = earlier {
-            earlier.unload();
-        }
-        self.spawn_load(cell, partition, leader_epoch);
-    }
-
-    fn spawn_load(&self, cell: Arc<Cell>, partition: i32, leader_epoch: i32) {
-        let (loads, log) = (self.loads.clone(), self.log.clone());
-        let (config, surroundings, disk) =
-            (self.config.clone(), self.surroundings.clone(), self.disk.clone());
-        self.runtime.spawn(async move {
-            let _permit = loads.acquire_owned().await.expect("the semaphore is never closed");
-            let load = move || {
-                let mut shard = Shard::new(config, leader_epoch, surroundings.turn().now);
-                let mut buffer = DecompressBuffer::default();
-                let result = log.replay(partition, &mut |bytes| shard.replay(bytes, &mut buffer));
-                match result {
-                    Ok(()) => cell.load(shard),
-                    Err(error) => cell.fail(&error),
-                }
-            };
-            if let Err(error) = disk.spawn(load).await {
-                tracing::error!(partition, %error, "Loading transactions was broken off");
-            }
-        });
+        self.shards.elected(partition, leader_epoch);
     }
 
     /// This broker is not the leader of the partition any more, or not in this epoch: whoever waits is sent
     /// elsewhere. Without an epoch, the partition is gone.
     pub fn on_resigned(&self, partition: i32, leader_epoch: Option<i32>) {
-        let is_over = |cell: &Arc<Cell>| leader_epoch.is_none_or(|epoch| cell.leader_epoch() <= epoch);
-        let cell = {
-            let mut cells = self.cells.write();
-            if cells.get(&partition).is_some_and(is_over) { cells.remove(&partition) } else { None }
-        };
-        if let Some(cell) = cell {
-            cell.unload();
-        }
+        self.shards.resigned(partition, leader_epoch);
     }
 
     /// Whether the ids of a partition are loaded.
     pub fn is_loaded(&self, partition: i32) -> bool {
-        self.cells.read().get(&partition).is_some_and(|cell| cell.read(|_| ()).is_ok())
-    }
-
-    /// Does what is due in all shards. [`TransactionCoordinator::run`] calls it when it must be.
-    pub fn tick(&self) {
-        let now_ms = self.surroundings.turn().now.monotonic_ms;
-        for cell in self.all_cells() {
-            if cell.next_deadline_ms() <= now_ms {
-                cell.turn(|_, _| ());
-            }
-        }
+        self.shards.is_loaded(partition)
     }
 
     /// Does what is due when it is due, for as long as it is polled. `new_id` gives a producer id that nobody had.
@@ -199,33 +102,16 @@ impl TransactionCoordinator {
         F: Future<Output = Result<i64, ErrorCode>>,
     {
         loop {
-            let woken = self.surroundings.wake.notified();
-            let next_ms = self.all_cells().iter().map(|cell| cell.next_deadline_ms()).min();
-            let now_ms = self.surroundings.turn().now.monotonic_ms;
-            let wait_ms = next_ms.map(|at_ms| at_ms.saturating_sub(now_ms));
-            let wait = wait_ms.map_or(SLEEP_MAX, |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
-            tokio::select! {
-                biased;
-                () = tokio::time::sleep(wait.min(SLEEP_MAX)) => self.tick(),
-                () = woken => {}
-            }
-            self.abort_under_new_ids(&new_id).await;
-        }
-    }
-
-    /// Transactions took too long whose producers have no epoch left: each is aborted under a new producer id. What
-    /// fails is found again at the next look for them.
-    async fn abort_under_new_ids<I, F>(&self, new_id: &I)
-    where
-        I: Fn() -> F,
-        F: Future<Output = Result<i64, ErrorCode>>,
-    {
-        let needing = std::mem::take(&mut *self.surroundings.needing_ids.lock());
-        for (cell, id) in needing {
-            match new_id().await {
-                Ok(new_id) => cell.turn(|shard, turn| shard.abort_timed_out(&id, Some(new_id), turn)),
-                Err(error) => {
-                    tracing::warn!(transactional_id = &*id, %error, "A late transaction waits for a producer id");
+            self.shards.sleep().await;
+            // Transactions took too long whose producers have no epoch left: each is aborted under a new producer id. What
+            // fails is found again at the next look for them.
+            let needing = std::mem::take(&mut *self.shards.shared().needing_ids.lock());
+            for (cell, id) in needing {
+                match new_id().await {
+                    Ok(new_id) => cell.turn(|shard, turn| shard.abort_timed_out(&id, Some(new_id), turn)),
+                    Err(error) => {
+                        tracing::warn!(transactional_id = &*id, %error, "A late transaction waits for a producer id");
+                    }
                 }
             }
         }
@@ -233,43 +119,125 @@ impl TransactionCoordinator {
 
     /// Lets every shard go: the broker stops.
     pub fn shutdown(&self) {
-        let cells = std::mem::take(&mut *self.cells.write());
-        cells.into_values().for_each(|cell| cell.unload());
+        self.shards.shutdown();
     }
 
-    fn all_cells(&self) -> Vec<Arc<Cell>> {
-        self.cells.read().values().cloned().collect()
+    /// InitProducerId with a transactional id: the producer that may write under it from now on. `two_phase_commit`
+    /// says that another system ends the transactions, whatever time that takes.
+    pub async fn init_producer_id<F>(
+        &self,
+        mut request: InitRequest,
+        two_phase_commit: bool,
+        new_id: impl FnOnce() -> F,
+    ) -> Result<Producer, ErrorCode>
+    where
+        F: Future<Output = Result<i64, ErrorCode>>,
+    {
+        let (partition, config) = (self.partition(&request.id)?, &self.shards.shared().config);
+        if two_phase_commit {
+            if !config.two_phase_commit {
+                return Err(ErrorCode::TransactionalIdAuthorizationFailed);
+            }
+            request.timeout_ms = i32::MAX;
+        } else if !(1..=config.timeout_ms_max).contains(&request.timeout_ms) {
+            return Err(ErrorCode::InvalidTransactionTimeout);
+        }
+        let producer = self
+            .ask_with_id(partition, new_id, |shard, new_id, ticket, turn| {
+                shard.init_producer_id(&request, new_id, ticket, turn);
+            })
+            .await?;
+        tracing::debug!(
+            transactional_id = request.id,
+            producer_id = producer.id,
+            producer_epoch = producer.epoch,
+            "A producer begins"
+        );
+        Ok(producer)
     }
 
-    fn cell(&self, id: &str) -> Result<Arc<Cell>, ErrorCode> {
-        let partition = self.partition_for(id);
-        self.cells.read().get(&partition).cloned().ok_or(ErrorCode::NotCoordinator)
-    }
-
-    /// Passes a request to the shard of its id and waits for the answer.
-    async fn ask(
+    /// AddPartitionsToTxn and AddOffsetsToTxn: the transaction writes to these partitions, which exist.
+    pub async fn add_partitions(
         &self,
         id: &str,
-        request: impl FnOnce(&mut Shard, Ticket, Turn),
-    ) -> Result<Answer, ErrorCode> {
-        let ticket = Ticket(self.next_ticket.fetch_add(1, Ordering::Relaxed));
-        self.cell(id)?.ask(ticket, request).await
+        producer: Producer,
+        partitions: &Partitions,
+        client_version: i16,
+    ) -> Result<(), ErrorCode> {
+        let asked = self.shards.ask(self.partition(id)?, |shard, ticket, turn| {
+            shard.add_partitions(id, producer, partitions, client_version, ticket, turn);
+        });
+        match asked.await? {
+            Answer::Added(result) => result,
+            Answer::Producer(_) | Answer::NeedsProducerId => Err(ErrorCode::UnknownServerError),
+        }
     }
 
-    /// The same for a request that may need a producer id, which is got when it does.
+    /// AddPartitionsToTxn that only asks: an answer for each partition, in their order, or one for all.
+    pub fn verify_partitions(
+        &self,
+        id: &str,
+        producer: Producer,
+        partitions: &Partitions,
+    ) -> Result<Vec<ErrorCode>, ErrorCode> {
+        let cell = self.shards.cell(self.partition(id)?)?;
+        cell.read(|shard| shard.verify_partitions(id, producer, partitions.iter()))?
+    }
+
+    /// EndTxn. The producer with which the client goes on is told where its version wants to know it.
+    pub async fn end_transaction<F>(
+        &self,
+        request: EndRequest,
+        new_id: impl FnOnce() -> F,
+    ) -> Result<Producer, ErrorCode>
+    where
+        F: Future<Output = Result<i64, ErrorCode>>,
+    {
+        self.ask_with_id(self.partition(&request.id)?, new_id, |shard, new_id, ticket, turn| {
+            shard.end_transaction(&request, new_id, ticket, turn);
+        })
+        .await
+    }
+
+    /// DescribeTransactions, one id.
+    pub fn describe(&self, id: &str) -> Described {
+        let cell = self.partition(id).and_then(|partition| self.shards.cell(partition));
+        let described = cell.and_then(|cell| cell.read(|shard| shard.describe(id)));
+        described.unwrap_or_else(|error| Described {
+            transactional_id: id.to_owned(),
+            error_code: error.code(),
+            ..Described::default()
+        })
+    }
+
+    /// ListTransactions, across the shards of this broker.
+    pub fn list(&self, filter: &TransactionFilter) -> Result<Vec<Listed>, ErrorCode> {
+        let now = self.shards.now();
+        let listed = self.shards.read_all(|shard| shard.list(filter, now))?;
+        Ok(listed.into_iter().flatten().collect())
+    }
+
+    /// The partition of `__consumer_offsets`, as one that a transaction writes to.
+    pub fn offsets_partition(partition: i32) -> Partitions {
+        Partitions::from([(Arc::from(thalweg_metadata::topic_name::OFFSETS), partition)])
+    }
+
+    /// Passes a request to the shard of a partition that may need a producer id, which is got when it does.
     async fn ask_with_id<F>(
         &self,
-        id: &str,
+        partition: i32,
         new_id: impl FnOnce() -> F,
         request: impl Fn(&mut Shard, Option<i64>, Ticket, Turn),
     ) -> Result<Producer, ErrorCode>
     where
         F: Future<Output = Result<i64, ErrorCode>>,
     {
-        let mut answer = self.ask(id, |shard, ticket, turn| request(shard, None, ticket, turn)).await?;
+        let request = &request;
+        let ask =
+            |id| self.shards.ask(partition, move |shard, ticket, turn| request(shard, id, ticket, turn));
+        let mut answer = ask(None).await?;
         if answer == Answer::NeedsProducerId {
-            let new_id = new_id().await?;
-            answer = self.ask(id, |shard, ticket, turn| request(shard, Some(new_id), ticket, turn)).await?;
+            answer = ask(Some(new_id().await?)).await?;
         }
         match answer {
             Answer::Producer(result) => result,

@@ -6,10 +6,10 @@
 //! as the coordinator that ordered it is in office. One request is under way to each broker, with all markers that came
 //! together meanwhile.
 
-use super::coordinator::Cell;
-use super::shard::MarkerOrder;
+use super::shard::{MarkerOrder, Shard};
 use super::state::Outcome;
 use crate::broker::Broker;
+use crate::coordinator::Cell;
 use crate::group::{EndOfTransaction, TransactionOutcome};
 use crate::partition::{EndMarker, Partition};
 use crate::peers::{self, PeerError};
@@ -107,7 +107,7 @@ pub async fn write_marker(
 /// Markers on their way.
 #[derive(Clone, Debug)]
 struct Sending {
-    cell: Arc<Cell>,
+    cell: Arc<Cell<Shard>>,
     order: Arc<MarkerOrder>,
     /// Where the order is still to be carried out, as far as this way goes.
     partitions: TopicPartitions,
@@ -166,7 +166,7 @@ pub(super) struct MarkerQueue {
 
 impl MarkerQueue {
     /// Takes the orders of a shard.
-    pub(super) fn add(&self, cell: &Arc<Cell>, orders: Vec<MarkerOrder>) {
+    pub(super) fn add(&self, cell: &Arc<Cell<Shard>>, orders: Vec<MarkerOrder>) {
         if orders.is_empty() {
             return;
         }

@@ -6,7 +6,7 @@
 //! transaction has an epoch of its own.
 //!
 //! ```text
-//! TransactionCoordinator   the driver: finds the shard, holds its lock, appends what it writes
+//! TransactionCoordinator   requests, and producer ids for them; the driver below it is `crate::coordinator`
 //!   Shard                  all transactional ids of one partition of `__transaction_state`: pure, no clock, no I/O
 //!     TransactionMetadata  one id: its producer, its state, its partitions; and each of its next states
 //! markers                  brings the markers that end a transaction to the leaders of its partitions

@@ -8,7 +8,7 @@
 
 use super::metadata::{NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Partitions, TransactionMetadata};
 use super::state::TransactionState;
-use crate::group::RecordDecodeError;
+use crate::coordinator::RecordDecodeError;
 use bytes::{BufMut, Bytes, BytesMut};
 use std::sync::Arc;
 use thalweg_wire::transaction::transaction_log_value::PartitionsSchema;

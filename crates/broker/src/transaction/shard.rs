@@ -1,8 +1,7 @@
 //! All transactional ids of one partition of `__transaction_state`: a state machine without clock, I/O or waiting.
 //!
-//! It is driven in turns, as the shard of groups is: after each call the driver takes the writes that it left
-//! ([`Shard::next_write`]), appends each in order and says what became of it, then takes the answers, the markers that
-//! are to be sent ([`Shard::take_orders`]) and the ids that wait for a producer id ([`Shard::take_needing_ids`]).
+//! It is driven in turns (`crate::coordinator::Shard`). Beside writes and answers, a turn leaves the markers that are to be
+//! sent ([`Shard::take_orders`]) and the ids that wait for a producer id ([`Shard::take_needing_ids`]).
 //!
 //! An id changes when its record is acknowledged, and has one change under way at the most. So what an answer tells, and
 //! what the next request meets, is never taken back by a broker that fails.
@@ -20,13 +19,15 @@ pub use init::InitRequest;
 
 use super::answer::Answer;
 use super::config::TransactionConfig;
+use super::coordinator::Surroundings;
 use super::metadata::{EPOCH_PER_TRANSACTION, TransactionMetadata};
 use super::record::{encode_key, encode_value};
 use super::state::{Outcome, TransactionState};
-use crate::group::{Moment, Ticket};
+use crate::coordinator::{self, AppendAs, BATCH_BYTES, Cell, Moment, ReplayError, Ticket};
 use bytes::Bytes;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
+use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer};
 use thalweg_wire::ErrorCode;
 
 /// How long a completion that could not be written rests.
@@ -119,9 +120,101 @@ pub struct Shard {
     next_expiry_check_ms: i64,
 }
 
+impl coordinator::Shard for Shard {
+    const KEEPS: &'static str = "transactional ids";
+    type Shared = Surroundings;
+    type Turn = Turn;
+    type Write = Write;
+    type Answer = Answer;
+
+    fn turn(surroundings: &Surroundings, now: Moment) -> Turn {
+        Turn { now, transaction_version: surroundings.cluster.transaction_version() }
+    }
+
+    fn new(surroundings: &Surroundings, coordinator_epoch: i32, turn: Turn) -> Shard {
+        Shard::of(Arc::clone(&surroundings.config), coordinator_epoch, turn.now)
+    }
+
+    fn replay(&mut self, bytes: &[u8], buffer: &mut DecompressBuffer, _: Turn) -> Result<(), ReplayError> {
+        self.replay_batches(bytes, buffer)
+    }
+
+    fn loaded(&mut self, turn: Turn) {
+        self.take_up(turn);
+    }
+
+    fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn batch(_: &Surroundings, write: &Write, now: Moment) -> Result<(Bytes, AppendAs), ErrorCode> {
+        let mut builder = BatchBuilder::with_capacity(BatchOptions::default(), BATCH_BYTES);
+        for (key, value) in &write.records {
+            builder
+                .append(now.wall_ms, Some(key), value.as_deref(), &[])
+                .map_err(|_| ErrorCode::RecordListTooLarge)?;
+        }
+        Ok((builder.build(), AppendAs::default()))
+    }
+
+    fn next_deadline_ms(&self) -> i64 {
+        self.nearest_deadline_ms()
+    }
+
+    fn expire_next(&mut self, turn: Turn) -> bool {
+        self.expire_one(turn)
+    }
+
+    fn pass_on(&mut self, surroundings: &Surroundings, cell: &Arc<Cell<Shard>>) -> bool {
+        surroundings.markers.add(cell, self.take_orders());
+        let needing_ids = self.take_needing_ids();
+        let is_needed = !needing_ids.is_empty();
+        let needing_ids = needing_ids.into_iter().map(|id| (Arc::clone(cell), id));
+        surroundings.needing_ids.lock().extend(needing_ids);
+        is_needed
+    }
+
+    fn next_write(&mut self) -> Option<Write> {
+        self.writes.pop_front()
+    }
+
+    fn take_released(&mut self) -> Vec<(Ticket, Answer)> {
+        std::mem::take(&mut self.released)
+    }
+
+    fn written(&mut self, write: Write, last_offset: i64, _: Turn) {
+        self.pending.push_back((last_offset, write));
+    }
+
+    fn refused(&mut self, write: Write, error: ErrorCode, turn: Turn) {
+        self.failed(write, error, turn);
+    }
+
+    fn acknowledged(&mut self, last_offset: i64, turn: Turn) {
+        while self.pending.front().is_some_and(|(at, _)| *at <= last_offset) {
+            let (_, write) = self.pending.pop_front().expect("it was just looked at");
+            self.happens(write, turn);
+        }
+    }
+
+    fn unacknowledged(&mut self, last_offset: i64, error: ErrorCode, turn: Turn) {
+        let Some(index) = self.pending.iter().position(|(at, _)| *at == last_offset) else { return };
+        let (_, write) = self.pending.remove(index).expect("it was just found");
+        self.failed(write, error, turn);
+    }
+
+    fn unload(mut self) -> Vec<(Ticket, Answer)> {
+        let waiting = self.pending.into_iter().map(|(_, write)| write).chain(self.writes);
+        let answers = waiting.filter_map(|write| write.answer);
+        self.released
+            .extend(answers.map(|(ticket, answer)| (ticket, answer.failed(ErrorCode::NotCoordinator))));
+        self.released
+    }
+}
+
 impl Shard {
     /// A shard without ids, of the leader of this epoch.
-    pub fn new(config: Arc<TransactionConfig>, coordinator_epoch: i32, now: Moment) -> Shard {
+    pub(super) fn of(config: Arc<TransactionConfig>, coordinator_epoch: i32, now: Moment) -> Shard {
         let next_timeout_check_ms = now.monotonic_ms.saturating_add(config.abort_timed_out_interval_ms);
         let next_expiry_check_ms = now.monotonic_ms.saturating_add(config.remove_expired_interval_ms);
         Shard {
@@ -140,24 +233,9 @@ impl Shard {
         }
     }
 
-    /// How many ids there are.
-    pub fn id_count(&self) -> usize {
-        self.entries.len()
-    }
-
     /// What is known of an id.
     pub fn metadata(&self, id: &str) -> Option<&TransactionMetadata> {
         self.entries.get(id).map(|entry| &entry.current)
-    }
-
-    /// The next batch to be appended.
-    pub fn next_write(&mut self) -> Option<Write> {
-        self.writes.pop_front()
-    }
-
-    /// The answers that may go out.
-    pub fn take_released(&mut self) -> Vec<(Ticket, Answer)> {
-        std::mem::take(&mut self.released)
     }
 
     /// The markers that are to be sent. What becomes of them is told by [`Shard::markers_written`].
@@ -169,40 +247,6 @@ impl Shard {
     /// [`Shard::abort_timed_out`] with a new producer id.
     pub fn take_needing_ids(&mut self) -> Vec<Arc<str>> {
         std::mem::take(&mut self.needing_ids)
-    }
-
-    /// A write is in the log, and ends at this offset.
-    pub fn written(&mut self, write: Write, last_offset: i64) {
-        self.pending.push_back((last_offset, write));
-    }
-
-    /// A write did not get into the log: nothing of it has happened.
-    pub fn refused(&mut self, write: Write, error: ErrorCode, turn: Turn) {
-        self.failed(write, error, turn);
-    }
-
-    /// The log is acknowledged up to this offset.
-    pub fn acknowledged(&mut self, last_offset: i64, turn: Turn) {
-        while self.pending.front().is_some_and(|(at, _)| *at <= last_offset) {
-            let (_, write) = self.pending.pop_front().expect("it was just looked at");
-            self.happens(write, turn);
-        }
-    }
-
-    /// A write that ended at this offset will not be acknowledged, or not in time.
-    pub fn unacknowledged(&mut self, last_offset: i64, error: ErrorCode, turn: Turn) {
-        let Some(index) = self.pending.iter().position(|(at, _)| *at == last_offset) else { return };
-        let (_, write) = self.pending.remove(index).expect("it was just found");
-        self.failed(write, error, turn);
-    }
-
-    /// The shard goes elsewhere: whoever waits is sent there. Returns the answers.
-    pub fn unload(mut self) -> Vec<(Ticket, Answer)> {
-        let waiting = self.pending.into_iter().map(|(_, write)| write).chain(self.writes);
-        let answers = waiting.filter_map(|write| write.answer);
-        self.released
-            .extend(answers.map(|(ticket, answer)| (ticket, answer.failed(ErrorCode::NotCoordinator))));
-        self.released
     }
 
     fn answer(&mut self, ticket: Ticket, answer: Answer) {

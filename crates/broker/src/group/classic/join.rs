@@ -1,11 +1,12 @@
 //! Joining: who may, under which id, and what their coming means for the group.
 
-use super::super::answer::{ClientInfo, Ticket};
+use super::super::answer::ClientInfo;
 use super::super::config::GroupConfig;
 use super::super::effects::{Completion, Context, StaticMember};
 use super::super::member::{Member, Terms};
 use super::super::timers::{Deadline, Timer};
 use super::{ClassicGroup, GroupState, PENDING_MEMBERS_MAX};
+use crate::coordinator::Ticket;
 use bytes::Bytes;
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Syncs: the leader brings the assignment of a generation, everyone else waits for theirs. And heartbeats.
 
-use super::super::answer::Ticket;
 use super::super::effects::{Completion, Context};
 use super::super::timers::Timer;
 use super::{ClassicGroup, GroupState};
+use crate::coordinator::Ticket;
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -18,18 +18,14 @@ const ALL_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
 impl GroupCoordinator {
     /// ListGroups, versions 0 to 5.
     pub async fn list_groups(&self, request: ListGroupsRequest, _version: i16) -> ListGroupsResponse {
-        let mut response = ListGroupsResponse::default();
-        for cell in self.all_cells() {
-            match cell.read(|shard| shard.list_groups(&request.states_filter, &request.types_filter)) {
-                Ok(groups) => response.groups.extend(groups),
-                // The groups of that partition are listed elsewhere.
-                Err(ErrorCode::NotCoordinator) => {}
-                Err(error) => {
-                    return ListGroupsResponse { error_code: error.code(), ..ListGroupsResponse::default() };
-                }
+        let listed =
+            self.shards.read_all(|shard| shard.list_groups(&request.states_filter, &request.types_filter));
+        match listed {
+            Ok(groups) => {
+                ListGroupsResponse { groups: groups.into_iter().flatten().collect(), ..Default::default() }
             }
+            Err(error) => ListGroupsResponse { error_code: error.code(), ..Default::default() },
         }
-        response
     }
 
     /// DescribeGroups, versions 0 to 6. There is no authoriser, so whoever asks may do everything.
@@ -39,8 +35,7 @@ impl GroupCoordinator {
         version: i16,
     ) -> DescribeGroupsResponse {
         let describe = |id: &String| {
-            let described =
-                self.cell(id).and_then(|cell| cell.read(|shard| shard.describe_group(id, version)));
+            let described = self.read(id, |shard| shard.describe_group(id, version));
             let mut group = described.unwrap_or_else(|error| DescribedGroup {
                 group_id: id.clone(),
                 error_code: error.code(),

@@ -20,7 +20,7 @@ impl GroupCoordinator {
         if version == 0 {
             request.rebalance_timeout_ms = request.session_timeout_ms;
         }
-        let config = &self.config;
+        let config = self.shards.shared();
         let mut response = if request.group_id.is_empty() {
             join_error(&request.member_id, ErrorCode::InvalidGroupId)
         } else if !(config.session_timeout_ms_min..=config.session_timeout_ms_max)

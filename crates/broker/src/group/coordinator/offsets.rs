@@ -217,7 +217,7 @@ impl GroupCoordinator {
                 Err(error) => Err(error),
             }
         } else {
-            self.cell(&group_id).and_then(|cell| cell.read(|shard| shard.fetch_offsets(&request)))
+            self.read(&group_id, |shard| shard.fetch_offsets(&request))
         };
         let failed = |error: ErrorCode| OffsetFetchResponseGroup {
             group_id,

@@ -1,11 +1,12 @@
 //! ListGroups, DescribeGroups, DeleteGroups, and what follows when topics are deleted.
 
-use super::super::answer::{Answer, Ticket};
+use super::super::answer::Answer;
 use super::super::classic::GroupState;
 use super::super::record::CoordinatorRecord;
 use super::super::timed::Timed;
 use super::super::topics::DeletedTopic;
-use super::{Moment, Shard};
+use super::Shard;
+use crate::coordinator::{Moment, Ticket};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::delete_groups_response::DeletableGroupResult;
 use thalweg_wire::request::describe_groups_response::DescribedGroup;

@@ -1,10 +1,11 @@
 //! OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete.
 
-use super::super::answer::{Answer, Ticket};
+use super::super::answer::Answer;
 use super::super::classic::GroupState;
 use super::super::offsets::{OffsetAndMetadata, TransactionOutcome, View};
 use super::super::record::CoordinatorRecord;
-use super::{EndOfTransaction, Moment, Shard, TransactionalProducer, Write};
+use super::{EndOfTransaction, Shard, TransactionalProducer, Write};
+use crate::coordinator::{Moment, Ticket};
 use thalweg_log::VerificationGuard;
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_wire::request::offset_commit_request::OffsetCommitRequestPartition;

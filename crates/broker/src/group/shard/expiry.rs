@@ -2,20 +2,21 @@
 
 use super::super::record::CoordinatorRecord;
 use super::super::timers::Timer;
-use super::{Moment, Shard};
+use super::Shard;
+use crate::coordinator::Moment;
 use std::sync::Arc;
 use thalweg_wire::ErrorCode;
 
 impl Shard {
-    /// When [`Shard::expire_next`] has something to do, by the clock of the timers. There is always something.
-    pub fn next_deadline_ms(&self) -> i64 {
+    /// When [`Shard::expire_one`] has something to do, by the clock of the timers.
+    pub(super) fn nearest_deadline_ms(&self) -> i64 {
         let write_ms = self.pending.front().map(|pending| pending.expires_ms);
         let timer_ms = self.timers.next_ms();
         [write_ms, timer_ms].into_iter().flatten().fold(self.next_cleanup_ms, i64::min)
     }
 
     /// Does one thing that is due, and returns whether there was one. A turn: its writes come before the next.
-    pub fn expire_next(&mut self, now: Moment) -> bool {
+    pub(super) fn expire_one(&mut self, now: Moment) -> bool {
         if self.pending.front().is_some_and(|pending| pending.expires_ms <= now.monotonic_ms) {
             let pending = self.pending.pop_front().expect("it was just looked at");
             tracing::warn!(

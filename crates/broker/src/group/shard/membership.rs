@@ -1,9 +1,10 @@
 //! JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-use super::super::answer::{Answer, ClientInfo, Ticket, join_error, sync_error};
+use super::super::answer::{Answer, ClientInfo, join_error, sync_error};
 use super::super::classic::{ClassicGroup, Joining};
 use super::super::effects::Completion;
-use super::{Moment, Shard};
+use super::Shard;
+use crate::coordinator::{Moment, Ticket};
 use std::sync::Arc;
 use thalweg_wire::request::leave_group_request::MemberIdentity;
 use thalweg_wire::request::leave_group_response::MemberResponse;

@@ -2,17 +2,17 @@
 
 use super::super::classic::ClassicGroup;
 use super::super::effects::Effects;
-use super::super::log::ReplayError;
 use super::super::offsets::{OffsetAndMetadata, TransactionOutcome};
 use super::super::record::CoordinatorRecord;
-use super::{Moment, Shard, refuse_waiting};
+use super::{Shard, refuse_waiting};
+use crate::coordinator::{Moment, ReplayError};
 use std::sync::Arc;
 use thalweg_record::{Batch, ControlRecordType, DecompressBuffer, ProducerId, batches};
 use thalweg_wire::ErrorCode;
 
 impl Shard {
     /// Replays a piece of the log: whole batches, in their order.
-    pub fn replay(
+    pub(super) fn replay_batches(
         &mut self,
         bytes: &[u8],
         buffer: &mut DecompressBuffer,
@@ -64,7 +64,7 @@ impl Shard {
 
     /// The log is replayed: members have a whole session to be heard of. Groups that grew too large under another
     /// setting rebalance, so that their consumers can commit before some are turned away.
-    pub fn loaded(&mut self, now: Moment) {
+    pub(super) fn start_sessions(&mut self, now: Moment) {
         let mut ids: Vec<Arc<str>> = self.groups.keys().cloned().collect();
         ids.sort_unstable();
         for id in ids {

@@ -3,9 +3,9 @@
 use super::super::answer::ClientInfo;
 use super::super::config::GroupConfig;
 use super::super::coordinator::GroupCoordinator;
-use super::super::log::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError};
 use super::super::topics::{DeletedTopic, Topics};
 use super::harness::error;
+use crate::coordinator::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError};
 use crate::watch;
 use bytes::Bytes;
 use parking_lot::Mutex;

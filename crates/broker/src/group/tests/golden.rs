@@ -1,12 +1,12 @@
 //! `__consumer_offsets` as Apache Kafka 4.3.1 wrote it (`tests/golden/ConsumerOffsetsWriter.java`): it loads to what
 //! Kafka said about its groups, and each record is encoded to the bytes that Kafka wrote.
 
-use super::super::Ticket;
 use super::super::config::GroupConfig;
 use super::super::offsets::TransactionOutcome;
 use super::super::record::CoordinatorRecord;
 use super::super::shard::{EndOfTransaction, Shard};
 use super::harness::{fetch_request, moment};
+use crate::coordinator::{Shard as _, Ticket};
 use std::fmt::Write;
 use std::sync::Arc;
 use thalweg_record::{DecompressBuffer, ProducerEpoch, ProducerId, batches};
@@ -21,7 +21,7 @@ const ZSTD_STATE: &str = include_str!("../../../tests/golden/consumer-offsets-zs
 
 fn load(log: &[u8]) -> Shard {
     let now = moment(0);
-    let mut shard = Shard::new(Arc::new(GroupConfig::default()), now);
+    let mut shard = Shard::new(&Arc::new(GroupConfig::default()), 0, now);
     shard.replay(log, &mut DecompressBuffer::default(), now).expect("Kafka wrote it");
     shard.loaded(now);
     shard
@@ -151,7 +151,7 @@ fn damaged_logs_are_refused_and_never_a_panic() {
         let mut damaged = PLAIN.to_vec();
         damaged[at] ^= 0x55;
         let now = moment(0);
-        let mut shard = Shard::new(Arc::new(GroupConfig::default()), now);
+        let mut shard = Shard::new(&Arc::new(GroupConfig::default()), 0, now);
         if shard.replay(&damaged, &mut DecompressBuffer::default(), now).is_ok() {
             shard.loaded(now);
         }

@@ -1,10 +1,11 @@
 //! A shard with a log in memory and a clock that is set by hand: the driver's part, one thing at a time.
 
-use super::super::answer::{Answer, ClientInfo, Ticket};
+use super::super::answer::{Answer, ClientInfo};
 use super::super::config::GroupConfig;
 use super::super::offsets::TransactionOutcome;
 use super::super::record::CoordinatorRecord;
-use super::super::shard::{Moment, Shard};
+use super::super::shard::Shard;
+use crate::coordinator::{Moment, Shard as _, Ticket};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -52,7 +53,7 @@ impl Harness {
     pub(super) fn with(config: GroupConfig) -> Harness {
         let config = Arc::new(config);
         let now_ms = 1_000_000;
-        let shard = Shard::new(config.clone(), moment(now_ms));
+        let shard = Shard::new(&config, 0, moment(now_ms));
         Harness {
             shard,
             config,
@@ -75,7 +76,7 @@ impl Harness {
 
     /// What a new coordinator makes of the log.
     pub(super) fn reloaded(&self) -> Shard {
-        let mut shard = Shard::new(self.config.clone(), self.now());
+        let mut shard = Shard::new(&self.config, 0, self.now());
         let mut buffer = DecompressBuffer::default();
         for batch in &self.log {
             shard.replay(batch, &mut buffer, self.now()).expect("the log was written here");

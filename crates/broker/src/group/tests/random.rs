@@ -1,10 +1,11 @@
 //! Seeded histories: clients that join, crash, come back and commit against a shard whose log acknowledges late,
 //! and what must hold whatever happens.
 
-use super::super::answer::{Answer, Ticket};
+use super::super::answer::Answer;
 use super::super::record::CoordinatorRecord;
 use super::super::shard::Shard;
 use super::harness::{Commit, Harness, Join, REBALANCE_MS, SESSION_MS, error};
+use crate::coordinator::Ticket;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;

@@ -1,6 +1,7 @@
 //! Rebalances: how long they wait, whom they wait for, and what everyone is told.
 
 use super::harness::{Commit, DELAY_MS, Harness, Join, REBALANCE_MS, SESSION_MS, error};
+use crate::coordinator::Shard as _;
 use thalweg_wire::ErrorCode;
 
 #[test]

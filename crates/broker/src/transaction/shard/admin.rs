@@ -2,7 +2,7 @@
 
 use super::super::state::TransactionState;
 use super::Shard;
-use crate::group::Moment;
+use crate::coordinator::Moment;
 use std::sync::Arc;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_transactions_response::{TopicData, TransactionState as Described};

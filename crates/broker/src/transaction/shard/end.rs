@@ -14,7 +14,7 @@ use super::super::answer::{Answer, Producer};
 use super::super::metadata::{EPOCH_PER_TRANSACTION, NO_PRODUCER_ID, TransactionMetadata};
 use super::super::state::{Outcome, TransactionState};
 use super::{MarkerOrder, Shard, Turn};
-use crate::group::Ticket;
+use crate::coordinator::Ticket;
 use std::sync::Arc;
 use thalweg_wire::ErrorCode;
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 const FORGOTTEN_AT_ONCE: usize = 200;
 
 impl Shard {
-    /// When [`Shard::expire_next`] has something to do, by the clock of the timers. There is always something.
-    pub fn next_deadline_ms(&self) -> i64 {
+    /// When [`Shard::expire_one`] has something to do, by the clock of the timers.
+    pub(super) fn nearest_deadline_ms(&self) -> i64 {
         let retry_ms = self.retries.front().map_or(i64::MAX, |(at_ms, _)| *at_ms);
         // Without a transaction that could take too long, nobody is woken to look for one.
         let timeout_ms = if self.ongoing.is_empty() { i64::MAX } else { self.next_timeout_check_ms };
@@ -18,7 +18,7 @@ impl Shard {
     }
 
     /// Does one thing that is due, and returns whether there was one. A turn: its writes come before the next.
-    pub fn expire_next(&mut self, turn: Turn) -> bool {
+    pub(super) fn expire_one(&mut self, turn: Turn) -> bool {
         let now_ms = turn.now.monotonic_ms;
         if self.retries.front().is_some_and(|(at_ms, _)| *at_ms <= now_ms) {
             let (_, id) = self.retries.pop_front().expect("it was just looked at");

@@ -4,7 +4,7 @@ use super::super::answer::{Answer, Producer};
 use super::super::metadata::{NO_PRODUCER_EPOCH, TransactionMetadata, is_exhausted};
 use super::super::state::{Outcome, TransactionState};
 use super::{Entry, Shard, Turn};
-use crate::group::Ticket;
+use crate::coordinator::Ticket;
 use std::sync::Arc;
 use thalweg_wire::ErrorCode;
 

@@ -5,7 +5,7 @@ use super::super::answer::Producer;
 use super::super::metadata::Partitions;
 use super::super::state::TransactionState;
 use super::{Entry, Shard, Turn};
-use crate::group::Ticket;
+use crate::coordinator::Ticket;
 use std::sync::Arc;
 use thalweg_wire::ErrorCode;
 

@@ -3,13 +3,17 @@
 use super::super::record::decode;
 use super::super::state::TransactionState;
 use super::{Entry, Shard, Turn};
-use crate::group::ReplayError;
+use crate::coordinator::ReplayError;
 use std::sync::Arc;
 use thalweg_record::{DecompressBuffer, batches};
 
 impl Shard {
     /// Replays a piece of the log: whole batches, in their order.
-    pub fn replay(&mut self, bytes: &[u8], buffer: &mut DecompressBuffer) -> Result<(), ReplayError> {
+    pub(in super::super) fn replay_batches(
+        &mut self,
+        bytes: &[u8],
+        buffer: &mut DecompressBuffer,
+    ) -> Result<(), ReplayError> {
         for batch in batches(bytes) {
             let batch = batch?;
             let header = &batch.header;
@@ -40,7 +44,7 @@ impl Shard {
     }
 
     /// The log is replayed: what was decided and had not ended everywhere goes on.
-    pub fn loaded(&mut self, turn: Turn) {
+    pub(in super::super) fn take_up(&mut self, turn: Turn) {
         let mut prepared = Vec::new();
         for (id, entry) in &self.entries {
             let current = &entry.current;

@@ -6,7 +6,7 @@ use super::super::config::TransactionConfig;
 use super::super::metadata::{Partitions, TransactionMetadata};
 use super::super::shard::{EndRequest, InitRequest, MarkerOrder, Shard, Turn};
 use super::super::state::{Outcome, TransactionState};
-use crate::group::{Moment, Ticket};
+use crate::coordinator::{Moment, Shard as _, Ticket};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Harness {
         let config = Arc::new(config);
         let now_ms = 1_000_000;
         Harness {
-            shard: Shard::new(config.clone(), EPOCH, moment(now_ms)),
+            shard: Shard::of(config.clone(), EPOCH, moment(now_ms)),
             config,
             now_ms,
             level,
@@ -83,10 +83,10 @@ impl Harness {
 
     /// What a new coordinator makes of the log.
     pub(super) fn reloaded(&self, epoch: i32) -> Shard {
-        let mut shard = Shard::new(self.config.clone(), epoch, moment(self.now_ms));
+        let mut shard = Shard::of(self.config.clone(), epoch, moment(self.now_ms));
         let mut buffer = DecompressBuffer::default();
         for batch in &self.log {
-            shard.replay(batch, &mut buffer).expect("the log was written here");
+            shard.replay(batch, &mut buffer, self.now()).expect("the log was written here");
         }
         shard
     }
@@ -149,7 +149,7 @@ impl Harness {
             let last = self.next_offset + i64::from(builder.record_count()) - 1;
             self.next_offset = last + 1;
             self.log.push(builder.build());
-            self.shard.written(write, last);
+            self.shard.written(write, last, now);
             if self.holds {
                 self.held.push_back(last);
             } else {

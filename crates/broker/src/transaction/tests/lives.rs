@@ -5,6 +5,7 @@ use super::super::config::TransactionConfig;
 use super::super::shard::TransactionFilter;
 use super::super::state::{Outcome, TransactionState};
 use super::harness::{Harness, ID, TIMEOUT_MS, moment};
+use crate::coordinator::Shard as _;
 use thalweg_wire::ErrorCode;
 
 const BOTH: [i16; 2] = [0, 2];
@@ -133,7 +134,7 @@ fn an_id_that_nobody_uses_is_forgotten() {
     assert!(h.shard.metadata(ID).is_some());
     h.advance(2_000);
     assert!(h.shard.metadata(ID).is_none());
-    assert_eq!(h.reloaded(9).id_count(), 0, "the log has the tombstone");
+    assert_eq!(h.reloaded(9).count(), 0, "the log has the tombstone");
     assert_eq!(h.add(after, &[("t", 0)]), Err(ErrorCode::InvalidProducerIdMapping));
 }
 

@@ -4,7 +4,7 @@
 use super::super::answer::{Answer, Producer};
 use super::super::state::{Outcome, TransactionState};
 use super::harness::{Harness, ID};
-use crate::group::Ticket;
+use crate::coordinator::Ticket;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeSet;

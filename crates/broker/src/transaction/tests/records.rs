@@ -4,7 +4,7 @@
 use super::super::metadata::{NO_PRODUCER_EPOCH, TransactionMetadata};
 use super::super::record::{TransactionRecord, decode, encode_key, encode_value};
 use super::super::state::TransactionState;
-use crate::group::RecordDecodeError;
+use crate::coordinator::RecordDecodeError;
 
 const RECORDS: &str = include_str!("../../../tests/golden/transaction-state.txt");
 

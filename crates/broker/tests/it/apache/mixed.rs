@@ -295,7 +295,7 @@ async fn transactions_span_brokers_of_both_makes() {
             let told = mixed.tool("ProducerPerformance", &arguments).await;
             assert!(told.contains("records sent"), "{told}");
         }
-        let partition = thalweg_broker::group::partition_for(id, 50);
+        let partition = thalweg_broker::coordinator::partition_for(id, 50);
         let image = mixed.somebody().server().broker.image();
         coordinators.extend(image.partition("__transaction_state", partition).map(|found| found.leader));
     }

@@ -1,64 +1,51 @@
-//! One shard with its lock: its writes go into the log while the lock is held, its answers to whoever waits, its markers
-//! to the queue from which they are sent.
+//! One shard with its lock: its writes go into the log while the lock is held, its answers to whoever waits.
 
-use super::super::answer::Answer;
-use super::super::shard::{Shard, Turn, Write};
-use super::Surroundings;
-use crate::group::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError, Ticket};
+use super::shards::Driver;
+use super::{Acknowledged, Appended, Moment, ReplayError, Shard, Ticket};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use thalweg_record::{BatchBuilder, BatchOptions};
+use thalweg_record::DecompressBuffer;
 use thalweg_wire::ErrorCode;
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// A batch of one record has room in this; larger ones make more.
-const BATCH_BYTES: usize = 512;
-
-/// A partition of `__transaction_state` in one leader epoch.
-pub(in super::super) struct Cell {
+/// A partition of a coordinator's topic in one leader epoch.
+pub(crate) struct Cell<S: Shard> {
     partition: i32,
     leader_epoch: i32,
-    log: Arc<dyn CoordinatorLog>,
-    surroundings: Arc<Surroundings>,
-    runtime: Handle,
+    driver: Arc<Driver<S>>,
     next_deadline_ms: AtomicI64,
-    state: Mutex<State>,
+    state: Mutex<State<S>>,
 }
 
-enum State {
+enum State<S: Shard> {
     Loading,
-    Active(Box<Active>),
+    Active(Box<Active<S>>),
     /// The log could not be read.
     Failed,
     /// Another broker's, or another epoch's.
     Gone,
 }
 
-struct Active {
-    shard: Shard,
-    replies: HashMap<Ticket, oneshot::Sender<Answer>>,
+struct Active<S: Shard> {
+    shard: S,
+    replies: Replies<S::Answer>,
 }
 
-impl fmt::Debug for Cell {
+type Replies<A> = HashMap<Ticket, oneshot::Sender<A>>;
+
+impl<S: Shard> fmt::Debug for Cell<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "transactions of partition {} in epoch {}", self.partition, self.leader_epoch)
+        write!(f, "{} of partition {} in epoch {}", S::KEEPS, self.partition, self.leader_epoch)
     }
 }
 
-impl Cell {
-    pub(super) fn new(
-        partition: i32,
-        leader_epoch: i32,
-        log: Arc<dyn CoordinatorLog>,
-        surroundings: Arc<Surroundings>,
-        runtime: Handle,
-    ) -> Cell {
+impl<S: Shard> Cell<S> {
+    pub(super) fn new(partition: i32, leader_epoch: i32, driver: Arc<Driver<S>>) -> Cell<S> {
         let (next_deadline_ms, state) = (AtomicI64::new(i64::MAX), Mutex::new(State::Loading));
-        Cell { partition, leader_epoch, log, surroundings, runtime, next_deadline_ms, state }
+        Cell { partition, leader_epoch, driver, next_deadline_ms, state }
     }
 
     pub(super) fn leader_epoch(&self) -> i32 {
@@ -70,40 +57,43 @@ impl Cell {
     }
 
     /// Whether the shard is here, so that what it has begun is still its business.
-    pub(in super::super) fn is_active(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         matches!(*self.state.lock(), State::Active(_))
     }
 
-    /// The log is replayed into the shard, which serves from now on.
-    pub(super) fn load(self: &Arc<Cell>, mut shard: Shard) {
+    /// Replays the log into a shard, which serves from then on. Blocks.
+    pub(super) fn load(self: &Arc<Cell<S>>) {
+        let (_, turn) = self.driver.turn();
+        let mut shard = S::new(&self.driver.shared, self.leader_epoch, turn);
+        let mut buffer = DecompressBuffer::default();
+        let mut each = |bytes: &[u8]| shard.replay(bytes, &mut buffer, turn);
+        match self.driver.log.replay(self.partition, &mut each) {
+            Ok(()) => self.loaded(shard),
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    fn loaded(self: &Arc<Cell<S>>, mut shard: S) {
         let mut state = self.state.lock();
         if matches!(*state, State::Loading) {
-            let turn = self.surroundings.turn();
+            let (now, turn) = self.driver.turn();
             shard.loaded(turn);
-            let answers = self.finish_turn(&mut shard, turn);
+            let answers = self.finish_turn(&mut shard, now, turn);
             debug_assert!(answers.is_empty(), "nobody has asked yet");
-            let (partition, leader_epoch, ids) = (self.partition, self.leader_epoch, shard.id_count());
-            if ids > 0 {
-                tracing::info!(partition, leader_epoch, ids, "Loaded transactional ids");
-            }
+            self.tell("Loaded", shard.count());
             *state = State::Active(Box::new(Active { shard, replies: HashMap::new() }));
         }
     }
 
-    /// The log could not be replayed.
-    pub(super) fn fail(&self, error: &ReplayError) {
+    fn fail(&self, error: &ReplayError) {
         let mut state = self.state.lock();
         if matches!(*state, State::Loading) {
             *state = State::Failed;
             let (partition, leader_epoch) = (self.partition, self.leader_epoch);
             if matches!(error, ReplayError::NotLeader) {
-                tracing::info!(
-                    partition,
-                    leader_epoch,
-                    "Transactions are not loaded: the partition is led elsewhere"
-                );
+                tracing::info!(partition, leader_epoch, "Led elsewhere by now: {} are not loaded", S::KEEPS);
             } else {
-                tracing::error!(partition, leader_epoch, %error, "Transactions could not be loaded");
+                tracing::error!(partition, leader_epoch, %error, "Could not load {}", S::KEEPS);
             }
         }
     }
@@ -113,16 +103,20 @@ impl Cell {
         self.next_deadline_ms.store(i64::MAX, Ordering::Release);
         if let State::Active(active) = std::mem::replace(&mut *self.state.lock(), State::Gone) {
             let Active { shard, mut replies } = *active;
-            let (partition, leader_epoch, ids) = (self.partition, self.leader_epoch, shard.id_count());
+            self.tell("Unloaded", shard.count());
             reply(&mut replies, shard.unload());
-            if ids > 0 {
-                tracing::info!(partition, leader_epoch, ids, "Unloaded transactional ids");
-            }
+        }
+    }
+
+    fn tell(&self, what: &str, count: usize) {
+        if count > 0 {
+            let (partition, leader_epoch) = (self.partition, self.leader_epoch);
+            tracing::info!(partition, leader_epoch, count, "{what} {}", S::KEEPS);
         }
     }
 
     /// Looks at the shard, without a turn.
-    pub(super) fn read<R>(&self, read: impl FnOnce(&Shard) -> R) -> Result<R, ErrorCode> {
+    pub(crate) fn read<R>(&self, read: impl FnOnce(&S) -> R) -> Result<R, ErrorCode> {
         match &*self.state.lock() {
             State::Active(active) => Ok(read(&active.shard)),
             other => Err(other.error()),
@@ -130,31 +124,31 @@ impl Cell {
     }
 
     /// A turn that nobody waits for.
-    pub(in super::super) fn turn(self: &Arc<Cell>, change: impl FnOnce(&mut Shard, Turn)) {
+    pub(crate) fn turn(self: &Arc<Cell<S>>, change: impl FnOnce(&mut S, S::Turn)) {
         let mut state = self.state.lock();
         if let State::Active(active) = &mut *state {
-            let turn = self.surroundings.turn();
+            let (now, turn) = self.driver.turn();
             change(&mut active.shard, turn);
-            let answers = self.finish_turn(&mut active.shard, turn);
+            let answers = self.finish_turn(&mut active.shard, now, turn);
             reply(&mut active.replies, answers);
         }
     }
 
     /// A turn for a request, and the wait for its answer.
     pub(super) async fn ask(
-        self: &Arc<Cell>,
+        self: &Arc<Cell<S>>,
         ticket: Ticket,
-        request: impl FnOnce(&mut Shard, Ticket, Turn),
-    ) -> Result<Answer, ErrorCode> {
+        request: impl FnOnce(&mut S, Ticket, S::Turn),
+    ) -> Result<S::Answer, ErrorCode> {
         let receiver = {
             let mut state = self.state.lock();
             let active = match &mut *state {
                 State::Active(active) => active,
                 other => return Err(other.error()),
             };
-            let turn = self.surroundings.turn();
+            let (now, turn) = self.driver.turn();
             request(&mut active.shard, ticket, turn);
-            let mut answers = self.finish_turn(&mut active.shard, turn);
+            let mut answers = self.finish_turn(&mut active.shard, now, turn);
             if let Some(own) = answers.iter().position(|(released, _)| *released == ticket) {
                 let (_, answer) = answers.swap_remove(own);
                 reply(&mut active.replies, answers);
@@ -168,13 +162,18 @@ impl Cell {
         receiver.await.map_err(|_| ErrorCode::NotCoordinator)
     }
 
-    /// Appends what the shard wants written, does what is due, passes on its markers, and takes the answers.
-    fn finish_turn(self: &Arc<Cell>, shard: &mut Shard, turn: Turn) -> Vec<(Ticket, Answer)> {
+    /// Appends what the shard wants written, does what is due, passes on what else it has left, and takes the answers.
+    fn finish_turn(
+        self: &Arc<Cell<S>>,
+        shard: &mut S,
+        now: Moment,
+        turn: S::Turn,
+    ) -> Vec<(Ticket, S::Answer)> {
         loop {
             while let Some(write) = shard.next_write() {
-                match self.append(&write, turn) {
+                match self.append(&write, now) {
                     Ok(Appended { last_offset, acknowledged }) => {
-                        shard.written(write, last_offset.0);
+                        shard.written(write, last_offset.0, turn);
                         match acknowledged {
                             Acknowledged::Now => shard.acknowledged(last_offset.0, turn),
                             Acknowledged::Later(later) => self.await_acknowledgement(last_offset.0, later),
@@ -183,39 +182,31 @@ impl Cell {
                     Err(error) => shard.refused(write, error, turn),
                 }
             }
-            if shard.next_deadline_ms() > turn.now.monotonic_ms || !shard.expire_next(turn) {
+            if shard.next_deadline_ms() > now.monotonic_ms || !shard.expire_next(turn) {
                 break;
             }
         }
-        self.surroundings.markers.add(self, shard.take_orders());
-        let needing_ids = shard.take_needing_ids();
+        let is_wanted = shard.pass_on(&self.driver.shared, self);
         let next_ms = shard.next_deadline_ms();
         let is_nearer = self.next_deadline_ms.swap(next_ms, Ordering::AcqRel) > next_ms;
-        if is_nearer || !needing_ids.is_empty() {
-            let needing = needing_ids.into_iter().map(|id| (self.clone(), id));
-            self.surroundings.needing_ids.lock().extend(needing);
-            self.surroundings.wake.notify_one();
+        if is_nearer || is_wanted {
+            self.driver.wake.notify_one();
         }
         shard.take_released()
     }
 
-    fn append(&self, write: &Write, turn: Turn) -> Result<Appended, ErrorCode> {
-        let mut builder = BatchBuilder::with_capacity(BatchOptions::default(), BATCH_BYTES);
-        for (key, value) in &write.records {
-            builder
-                .append(turn.now.wall_ms, Some(key), value.as_deref(), &[])
-                .map_err(|_| ErrorCode::RecordListTooLarge)?;
-        }
-        self.log.append(self.partition, self.leader_epoch, builder.build(), AppendAs::default())
+    fn append(&self, write: &S::Write, now: Moment) -> Result<Appended, ErrorCode> {
+        let (batch, append_as) = S::batch(&self.driver.shared, write, now)?;
+        self.driver.log.append(self.partition, self.leader_epoch, batch, append_as)
     }
 
     fn await_acknowledgement(
-        self: &Arc<Cell>,
+        self: &Arc<Cell<S>>,
         last_offset: i64,
         later: impl Future<Output = Result<(), ErrorCode>> + Send + 'static,
     ) {
         let cell = self.clone();
-        self.runtime.spawn(async move {
+        self.driver.runtime.spawn(async move {
             let result = later.await;
             cell.turn(|shard, turn| match result {
                 Ok(()) => shard.acknowledged(last_offset, turn),
@@ -225,7 +216,7 @@ impl Cell {
     }
 }
 
-impl State {
+impl<S: Shard> State<S> {
     /// What a request is told when there is no shard to serve it.
     fn error(&self) -> ErrorCode {
         match self {
@@ -237,7 +228,7 @@ impl State {
 }
 
 /// Hands answers to whoever waits. Those who have gone need none.
-fn reply(replies: &mut HashMap<Ticket, oneshot::Sender<Answer>>, answers: Vec<(Ticket, Answer)>) {
+fn reply<A>(replies: &mut Replies<A>, answers: Vec<(Ticket, A)>) {
     for (ticket, answer) in answers {
         if let Some(sender) = replies.remove(&ticket) {
             let _ = sender.send(answer);

@@ -7,9 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use thalweg_log::VerificationGuard;
 use thalweg_record::{BatchError, Offset, RecordError};
-use thalweg_wire::ErrorCode;
-
-use super::record::RecordDecodeError;
+use thalweg_wire::{DecodeError, ErrorCode};
 
 /// The partitions of a coordinator's topic that this broker leads.
 pub trait CoordinatorLog: Send + Sync + 'static {
@@ -99,5 +97,30 @@ pub enum ReplayError {
         offset: i64,
         /// What is wrong.
         error: RecordDecodeError,
+    },
+}
+
+/// A key or value that is not what Kafka writes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordDecodeError {
+    /// A record without a key.
+    #[error("it has no key")]
+    NoKey,
+    /// The bytes are not the message.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// A value of a version that is not known, from which nothing can be guessed.
+    #[error("its value has version {version}, and {max} is the last one known")]
+    ValueVersion {
+        /// The version found.
+        version: i16,
+        /// The last one known.
+        max: i16,
+    },
+    /// A transaction in a state that there is not.
+    #[error("its value says that a transaction is in state {status}, and there are states 0 to 7")]
+    TransactionStatus {
+        /// The state found.
+        status: i8,
     },
 }

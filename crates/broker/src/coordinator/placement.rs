@@ -1,10 +1,10 @@
-//! Which partition of `__consumer_offsets` a group belongs to: every broker of a cluster must agree with Kafka's.
+//! Which partition a group or a transactional id belongs to: every broker of a cluster must agree with Kafka's.
 
-/// The partition of a group: Java's `String.hashCode`, made positive as Kafka's `Utils.abs` does, modulo the number
+/// The partition of a name: Java's `String.hashCode`, made positive as Kafka's `Utils.abs` does, modulo the number
 /// of partitions.
-pub fn partition_for(group_id: &str, partitions: i32) -> i32 {
+pub fn partition_for(name: &str, partitions: i32) -> i32 {
     let hash =
-        group_id.encode_utf16().fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)));
+        name.encode_utf16().fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)));
     // The one number without a positive counterpart counts as zero.
     hash.checked_abs().unwrap_or(0) % partitions.max(1)
 }

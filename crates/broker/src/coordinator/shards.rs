@@ -1,0 +1,188 @@
+//! The driver: finds the shard of a partition, loads and unloads shards as this broker is elected and resigns, and sleeps
+//! until the next deadline. It decides nothing.
+
+use super::{Cell, CoordinatorLog, Moment, Shard, Ticket};
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use thalweg_log::Clock;
+use thalweg_log::disk::Disk;
+use thalweg_wire::ErrorCode;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
+
+/// Partitions that are loaded at the same time.
+const LOADS_AT_ONCE: usize = 2;
+
+/// The longest sleep between looks at the deadlines, should there be none.
+const SLEEP_MAX: Duration = Duration::from_secs(600);
+
+/// What the cells of a coordinator have in common.
+pub(super) struct Driver<S: Shard> {
+    pub(super) shared: S::Shared,
+    pub(super) log: Arc<dyn CoordinatorLog>,
+    pub(super) runtime: Handle,
+    /// Tells the sleeper that a deadline came nearer.
+    pub(super) wake: Notify,
+    clock: Clock,
+    started: Instant,
+}
+
+impl<S: Shard> Driver<S> {
+    fn now(&self) -> Moment {
+        let monotonic_ms = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX);
+        Moment { wall_ms: self.clock.now_ms(), monotonic_ms }
+    }
+
+    /// Now, and what a turn of now happens with.
+    pub(super) fn turn(&self) -> (Moment, S::Turn) {
+        let now = self.now();
+        (now, S::turn(&self.shared, now))
+    }
+}
+
+/// The shards that this broker leads.
+pub(crate) struct Shards<S: Shard> {
+    driver: Arc<Driver<S>>,
+    /// What shards are loaded from.
+    disk: Disk,
+    cells: RwLock<BTreeMap<i32, Arc<Cell<S>>>>,
+    next_ticket: AtomicU64,
+    loads: Arc<Semaphore>,
+}
+
+impl<S: Shard> fmt::Debug for Shards<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(&*self.cells.read()).finish()
+    }
+}
+
+impl<S: Shard> Shards<S> {
+    /// No shard yet. Must be called within a tokio runtime.
+    pub(crate) fn new(
+        shared: S::Shared,
+        log: Arc<dyn CoordinatorLog>,
+        clock: Clock,
+        disk: Disk,
+    ) -> Shards<S> {
+        let (runtime, wake, started) = (Handle::current(), Notify::new(), Instant::now());
+        Shards {
+            driver: Arc::new(Driver { shared, log, runtime, wake, clock, started }),
+            disk,
+            cells: RwLock::default(),
+            next_ticket: AtomicU64::new(0),
+            loads: Arc::new(Semaphore::new(LOADS_AT_ONCE)),
+        }
+    }
+
+    /// What the shards share.
+    pub(crate) fn shared(&self) -> &S::Shared {
+        &self.driver.shared
+    }
+
+    /// The time, as the shards are told it.
+    pub(crate) fn now(&self) -> Moment {
+        self.driver.now()
+    }
+
+    /// This broker leads a partition. It is loaded in the background; until then requests are told to wait.
+    pub(crate) fn elected(&self, partition: i32, leader_epoch: i32) {
+        let (cell, earlier) = {
+            let mut cells = self.cells.write();
+            if cells.get(&partition).is_some_and(|cell| cell.leader_epoch() >= leader_epoch) {
+                return;
+            }
+            let cell = Arc::new(Cell::new(partition, leader_epoch, Arc::clone(&self.driver)));
+            let earlier = cells.insert(partition, Arc::clone(&cell));
+            (cell, earlier)
+        };
+        if let Some(earlier) = earlier {
+            earlier.unload();
+        }
+        let (loads, disk) = (Arc::clone(&self.loads), self.disk.clone());
+        self.driver.runtime.spawn(async move {
+            let _permit = loads.acquire_owned().await.expect("the semaphore is never closed");
+            if let Err(error) = disk.spawn(move || cell.load()).await {
+                tracing::error!(partition, %error, "Loading {} was broken off", S::KEEPS);
+            }
+        });
+    }
+
+    /// This broker does not lead the partition any more, or not in this epoch: whoever waits is sent elsewhere. Without an
+    /// epoch, the partition is gone.
+    pub(crate) fn resigned(&self, partition: i32, leader_epoch: Option<i32>) {
+        let is_over = |cell: &Arc<Cell<S>>| leader_epoch.is_none_or(|epoch| cell.leader_epoch() <= epoch);
+        let cell = {
+            let mut cells = self.cells.write();
+            if cells.get(&partition).is_some_and(is_over) { cells.remove(&partition) } else { None }
+        };
+        if let Some(cell) = cell {
+            cell.unload();
+        }
+    }
+
+    /// Whether a partition is loaded.
+    pub(crate) fn is_loaded(&self, partition: i32) -> bool {
+        self.cell(partition).is_ok_and(|cell| cell.is_active())
+    }
+
+    /// Does what is due in all shards.
+    pub(crate) fn tick(&self) {
+        let now_ms = self.now().monotonic_ms;
+        for cell in self.all() {
+            if cell.next_deadline_ms() <= now_ms {
+                cell.turn(|_, _| ());
+            }
+        }
+    }
+
+    /// Sleeps until the next deadline and does what is due, or until the shards want something else looked at.
+    pub(crate) async fn sleep(&self) {
+        let woken = self.driver.wake.notified();
+        let next_ms = self.all().iter().map(|cell| cell.next_deadline_ms()).min();
+        let wait_ms = next_ms.map(|at_ms| at_ms.saturating_sub(self.now().monotonic_ms));
+        let wait = wait_ms.map_or(SLEEP_MAX, |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep(wait.min(SLEEP_MAX)) => self.tick(),
+            () = woken => {}
+        }
+    }
+
+    /// Lets every shard go: the broker stops.
+    pub(crate) fn shutdown(&self) {
+        let cells = std::mem::take(&mut *self.cells.write());
+        cells.into_values().for_each(|cell| cell.unload());
+    }
+
+    /// All of them, by their partitions.
+    pub(crate) fn all(&self) -> Vec<Arc<Cell<S>>> {
+        self.cells.read().values().cloned().collect()
+    }
+
+    /// What looks at each shard see, as far as they serve. An error is that of a shard that is not loaded: what is not led
+    /// here is elsewhere, and no error.
+    pub(crate) fn read_all<R>(&self, read: impl Fn(&S) -> R) -> Result<Vec<R>, ErrorCode> {
+        let seen = self.all().into_iter().map(|cell| cell.read(&read));
+        seen.filter(|seen| !matches!(seen, Err(ErrorCode::NotCoordinator))).collect()
+    }
+
+    /// The shard of a partition.
+    pub(crate) fn cell(&self, partition: i32) -> Result<Arc<Cell<S>>, ErrorCode> {
+        self.cells.read().get(&partition).cloned().ok_or(ErrorCode::NotCoordinator)
+    }
+
+    /// Passes a request to the shard of a partition and waits for the answer.
+    pub(crate) async fn ask(
+        &self,
+        partition: i32,
+        request: impl FnOnce(&mut S, Ticket, S::Turn),
+    ) -> Result<S::Answer, ErrorCode> {
+        let ticket = Ticket(self.next_ticket.fetch_add(1, Ordering::Relaxed));
+        self.cell(partition)?.ask(ticket, request).await
+    }
+}
