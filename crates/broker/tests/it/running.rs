@@ -60,6 +60,11 @@ impl Running {
         another.inspect(Connection::close).is_ok()
     }
 
+    /// The connection by which it is asked.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
     /// Where its first listener listens.
     pub fn address(&self) -> &str {
         &self.address

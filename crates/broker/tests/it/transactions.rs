@@ -1,14 +1,14 @@
 //! Transactions, by the older protocol and by that of transaction.version 2: what readers of committed records see, what
 //! is refused, and what a restart leaves.
 
-use crate::records::{Topic, ask_for, batch_at, fetch, fetch_partition, produce, values};
+use crate::records::{Topic, batch_at, fetch, fetch_partition, produce, values};
 use crate::running::Running;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tempfile::TempDir;
+use thalweg_client::Connection;
 use thalweg_record::{BatchOptions, ProducerEpoch, ProducerId};
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use thalweg_wire::request::describe_producers_request::TopicRequest;
 use thalweg_wire::request::fetch_response::PartitionData;
@@ -18,6 +18,7 @@ use thalweg_wire::request::txn_offset_commit_request::{
 };
 use thalweg_wire::request::write_txn_markers_request::{WritableTxnMarker, WritableTxnMarkerTopic};
 use thalweg_wire::request::*;
+use thalweg_wire::{ErrorCode, Request};
 use tokio::time::Instant;
 
 /// Longer than anything here takes, on a machine that does much else.
@@ -53,19 +54,27 @@ fn error(code: i16) -> ErrorCode {
 /// Where a producer turns to: one broker, or whichever of a cluster is right at the moment.
 pub trait Place {
     /// The coordinator of an id.
-    fn coordinator(&self, id: &str) -> impl Future<Output = &Running>;
+    fn coordinator(&self, id: &str) -> impl Future<Output = &Connection>;
     /// The leader of a topic's first partition.
-    fn leader(&self, topic: &Topic) -> &Running;
+    fn leader(&self, topic: &Topic) -> &Connection;
 }
 
 impl Place for Running {
-    async fn coordinator(&self, _: &str) -> &Running {
-        self
+    async fn coordinator(&self, _: &str) -> &Connection {
+        self.connection()
     }
 
-    fn leader(&self, _: &Topic) -> &Running {
-        self
+    fn leader(&self, _: &Topic) -> &Connection {
+        self.connection()
     }
+}
+
+async fn ask<R: Request>(connection: &Connection, request: &R) -> R::Response {
+    connection.send(request).await.expect("an answer")
+}
+
+async fn ask_at<R: Request>(connection: &Connection, request: &R, version: i16) -> R::Response {
+    connection.send_at(request, version).await.expect("an answer")
 }
 
 /// Asks until the answer is not one that has a client come again.
@@ -106,7 +115,7 @@ impl Transactional {
                 coordinator_keys: vec![id.to_owned()],
                 ..Default::default()
             };
-            let found = place.coordinator(id).await.ask(&request).await.coordinators.remove(0);
+            let found = ask(place.coordinator(id).await, &request).await.coordinators.remove(0);
             (error(found.error_code), ())
         })
         .await;
@@ -122,7 +131,7 @@ impl Transactional {
             ..Default::default()
         };
         let (error, answer) = patiently(async || {
-            let answer = place.coordinator(&self.id).await.ask(&request).await;
+            let answer = ask(place.coordinator(&self.id).await, &request).await;
             (error(answer.error_code), answer)
         })
         .await;
@@ -157,7 +166,7 @@ impl Transactional {
             ..Default::default()
         };
         let (error, ()) = patiently(async || {
-            let mut answer = place.coordinator(&self.id).await.ask_at(&request, 3).await;
+            let mut answer = ask_at(place.coordinator(&self.id).await, &request, 3).await;
             let result = answer.results_by_topic_v3_and_below.remove(0).results_by_partition.remove(0);
             (error(result.partition_error_code), ())
         })
@@ -176,7 +185,7 @@ impl Transactional {
         let mut request = produce(version, topic, 0, -1, self.batch(topic, values));
         request.transactional_id = Some(self.id.clone());
         let (error, ()) = patiently(async || {
-            let mut answer = place.leader(topic).ask_at(&request, version).await;
+            let mut answer = ask_at(place.leader(topic), &request, version).await;
             (error(answer.responses.remove(0).partition_responses.remove(0).error_code), ())
         })
         .await;
@@ -202,6 +211,45 @@ impl Transactional {
         self.send_at(place, topic, values, version).await
     }
 
+    /// AddOffsetsToTxn, of which the newer protocol has no need.
+    pub async fn add_group(&self, place: &impl Place, group: &str) -> ErrorCode {
+        let request = AddOffsetsToTxnRequest {
+            transactional_id: self.id.clone(),
+            producer_id: self.producer_id,
+            producer_epoch: self.epoch,
+            group_id: group.to_owned(),
+        };
+        let (error, ()) = patiently(async || {
+            let answer = ask(place.coordinator(&self.id).await, &request).await;
+            (error(answer.error_code), ())
+        })
+        .await;
+        error
+    }
+
+    /// TxnOffsetCommit for partition 0 of `topic`, to the coordinator of the group.
+    pub async fn commit_offset(&self, coordinator: &Connection, group: &str, offset: i64) -> ErrorCode {
+        let partition = TxnOffsetCommitRequestPartition { committed_offset: offset, ..Default::default() };
+        let request = TxnOffsetCommitRequest {
+            transactional_id: self.id.clone(),
+            group_id: group.to_owned(),
+            producer_id: self.producer_id,
+            producer_epoch: self.epoch,
+            topics: vec![TxnOffsetCommitRequestTopic {
+                name: "topic".to_owned(),
+                partitions: vec![partition],
+            }],
+            ..Default::default()
+        };
+        let version = if self.protocol == Protocol::Newer { 5 } else { 4 };
+        let (error, ()) = patiently(async || {
+            let answer = ask_at(coordinator, &request, version).await;
+            (error(answer.topics[0].partitions[0].error_code), ())
+        })
+        .await;
+        error
+    }
+
     /// EndTxn, and the wait until it has ended everywhere, so that readers see it.
     pub async fn end(&mut self, place: &impl Place, commits: bool) -> ErrorCode {
         let error = self.decide(place, commits).await;
@@ -225,7 +273,7 @@ impl Transactional {
         };
         let version = if self.protocol == Protocol::Newer { 5 } else { 4 };
         let (error, answer) = patiently(async || {
-            let answer = place.coordinator(&self.id).await.ask_at(&request, version).await;
+            let answer = ask_at(place.coordinator(&self.id).await, &request, version).await;
             (error(answer.error_code), answer)
         })
         .await;
@@ -242,17 +290,33 @@ impl Transactional {
 /// What the coordinator says of an id.
 pub async fn describe(place: &impl Place, id: &str) -> describe_transactions_response::TransactionState {
     let request = DescribeTransactionsRequest { transactional_ids: vec![id.to_owned()] };
-    place.coordinator(id).await.ask(&request).await.transaction_states.remove(0)
+    ask(place.coordinator(id).await, &request).await.transaction_states.remove(0)
 }
 
-pub async fn committed(broker: &Running, topic: &Topic) -> PartitionData {
+/// What readers of committed records are given of a topic's first partition.
+pub async fn committed(leader: &Connection, topic: &Topic) -> PartitionData {
     let request = fetch(18, topic, vec![fetch_partition(0, 0)]);
-    ask_for(broker, FetchRequest { isolation_level: 1, ..request }).await
+    let mut answer = ask(leader, &FetchRequest { isolation_level: 1, ..request }).await;
+    assert_eq!(answer.error_code, 0, "the fetch as a whole");
+    answer.responses.remove(0).partitions.remove(0)
+}
+
+/// The same as records, once nothing is open any more.
+pub async fn settled(place: &impl Place, topic: &Topic) -> Vec<String> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let data = committed(place.leader(topic), topic).await;
+        if data.error_code == 0 && data.last_stable_offset == data.high_watermark {
+            return committed_values(&data);
+        }
+        assert!(Instant::now() < deadline, "{} hangs: {data:?}", topic.name);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// The values that a reader of committed records hands to its user: those that the list of aborted ones does not exclude.
-pub async fn read_committed(broker: &Running, topic: &Topic) -> Vec<String> {
-    let data = committed(broker, topic).await;
+pub async fn read_committed(leader: &Connection, topic: &Topic) -> Vec<String> {
+    let data = committed(leader, topic).await;
     committed_values(&data)
 }
 
@@ -300,13 +364,13 @@ async fn readers_of_committed_records_see_what_was_committed_and_nothing_else() 
         let mut other = Transactional::begin(&broker, "other", protocol).await;
         assert_eq!(one.send(&broker, &topic, &[b"a1", b"a2"]).await, ErrorCode::None);
         assert_eq!(other.send(&broker, &topic, &[b"b1"]).await, ErrorCode::None);
-        let data = committed(&broker, &topic).await;
+        let data = committed(broker.connection(), &topic).await;
         assert_eq!((data.last_stable_offset, data.high_watermark), (0, 3), "{protocol:?}: both are open");
         assert!(values(&data).is_empty());
         assert_eq!(other.end(&broker, false).await, ErrorCode::None);
-        assert!(read_committed(&broker, &topic).await.is_empty(), "the first is open");
+        assert!(read_committed(broker.connection(), &topic).await.is_empty(), "the first is open");
         assert_eq!(one.end(&broker, true).await, ErrorCode::None);
-        assert_eq!(read_committed(&broker, &topic).await, ["a1", "a2"], "{protocol:?}");
+        assert_eq!(read_committed(broker.connection(), &topic).await, ["a1", "a2"], "{protocol:?}");
         for round in 0..3 {
             let (kept, gone) = (format!("k{round}"), format!("g{round}"));
             assert_eq!(one.send(&broker, &topic, &[kept.as_bytes()]).await, ErrorCode::None);
@@ -314,7 +378,7 @@ async fn readers_of_committed_records_see_what_was_committed_and_nothing_else() 
             assert_eq!(one.send(&broker, &topic, &[gone.as_bytes()]).await, ErrorCode::None);
             assert_eq!(one.end(&broker, false).await, ErrorCode::None);
         }
-        assert_eq!(read_committed(&broker, &topic).await, ["a1", "a2", "k0", "k1", "k2"]);
+        assert_eq!(read_committed(broker.connection(), &topic).await, ["a1", "a2", "k0", "k1", "k2"]);
         broker.stop().await;
     }
 }
@@ -333,7 +397,7 @@ async fn a_fetch_that_waits_for_much_is_woken_by_the_end_of_the_transaction() {
         max_wait_ms: 50_000,
         ..fetch(18, &topic, vec![fetch_partition(0, 0)])
     };
-    let reader = thalweg_client::Connection::connect(broker.address(), &Default::default()).await;
+    let reader = Connection::connect(broker.address(), &Default::default()).await;
     let reader = reader.expect("the broker answers");
     let waiting = tokio::spawn(async move { reader.send(&request).await });
     let began = Instant::now();
@@ -406,7 +470,7 @@ async fn verification_can_be_turned_off() {
     let codes: Vec<_> = partitions.iter().map(|p| (p.partition_index, error(p.error_code))).collect();
     assert_eq!(codes, [(0, ErrorCode::None), (7, ErrorCode::UnknownTopicOrPartition)]);
     assert_eq!(producers().await[0].current_txn_start_offset, -1);
-    assert!(read_committed(&broker, &topic).await.is_empty());
+    assert!(read_committed(broker.connection(), &topic).await.is_empty());
     broker.stop().await;
 }
 
@@ -427,7 +491,7 @@ async fn a_producer_that_was_replaced_can_do_nothing_more() {
         assert_eq!(refused, ErrorCode::InvalidProducerEpoch, "{protocol:?}");
         assert_eq!(new.send(&broker, &topic, &[b"new"]).await, ErrorCode::None);
         assert_eq!(new.end(&broker, true).await, ErrorCode::None);
-        assert_eq!(read_committed(&broker, &topic).await, ["new"]);
+        assert_eq!(read_committed(broker.connection(), &topic).await, ["new"]);
         broker.stop().await;
     }
 }
@@ -444,34 +508,18 @@ async fn a_transaction_that_takes_too_long_is_aborted() {
     assert_eq!(one.init(&broker, 300).await, ErrorCode::None);
     assert_eq!(one.send(&broker, &topic, &[b"x"]).await, ErrorCode::None);
     let deadline = Instant::now() + PATIENCE;
-    while committed(&broker, &topic).await.last_stable_offset < 2 {
+    while committed(broker.connection(), &topic).await.last_stable_offset < 2 {
         assert!(Instant::now() < deadline, "{:?}", describe(&broker, "one").await);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert!(read_committed(&broker, &topic).await.is_empty());
+    assert!(read_committed(broker.connection(), &topic).await.is_empty());
     // By its epoch, the one before, it could only repeat itself, and the transaction was not committed.
     assert_eq!(one.decide(&broker, true).await, ErrorCode::InvalidTxnState);
     broker.stop().await;
 }
 
-fn commit_offset(one: &Transactional, group: &str, offset: i64) -> TxnOffsetCommitRequest {
-    TxnOffsetCommitRequest {
-        transactional_id: one.id.clone(),
-        group_id: group.to_owned(),
-        producer_id: one.producer_id,
-        producer_epoch: one.epoch,
-        topics: vec![TxnOffsetCommitRequestTopic {
-            name: "topic".to_owned(),
-            partitions: vec![TxnOffsetCommitRequestPartition {
-                committed_offset: offset,
-                ..Default::default()
-            }],
-        }],
-        ..Default::default()
-    }
-}
-
-async fn committed_offset(broker: &Running, group: &str) -> Result<i64, ErrorCode> {
+/// The committed offset of partition 0 of `topic`, if it is stable.
+pub async fn committed_offset(coordinator: &Connection, group: &str) -> Result<i64, ErrorCode> {
     let topic = OffsetFetchRequestTopics {
         name: "topic".to_owned(),
         partition_indexes: vec![0],
@@ -483,7 +531,7 @@ async fn committed_offset(broker: &Running, group: &str) -> Result<i64, ErrorCod
         ..Default::default()
     };
     let request = OffsetFetchRequest { groups: vec![group], require_stable: true, ..Default::default() };
-    let mut answer = broker.ask_at(&request, 9).await;
+    let mut answer = ask_at(coordinator, &request, 9).await;
     let partition = answer.groups.remove(0).topics.remove(0).partitions.remove(0);
     match error(partition.error_code) {
         ErrorCode::None => Ok(partition.committed_offset),
@@ -501,38 +549,25 @@ async fn offsets_count_when_their_transaction_commits() {
         patiently(async || (error(broker.ask(&find).await.coordinators[0].error_code), ())).await;
         let mut one = Transactional::begin(&broker, "one", protocol).await;
         for (offset, commits, expected) in [(5, true, 5), (9, false, 5), (7, true, 7)] {
-            let version = if protocol == Protocol::Newer { 5 } else { 4 };
-            let send = async |one: &Transactional| {
-                let request = commit_offset(one, "g", offset);
-                let (error, ()) = patiently(async || {
-                    let answer = broker.ask_at(&request, version).await;
-                    (error(answer.topics[0].partitions[0].error_code), ())
-                })
-                .await;
-                error
-            };
+            let at = broker.connection();
             if protocol == Protocol::Older {
-                assert_eq!(send(&one).await, ErrorCode::TransactionAbortable, "the group was not added");
-                let request = AddOffsetsToTxnRequest {
-                    transactional_id: one.id.clone(),
-                    producer_id: one.producer_id,
-                    producer_epoch: one.epoch,
-                    group_id: "g".to_owned(),
-                };
-                let (added, ()) =
-                    patiently(async || (error(broker.ask(&request).await.error_code), ())).await;
-                assert_eq!(added, ErrorCode::None);
+                let refused = one.commit_offset(at, "g", offset).await;
+                assert_eq!(refused, ErrorCode::TransactionAbortable, "the group was not added");
+                assert_eq!(one.add_group(&broker, "g").await, ErrorCode::None);
             }
-            assert_eq!(send(&one).await, ErrorCode::None, "{protocol:?}");
-            assert_eq!(committed_offset(&broker, "g").await, Err(ErrorCode::UnstableOffsetCommit));
+            assert_eq!(one.commit_offset(at, "g", offset).await, ErrorCode::None, "{protocol:?}");
+            assert_eq!(
+                committed_offset(broker.connection(), "g").await,
+                Err(ErrorCode::UnstableOffsetCommit)
+            );
             assert_eq!(one.end(&broker, commits).await, ErrorCode::None);
-            assert_eq!(committed_offset(&broker, "g").await, Ok(expected), "{protocol:?}");
+            assert_eq!(committed_offset(broker.connection(), "g").await, Ok(expected), "{protocol:?}");
         }
         let broker = {
             broker.kill().await;
             start(&dir, &[]).await
         };
-        let (error, offset) = patiently(async || match committed_offset(&broker, "g").await {
+        let (error, offset) = patiently(async || match committed_offset(broker.connection(), "g").await {
             Ok(offset) => (ErrorCode::None, offset),
             Err(error) => (error, -1),
         })
@@ -570,15 +605,15 @@ async fn a_transaction_outlives_the_broker_at_each_of_its_steps() {
             }
         }
         let deadline = Instant::now() + PATIENCE;
-        while read_committed(&broker, &topic).await != expected {
+        while read_committed(broker.connection(), &topic).await != expected {
             assert!(
                 Instant::now() < deadline,
                 "{:?} is not {expected:?}",
-                read_committed(&broker, &topic).await
+                read_committed(broker.connection(), &topic).await
             );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let data = committed(&broker, &topic).await;
+        let data = committed(broker.connection(), &topic).await;
         assert_eq!(data.last_stable_offset, data.high_watermark, "nothing hangs");
         broker.stop().await;
     }

@@ -1,10 +1,14 @@
 //! Brokers of both makes in one cluster: ours follow a leader of Apache Kafka, Apache Kafka follows ours, and either dies.
+//! Transactions span them in `transactions`.
+
+mod transactions;
 
 use super::controllers::{Controllers, JVM_OPTIONS, Quorum};
 use super::{jars, join, until};
 use crate::records::{Topic, batch, produce, values_of};
 use crate::replication::contents;
 use crate::running::Running;
+use crate::transactions::ONE_SEGMENT;
 use bytes::Bytes;
 use std::net::TcpListener;
 use std::process::{Child, Command};
@@ -90,6 +94,8 @@ impl Drop for Jvm {
 struct Mixed {
     controllers: Controllers,
     jvm: Jvm,
+    /// To the JVM, as it is at first.
+    to_jvm: Connection,
     dirs: [TempDir; 2],
     ours: [Option<Running>; 2],
 }
@@ -99,10 +105,19 @@ impl Mixed {
         let controllers =
             Controllers::start(classpath.clone(), Quorum::OfKafkasDefaults, "broker.session.timeout.ms=3000")
                 .await;
-        let mut jvm = Jvm::new(classpath, &controllers, 1, "");
+        // Its coordinators count partitions by these, once and for all, if their topics do not exist yet.
+        let internal = "offsets.topic.num.partitions=2\ntransaction.state.log.num.partitions=2";
+        let mut jvm = Jvm::new(classpath, &controllers, 1, internal);
         jvm.begin();
+        let mut to_jvm = None;
+        until("the JVM listens", async || {
+            to_jvm = Connection::connect(&jvm.address, &ConnectionOptions::default()).await.ok();
+            to_jvm.is_some()
+        })
+        .await;
+        let to_jvm = to_jvm.expect("it was just opened");
         let dirs = [(); 2].map(|()| tempfile::tempdir().expect("a temporary directory"));
-        let mut mixed = Mixed { controllers, jvm, dirs, ours: [None, None] };
+        let mut mixed = Mixed { controllers, jvm, to_jvm, dirs, ours: [None, None] };
         mixed.begin(2).await;
         mixed.begin(3).await;
         until("all three brokers", async || {
@@ -110,6 +125,15 @@ impl Mixed {
         })
         .await;
         mixed
+    }
+
+    /// Ends the test: the JVM found nothing that is an error, and ours stop in order.
+    async fn finish(mut self) {
+        let log = std::fs::read_to_string(self.jvm.dir.path().join("log")).expect("a log");
+        assert!(!log.contains(" ERROR "), "{log}");
+        for broker in self.ours.iter_mut().filter_map(Option::take) {
+            broker.stop().await;
+        }
     }
 
     async fn begin(&mut self, id: usize) {
@@ -127,14 +151,16 @@ impl Mixed {
         let assignments = (0..).zip(assignments).map(|(partition_index, replicas)| {
             CreatableReplicaAssignment { partition_index, broker_ids: replicas.to_vec() }
         });
-        let config =
-            CreatableTopicConfig { name: "min.insync.replicas".to_owned(), value: Some("2".to_owned()) };
+        let configs = [("min.insync.replicas", "2"), ONE_SEGMENT].map(|(name, value)| CreatableTopicConfig {
+            name: name.to_owned(),
+            value: Some(value.to_owned()),
+        });
         let topic = CreatableTopic {
             name: name.to_owned(),
             num_partitions: -1,
             replication_factor: -1,
             assignments: assignments.collect(),
-            configs: vec![config],
+            configs: configs.to_vec(),
         };
         let request = CreateTopicsRequest { topics: vec![topic], timeout_ms: 30_000, ..Default::default() };
         let created = self.somebody().ask(&request).await.topics.remove(0);
@@ -245,11 +271,7 @@ async fn brokers_of_both_makes_replicate_to_each_other_and_survive_each_others_d
         let found = mixed.assert_same(&topic, partition).await;
         assert_in_order(found, &expected[usize::try_from(partition).expect("small")]);
     }
-    let log = std::fs::read_to_string(mixed.jvm.dir.path().join("log")).expect("a log");
-    assert!(!log.contains(" ERROR "), "{log}");
-    for broker in mixed.ours.iter_mut().filter_map(Option::take) {
-        broker.stop().await;
-    }
+    mixed.finish().await;
 }
 
 impl Mixed {
@@ -262,63 +284,5 @@ impl Mixed {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{class}: {text}\n{}", String::from_utf8_lossy(&output.stderr));
         text
-    }
-}
-
-/// The partitions of `__transaction_state` are spread over all brokers, as are those of the topic: questions and markers go
-/// between both makes, in both directions.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn transactions_span_brokers_of_both_makes() {
-    const RECORDS: i64 = 600;
-    let Some(jars) = jars() else { return };
-    let mut mixed = Mixed::start(jars).await;
-    let topics = [
-        mixed.create("of-jvm", [[1, 2, 3], [2, 3, 1]]).await,
-        mixed.create("of-ours", [[3, 1, 2], [2, 1, 3]]).await,
-    ];
-    let bootstrap = mixed.address(1).expect("it runs");
-    let common = ["--bootstrap-server", bootstrap.as_str()];
-    let mut coordinators = std::collections::BTreeSet::new();
-    for id in ["a", "b", "c", "d"] {
-        for topic in &topics {
-            let records = (RECORDS / 4).to_string();
-            let mut arguments = common.to_vec();
-            arguments.extend(["--topic", &topic.name, "--num-records", &records, "--record-size", "20"]);
-            arguments.extend([
-                "--throughput",
-                "-1",
-                "--transactional-id",
-                id,
-                "--transaction-duration-ms",
-                "5",
-            ]);
-            let told = mixed.tool("ProducerPerformance", &arguments).await;
-            assert!(told.contains("records sent"), "{told}");
-        }
-        let partition = thalweg_broker::coordinator::partition_for(id, 50);
-        let image = mixed.somebody().server().broker.image();
-        coordinators.extend(image.partition("__transaction_state", partition).map(|found| found.leader));
-    }
-    assert!(coordinators.len() > 1, "{coordinators:?}: coordinators of both makes");
-    for topic in &topics {
-        for partition in [0, 1] {
-            mixed.assert_same(topic, partition).await;
-        }
-        let count = RECORDS.to_string();
-        let mut arguments = common.to_vec();
-        arguments.extend(["--topic", &topic.name, "--num-records", &count, "--hide-header"]);
-        arguments.extend(["--command-property", "isolation.level=read_committed"]);
-        let consumed = mixed.tool("ConsumerPerformance", &arguments).await;
-        assert_eq!(consumed.split(", ").nth(4), Some(count.as_str()), "{consumed}");
-    }
-    let listed = mixed.tool("TransactionsCommand", &[common[0], common[1], "list"]).await;
-    for id in ["a", "b", "c", "d"] {
-        let line = listed.lines().find(|line| line.split_whitespace().next() == Some(id));
-        assert!(line.is_some_and(|line| line.contains("CompleteCommit")), "{listed}");
-    }
-    let log = std::fs::read_to_string(mixed.jvm.dir.path().join("log")).expect("a log");
-    assert!(!log.contains(" ERROR "), "{log}");
-    for broker in mixed.ours.iter_mut().filter_map(Option::take) {
-        broker.stop().await;
     }
 }

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::transactions::{
-    ONE_SEGMENT, Place, Protocol, Transactional, committed, committed_values, describe, patiently,
+    ONE_SEGMENT, Place, Protocol, Transactional, committed, committed_values, describe, patiently, settled,
 };
+use thalweg_client::Connection;
 
 /// As Kafka creates its internal topics, with as many partitions as there are brokers.
 const INTERNAL: [(&str, &str); 5] = [
@@ -37,30 +38,17 @@ impl Cluster {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
-
-    /// The records that readers see, once nothing is open any more.
-    async fn settled(&self, topic: &Topic) -> Vec<String> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let data = committed(self.leader(topic), topic).await;
-            if data.error_code == 0 && data.last_stable_offset == data.high_watermark {
-                return committed_values(&data);
-            }
-            assert!(Instant::now() < deadline, "{} hangs: {data:?}", topic.name);
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
 }
 
 impl Place for Cluster {
-    async fn coordinator(&self, id: &str) -> &Running {
+    async fn coordinator(&self, id: &str) -> &Connection {
         let coordinator = self.coordinator_id(id).await;
-        self.running(coordinator).expect("it was just found")
+        self.running(coordinator).expect("it was just found").connection()
     }
 
-    fn leader(&self, topic: &Topic) -> &Running {
+    fn leader(&self, topic: &Topic) -> &Connection {
         let leader = self.registration(topic, 0).leader;
-        self.running(leader).unwrap_or_else(|| self.somebody())
+        self.running(leader).unwrap_or_else(|| self.somebody()).connection()
     }
 }
 
@@ -98,7 +86,7 @@ async fn a_transaction_spans_brokers_wherever_its_coordinator_is() {
     }
     assert!(coordinators.len() > 1, "{coordinators:?}: coordinators are spread");
     for topic in &topics {
-        assert_eq!(cluster.settled(topic).await, expected);
+        assert_eq!(settled(&cluster, topic).await, expected);
         cluster.assert_same(topic, 0, &[1, 2, 3]).await;
     }
     cluster.stop_all().await;
@@ -138,7 +126,7 @@ async fn what_was_decided_happens_though_the_coordinator_ends() {
             expected.push(value);
         }
         for topic in &topics {
-            assert_eq!(cluster.settled(topic).await, expected, "round {round}, {}", topic.name);
+            assert_eq!(settled(&cluster, topic).await, expected, "round {round}, {}", topic.name);
         }
         cluster.begin(dead).await;
         for topic in &topics {
@@ -171,7 +159,7 @@ async fn an_open_transaction_stays_open_under_another_leader() {
         "the transaction is open, and what was aborted is known"
     );
     assert_eq!(one.end(&cluster, true).await, ErrorCode::None);
-    assert_eq!(cluster.settled(&topic).await, ["a", "b"]);
+    assert_eq!(settled(&cluster, &topic).await, ["a", "b"]);
     cluster.begin(1).await;
     cluster.wait_for_isr(&topic, 0, &[1, 2, 3]).await;
     cluster.assert_same(&topic, 0, &[1, 2, 3]).await;
