@@ -52,10 +52,10 @@ pub fn handle(broker: &Broker, call: &Call, request: ApiVersionsRequest) -> ApiV
 }
 
 /// Answers a request at a version that is not served, at version 0.
-pub fn unsupported(correlation_id: i32) -> Reply {
+pub fn unsupported(broker: &Broker, correlation_id: i32) -> Reply {
     let response = ApiVersionsResponse {
         error_code: ErrorCode::UnsupportedVersion.code(),
-        api_keys: api_keys(|api| Some((api.min, api.max))),
+        api_keys: api_keys(|api| Some((api.min, api.last(broker)))),
         ..Default::default()
     };
     match encode_response(&response, ApiKey::ApiVersions, 0, correlation_id) {

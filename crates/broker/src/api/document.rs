@@ -74,8 +74,8 @@ fn differs(api: &Api) -> &'static str {
              only where the topic demands it, so what a producer packed wrongly under a right CRC is stored, where Kafka \
              refuses it"
         }
-        ApiKey::FindCoordinator => "groups only: transactions and share groups are not served yet",
-        ApiKey::InitProducerId => "a transactional id is refused: transactions are not served yet",
+        ApiKey::FindCoordinator => "groups and transactions: share groups are not served yet",
+        ApiKey::InitProducerId => "version 6 where `unstable.api.versions.enable` is on",
         ApiKey::ListOffsets => {
             "nothing is in tiered storage; CORRUPT_MESSAGE where the search meets records that cannot be read"
         }
@@ -98,13 +98,6 @@ fn differs(api: &Api) -> &'static str {
 /// Why an API of Kafka's brokers is not served.
 fn missing(key: ApiKey) -> &'static str {
     match key {
-        ApiKey::AddPartitionsToTxn
-        | ApiKey::AddOffsetsToTxn
-        | ApiKey::EndTxn
-        | ApiKey::WriteTxnMarkers
-        | ApiKey::TxnOffsetCommit
-        | ApiKey::DescribeTransactions
-        | ApiKey::ListTransactions => "transactions are not served yet",
         ApiKey::ConsumerGroupHeartbeat | ApiKey::ConsumerGroupDescribe => {
             "the consumer group protocol of KIP-848 is not served yet; classic groups are"
         }

@@ -41,7 +41,7 @@ const FORWARDED: [ApiKey; 15] = [
 /// The versions of an API that this broker and its controller serve; none where they share none.
 pub fn served_with_controller(broker: &Broker, api: &Api) -> Option<(i16, i16)> {
     if !FORWARDED.contains(&api.key) {
-        return Some((api.min, api.max));
+        return Some((api.min, api.last(broker)));
     }
     let (min, max) = broker.controller.served(api.key)?;
     let (min, max) = (min.max(api.min), max.min(api.max));

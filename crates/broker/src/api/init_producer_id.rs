@@ -1,14 +1,15 @@
-//! InitProducerId (key 22), versions 0 to 5: an id and an epoch for an idempotent or a transactional producer.
+//! InitProducerId (key 22), versions 0 to 5, and 6 where unstable ones are served: an id and an epoch for an idempotent or a transactional producer.
 //!
 //! Without a transactional id it is an id that nobody had before. With one it is the coordinator's word
 //! (`crate::transaction`): whoever had the id before is fenced, and its open transaction is aborted first. Version 3 lets a
 //! producer name the id and epoch that it had, to go on after an error (KIP-360); version 4 tells PRODUCER_FENCED, which
-//! is INVALID_PRODUCER_EPOCH before. Version 6, with its two-phase commit (KIP-939), is not stable in Kafka either.
+//! is INVALID_PRODUCER_EPOCH before. Version 6 begins a two-phase commit, which another system leads (KIP-939), where
+//! `transaction.two.phase.commit.enable` is on; to go on with a prepared transaction, Kafka does not know either.
 
 use super::Call;
 use crate::broker::Broker;
 use crate::producer_ids;
-use crate::transaction::{InitRequest, Producer};
+use crate::transaction::{InitRequest, Producer, TwoPhaseCommit};
 use std::sync::Arc;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::{InitProducerIdRequest, InitProducerIdResponse};
@@ -44,6 +45,6 @@ async fn producer(broker: &Broker, request: InitProducerIdRequest) -> Result<Pro
     };
     let timeout_ms = request.transaction_timeout_ms;
     let begin = InitRequest { id, timeout_ms, expected };
-    let new_id = || producer_ids::next(broker);
-    broker.transactions.init_producer_id(begin, request.enable2_pc, new_id).await
+    let two_phase_commit = TwoPhaseCommit { begins: request.enable2_pc, keeps: request.keep_prepared_txn };
+    broker.transactions.init_producer_id(begin, two_phase_commit, || producer_ids::next(broker)).await
 }

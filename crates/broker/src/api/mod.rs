@@ -100,9 +100,17 @@ pub struct Api {
     pub key: ApiKey,
     /// The first version served.
     pub min: i16,
-    /// The last version served.
+    /// The last version served, unless [`Api::last`] knows of another.
     pub max: i16,
     serve: Serve,
+}
+
+impl Api {
+    /// The last version that this broker serves: with `unstable.api.versions.enable` also one that Kafka still develops.
+    pub fn last(&self, broker: &Broker) -> i16 {
+        let serves_unstable = broker.config().network.serves_unstable_versions;
+        self.max + i16::from(serves_unstable && self.key.last_version_is_unstable())
+    }
 }
 
 const fn api(key: ApiKey, min: i16, max: i16, serve: Serve) -> Api {
@@ -263,12 +271,13 @@ impl Handler for ApiHandler {
             return Reply::Close(format!("API key {} is not served", prefix.api_key));
         };
         let version = prefix.api_version;
-        if !(api.min..=api.max).contains(&version) {
+        let last = api.last(&self.broker);
+        if !(api.min..=last).contains(&version) {
             if api.key == ApiKey::ApiVersions {
-                return api_versions::unsupported(prefix.correlation_id);
+                return api_versions::unsupported(&self.broker, prefix.correlation_id);
             }
-            let Api { key, min, max, .. } = api;
-            return Reply::Close(format!("{key:?} is served at versions {min} to {max}, not {version}"));
+            let Api { key, min, .. } = api;
+            return Reply::Close(format!("{key:?} is served at versions {min} to {last}, not {version}"));
         }
         let mut d = Decoder::new(frame.clone());
         let header = match decode_request_header(&mut d, api.key, version) {

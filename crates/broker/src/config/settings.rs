@@ -38,6 +38,8 @@ pub struct NetworkSettings {
     pub describe_partitions_limit: usize,
     /// `request.timeout.ms`.
     pub request_timeout: Duration,
+    /// `unstable.api.versions.enable`.
+    pub serves_unstable_versions: bool,
 }
 
 impl NetworkSettings {
@@ -58,6 +60,7 @@ impl NetworkSettings {
             fetch_session_slots: values.size("max.incremental.fetch.session.cache.slots"),
             describe_partitions_limit: values.size("max.request.partition.size.limit"),
             request_timeout: values.millis("request.timeout.ms"),
+            serves_unstable_versions: values.boolean("unstable.api.versions.enable"),
         }
     }
 }

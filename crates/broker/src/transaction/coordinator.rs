@@ -27,6 +27,15 @@ pub trait Cluster: Send + Sync + 'static {
 /// An id that needs a producer id, and the shard that it belongs to.
 pub(super) type NeedingId = (Arc<Cell<Shard>>, Arc<str>);
 
+/// What a producer says of two-phase commits (KIP-939).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TwoPhaseCommit {
+    /// Another system ends its transactions, whatever time that takes.
+    pub begins: bool,
+    /// It wants to go on with a transaction that is prepared.
+    pub keeps: bool,
+}
+
 /// What the shards share.
 pub(crate) struct Surroundings {
     pub(super) config: Arc<TransactionConfig>,
@@ -122,22 +131,24 @@ impl TransactionCoordinator {
         self.shards.shutdown();
     }
 
-    /// InitProducerId with a transactional id: the producer that may write under it from now on. `two_phase_commit`
-    /// says that another system ends the transactions, whatever time that takes.
+    /// InitProducerId with a transactional id: the producer that may write under it from now on.
     pub async fn init_producer_id<F>(
         &self,
         mut request: InitRequest,
-        two_phase_commit: bool,
+        two_phase_commit: TwoPhaseCommit,
         new_id: impl FnOnce() -> F,
     ) -> Result<Producer, ErrorCode>
     where
         F: Future<Output = Result<i64, ErrorCode>>,
     {
         let (partition, config) = (self.partition(&request.id)?, &self.shards.shared().config);
-        if two_phase_commit {
-            if !config.two_phase_commit {
-                return Err(ErrorCode::TransactionalIdAuthorizationFailed);
-            }
+        if two_phase_commit.begins && !config.two_phase_commit {
+            return Err(ErrorCode::TransactionalIdAuthorizationFailed);
+        }
+        if two_phase_commit.keeps {
+            return Err(ErrorCode::UnsupportedVersion);
+        }
+        if two_phase_commit.begins {
             request.timeout_ms = i32::MAX;
         } else if !(1..=config.timeout_ms_max).contains(&request.timeout_ms) {
             return Err(ErrorCode::InvalidTransactionTimeout);

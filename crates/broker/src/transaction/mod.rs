@@ -32,7 +32,7 @@ mod verifier;
 
 pub use answer::{Answer, Producer};
 pub use config::TransactionConfig;
-pub use coordinator::{Cluster, TransactionCoordinator};
+pub use coordinator::{Cluster, TransactionCoordinator, TwoPhaseCommit};
 pub use markers::{Marker, join_all, run as run_markers, write_marker};
 pub use metadata::{Partitions, TransactionMetadata};
 pub use shard::{EndRequest, InitRequest, MarkerOrder, Shard, TransactionFilter, Turn, Write};

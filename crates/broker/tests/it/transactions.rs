@@ -618,3 +618,66 @@ async fn a_transaction_outlives_the_broker_at_each_of_its_steps() {
         broker.stop().await;
     }
 }
+
+/// InitProducerId version 6, which only a broker of unstable versions serves (KIP-939).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_phase_commits_are_begun_where_they_are_allowed_and_take_what_time_they_want() {
+    const SOON: (&str, &str) = ("transaction.abort.timed.out.transaction.cleanup.interval.ms", "50");
+    const UNSTABLE: (&str, &str) = ("unstable.api.versions.enable", "true");
+    const TWO_PHASE: (&str, &str) = ("transaction.two.phase.commit.enable", "true");
+    let begin = |id: &str, begins, keeps, timeout_ms| InitProducerIdRequest {
+        transactional_id: Some(id.to_owned()),
+        transaction_timeout_ms: timeout_ms,
+        enable2_pc: begins,
+        keep_prepared_txn: keeps,
+        ..Default::default()
+    };
+    for (properties, last, allowed) in [
+        (vec![SOON, TWO_PHASE], 5, false),
+        (vec![SOON, UNSTABLE], 6, false),
+        (vec![SOON, UNSTABLE, TWO_PHASE], 6, true),
+    ] {
+        let dir = data();
+        let broker = start(&dir, &properties).await;
+        let versions = broker.ask_at(&ApiVersionsRequest::default(), 2).await.api_keys;
+        let offered = versions.iter().find(|api| api.api_key == InitProducerIdRequest::KEY as i16);
+        assert_eq!(offered.expect("it is served").max_version, last);
+        let mut plain = Transactional::begin(&broker, "plain", Protocol::Newer).await;
+        let asked = async |request: InitProducerIdRequest| {
+            let answer = patiently(async || {
+                let answer = ask_at(broker.connection(), &request, 6).await;
+                (error(answer.error_code), answer)
+            });
+            answer.await
+        };
+        if last == 6 {
+            assert_eq!(asked(begin("", true, true, 0)).await.0, ErrorCode::InvalidRequest);
+            let (told, answer) = asked(begin("other", true, false, -1)).await;
+            let refused = ErrorCode::TransactionalIdAuthorizationFailed;
+            assert_eq!(told, if allowed { ErrorCode::None } else { refused });
+            assert_eq!((answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch), (-1, -1));
+            let (told, _) = asked(begin("other", allowed, true, 1_000)).await;
+            assert_eq!(told, ErrorCode::UnsupportedVersion, "a prepared transaction is not kept");
+        }
+        if allowed {
+            let topic = Topic::create(&broker, "topic", 1, &[ONE_SEGMENT]).await;
+            let mut led = Transactional::begin(&broker, "led", Protocol::Newer).await;
+            let (told, answer) = asked(begin("led", true, false, 1)).await;
+            assert_eq!(told, ErrorCode::None);
+            (led.producer_id, led.epoch) = (answer.producer_id, answer.producer_epoch);
+            assert_eq!(led.send(&broker, &topic, &[b"led"]).await, ErrorCode::None);
+            // Its time is over before that of the other, which begins later and is aborted.
+            assert_eq!(plain.init(&broker, 300).await, ErrorCode::None);
+            assert_eq!(plain.send(&broker, &topic, &[b"plain"]).await, ErrorCode::None);
+            let deadline = Instant::now() + PATIENCE;
+            while describe(&broker, "plain").await.transaction_state != "CompleteAbort" {
+                assert!(Instant::now() < deadline, "the other is not aborted");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            assert_eq!(describe(&broker, "led").await.transaction_state, "Ongoing");
+            assert_eq!(led.end(&broker, true).await, ErrorCode::None);
+            assert_eq!(settled(&broker, &topic).await, ["led"]);
+        }
+        broker.stop().await;
+    }
+}

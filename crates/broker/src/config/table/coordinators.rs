@@ -211,7 +211,7 @@ family! { TRANSACTION_KEYS "Transactions";
     "transaction.partition.verification.enable": Boolean = "true", ANY, Low, ClusterWide, Served,
         "Whether a leader asks the coordinator that a partition belongs to the transaction before it appends.";
     "transaction.two.phase.commit.enable": Boolean = "false", ANY, Low, ReadOnly, Served,
-        "Whether producers may take part in two-phase commits led by another system.";
+        "Whether producers may take part in two-phase commits led by another system; they ask for it by a version that `unstable.api.versions.enable` offers.";
     "add.partitions.to.txn.retry.backoff.ms": Int = "20", at_least(1), High, ReadOnly, Served,
         "The pause before a leader asks again for its partition to be added, while the transaction before is ending.";
     "add.partitions.to.txn.retry.backoff.max.ms": Int = "100", at_least(0), High, ReadOnly, Served,

@@ -77,8 +77,8 @@ family! { LISTENERS "Listeners and connections";
         "How often Kafka sweeps answered requests out of its DeleteRecords purgatory.";
     "connection.failed.authentication.delay.ms": Int = "100", at_least(0), Low, ReadOnly, Unserved(SASL),
         "How long the closing of a connection is delayed after failed authentication.";
-    "unstable.api.versions.enable": Boolean = "false", ANY, High, ReadOnly, Unserved(UNSTABLE),
-        "Whether API versions still in development are offered.", internal;
+    "unstable.api.versions.enable": Boolean = "false", ANY, High, ReadOnly, Served,
+        "Whether API versions still in development are offered: version 6 of InitProducerId.", internal;
     "unstable.feature.versions.enable": Boolean = "false", ANY, High, ReadOnly, Unserved(UNSTABLE),
         "Whether feature versions still in development are offered.", internal;
 }
