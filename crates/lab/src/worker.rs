@@ -47,3 +47,32 @@ pub fn serve() -> Result<(), WorkerError> {
         }
     }
 }
+
+/// What the tests of this crate share.
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::collections::BTreeMap;
+
+    use super::{Assignment, Driver, Role, StopWhen};
+    use crate::workload::{Payload, RecordSpec, Verify};
+
+    /// Two clients and two topics.
+    pub(crate) fn assignment(role: Role, driver: Driver) -> Assignment {
+        Assignment {
+            role,
+            driver,
+            bootstrap: vec!["a:1".to_owned(), "b:2".to_owned()],
+            properties: BTreeMap::from([("acks".to_owned(), "1".to_owned())]),
+            topics: vec!["t.1".to_owned(), "u".to_owned()],
+            clients: 2,
+            first_client: 0,
+            threads: 1,
+            records: RecordSpec { size_bytes: 100, payload: Payload::Random, keys: None },
+            verify: Verify::Off,
+            records_per_s: Some(1000.0),
+            stop: StopWhen::Told,
+            group: Some("g".to_owned()),
+            seed: 1,
+        }
+    }
+}

@@ -220,27 +220,11 @@ fn write_payloads(assignment: &Assignment) -> Result<tempfile::NamedTempFile, Pa
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::Driver;
-    use crate::workload::{Keys, RecordSpec};
-    use std::collections::BTreeMap;
+    use crate::worker::{Driver, testing};
+    use crate::workload::Keys;
 
     fn assignment(role: Role) -> Assignment {
-        Assignment {
-            role,
-            driver: Driver::Java,
-            bootstrap: vec!["a:1".to_owned(), "b:2".to_owned()],
-            properties: BTreeMap::from([("acks".to_owned(), "1".to_owned())]),
-            topics: vec!["t.1".to_owned(), "u".to_owned()],
-            clients: 2,
-            first_client: 0,
-            threads: 1,
-            records: RecordSpec { size_bytes: 100, payload: Payload::Random, keys: None },
-            verify: Verify::Off,
-            records_per_s: Some(1000.0),
-            stop: StopWhen::Records(1001),
-            group: Some("g".to_owned()),
-            seed: 1,
-        }
+        Assignment { stop: StopWhen::Records(1001), ..testing::assignment(role, Driver::Java) }
     }
 
     fn jars() -> KafkaJars {

@@ -134,27 +134,11 @@ fn check(assignment: &Assignment) -> Result<(), NotByStreams> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::{Driver, StopWhen};
-    use crate::workload::{Keys, RecordSpec};
-    use std::collections::BTreeMap;
+    use crate::worker::{Driver, testing};
+    use crate::workload::Keys;
 
     fn assignment(role: Role) -> Assignment {
-        Assignment {
-            role,
-            driver: Driver::Stream,
-            bootstrap: vec!["a:1".to_owned(), "b:2".to_owned()],
-            properties: BTreeMap::from([("acks".to_owned(), "1".to_owned())]),
-            topics: vec!["t".to_owned(), "u".to_owned()],
-            clients: 2,
-            first_client: 0,
-            threads: 1,
-            records: RecordSpec { size_bytes: 100, payload: Payload::Random, keys: None },
-            verify: Verify::Off,
-            records_per_s: Some(1000.0),
-            stop: StopWhen::Told,
-            group: Some("g".to_owned()),
-            seed: 1,
-        }
+        testing::assignment(role, Driver::Stream)
     }
 
     fn text(assignment: &Assignment, at: usize) -> String {
@@ -170,7 +154,7 @@ mod tests {
         assert!(produce.starts_with(begin), "{produce}");
         let consume = text(&assignment(Role::Consumer), 0);
         assert!(
-            consume.starts_with("kafka --topics=t,u --group=g --bootstrap=a:1,b:2 --mode=raw"),
+            consume.starts_with("kafka --topics=t.1,u --group=g --bootstrap=a:1,b:2 --mode=raw"),
             "{consume}"
         );
         let mut direct = assignment(Role::Producer);

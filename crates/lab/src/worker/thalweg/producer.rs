@@ -484,31 +484,12 @@ impl Keys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::StopWhen;
-    use crate::worker::{Driver, Role};
-    use crate::workload::{Payload, RecordSpec};
+    use crate::worker::{Driver, Role, StopWhen, testing};
 
     fn assignment(stop: StopWhen, clients: u32) -> Assignment {
-        Assignment {
-            role: Role::Producer,
-            driver: Driver::Thalweg,
-            bootstrap: Vec::new(),
-            properties: Default::default(),
-            topics: vec!["t".to_owned()],
-            clients,
-            first_client: 0,
-            threads: 1,
-            records: RecordSpec {
-                size_bytes: 100,
-                payload: Payload::Zeros,
-                keys: Some(crate::workload::Keys { distinct: 4 }),
-            },
-            verify: Verify::Off,
-            records_per_s: None,
-            stop,
-            group: None,
-            seed: 3,
-        }
+        let mut assignment = testing::assignment(Role::Producer, Driver::Thalweg);
+        assignment.records.keys = Some(crate::workload::Keys { distinct: 4 });
+        Assignment { stop, clients, seed: 3, ..assignment }
     }
 
     #[test]
