@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -39,6 +40,28 @@ const OF_STAGES: [StageMetric; 5] = [
 /// The names of the figures of a histogram that are quantiles.
 const QUANTILES: [(&str, &str); 5] =
     [("p50", "0.5"), ("p90", "0.9"), ("p95", "0.95"), ("p99", "0.99"), ("p99.9", "0.999")];
+
+/// The upper ends of the buckets of a latency.
+const LATENCY_BOUNDS: [Duration; 18] = [
+    Duration::from_micros(100),
+    Duration::from_micros(250),
+    Duration::from_micros(500),
+    Duration::from_millis(1),
+    Duration::from_micros(2500),
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(25),
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(250),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_millis(2500),
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+    Duration::from_secs(60),
+    Duration::from_secs(600),
+];
 
 /// All that streams have done.
 pub fn text(statuses: &[StreamStatus]) -> String {
@@ -131,17 +154,16 @@ fn latencies(parts: &[&StreamFigures], out: &mut String) {
     for part in parts {
         let Some(last) = part.stages.len().checked_sub(1) else { continue };
         let labels = labels(part, last);
-        let (mut below, mut all) = (0, 0);
-        for (bound_ms, count) in part.stages[last].latency.steps() {
-            all += count;
-            if let Some(bound_ms) = bound_ms {
-                below += count;
-                let bound = bound_ms as f64 / 1000.0;
-                line(out, &format!("{name}_bucket"), &format!("{labels},le=\"{bound}\""), below as f64);
-            }
+        let latency = &part.stages[last].latency;
+        for bound in LATENCY_BOUNDS {
+            let below = latency.count_through(bound) as f64;
+            let bound = bound.as_secs_f64();
+            line(out, &format!("{name}_bucket"), &format!("{labels},le=\"{bound}\""), below);
         }
-        line(out, &format!("{name}_bucket"), &format!("{labels},le=\"+Inf\""), all as f64);
-        line(out, &format!("{name}_count"), &labels, all as f64);
+        let all = latency.count() as f64;
+        line(out, &format!("{name}_bucket"), &format!("{labels},le=\"+Inf\""), all);
+        line(out, &format!("{name}_sum"), &labels, latency.sum_s());
+        line(out, &format!("{name}_count"), &labels, all);
     }
 }
 

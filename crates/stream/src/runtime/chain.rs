@@ -60,6 +60,7 @@ impl Chain {
     pub async fn run(mut self) -> std::result::Result<(), StreamFailed> {
         let mut flow = Flow {
             batch: Batch::new(),
+            came: Came { at: Instant::now(), time_ms: clock::time_ms() },
             seen: None,
             acknowledged: None,
             next_acknowledgement: Instant::now(),
@@ -191,9 +192,10 @@ impl Chain {
         let filled = self.source.fill(&mut flow.batch, &mut turn);
         let filled = filled.map_err(|error| (meter.label.clone(), error))?;
         if filled == Filled::Ready {
-            let busy = now.elapsed();
-            meter.worked(0, flow.batch.len(), flow.batch.value_bytes(), busy);
-            reached(meter, &flow.batch, turn.time_ms, busy);
+            flow.came = Came { at: now, time_ms: turn.time_ms };
+            let filled_at = Instant::now();
+            meter.worked(0, flow.batch.len(), flow.batch.value_bytes(), filled_at - now);
+            meter.reached(flow.batch.len(), flow.age(flow.batch.first_time_ms(), filled_at));
             flow.seen = flow.batch.last_sequence().or(flow.seen);
         }
         Ok(filled)
@@ -212,9 +214,9 @@ impl Chain {
 
     /// Takes the batch from a stage on to the sink: 0 is what the source filled.
     async fn push(&mut self, from: usize, flow: &mut Flow) -> Result<()> {
-        let batch = &mut flow.batch;
         let mut meter = &self.meter.stages[from];
         for place in from.. {
+            let batch = &mut flow.batch;
             if batch.is_empty() {
                 return Ok(());
             }
@@ -232,16 +234,15 @@ impl Chain {
             let mut turn = turn(&mut self.bad, now);
             let processed = link.processor.process(batch, &mut turn);
             processed.map_err(|error| (meter.label.clone(), error))?;
-            let time_ms = turn.time_ms;
-            let busy = now.elapsed();
-            let mut spent = busy;
+            let worked = Instant::now();
+            let mut done = worked;
             if let Some(settled) = link.processor.settle(batch) {
                 let settled = meter.waited_for(settled).await;
                 settled.map_err(|error| (meter.label.clone(), error))?;
-                spent = now.elapsed();
+                done = Instant::now();
             }
-            meter.worked(came, batch.len(), batch.value_bytes(), busy);
-            meter.reached(came, age_ms(first_ms, time_ms, spent));
+            meter.worked(came, batch.len(), batch.value_bytes(), worked - now);
+            meter.reached(came, flow.age(first_ms, done));
         }
         self.write(flow).await
     }
@@ -253,16 +254,15 @@ impl Chain {
         let mut turn = turn(&mut self.bad, now);
         let written = self.sink.write(&flow.batch, &mut turn);
         written.map_err(|error| (meter.label.clone(), error))?;
-        let time_ms = turn.time_ms;
-        let busy = now.elapsed();
-        let mut spent = busy;
+        let worked = Instant::now();
+        let mut done = worked;
         if let Some(settled) = self.sink.settle() {
             let settled = meter.waited_for(settled).await;
             settled.map_err(|error| (meter.label.clone(), error))?;
-            spent = now.elapsed();
+            done = Instant::now();
         }
-        meter.worked(flow.batch.len(), flow.batch.len(), flow.batch.value_bytes(), busy);
-        reached(meter, &flow.batch, time_ms, spent);
+        meter.worked(flow.batch.len(), flow.batch.len(), flow.batch.value_bytes(), worked - now);
+        meter.reached(flow.batch.len(), flow.age(flow.batch.first_time_ms(), done));
         Ok(())
     }
 
@@ -286,6 +286,7 @@ impl Chain {
         if flow.batch.is_empty() {
             return Ok(());
         }
+        flow.came = Came { at: Instant::now(), time_ms: clock::time_ms() };
         let meter = &self.links[index].meter;
         meter.worked(0, flow.batch.len(), flow.batch.value_bytes(), Duration::ZERO);
         self.push(index + 1, flow).await
@@ -357,6 +358,8 @@ impl Chain {
 /// What is on its way through a chain.
 struct Flow {
     batch: Batch,
+    /// When the batch came into the chain.
+    came: Came,
     /// The last message that the source made.
     seen: Option<u64>,
     /// The last that the source was told of.
@@ -364,15 +367,20 @@ struct Flow {
     next_acknowledgement: Instant,
 }
 
-/// Counts how old the messages of a batch are when a stage is done with them.
-fn reached(meter: &StageMeter, batch: &Batch, time_ms: i64, spent: Duration) {
-    meter.reached(batch.len(), age_ms(batch.first_time_ms(), time_ms, spent));
+/// A moment, by both clocks.
+#[derive(Clone, Copy)]
+struct Came {
+    at: Instant,
+    time_ms: i64,
 }
 
-/// The age of the first message of a batch: at this time, and then so much later.
-fn age_ms(first_ms: Option<i64>, time_ms: i64, spent: Duration) -> i64 {
-    let since = first_ms.map_or(0, |first_ms| time_ms.saturating_sub(first_ms));
-    since.saturating_add(i64::try_from(spent.as_millis()).unwrap_or(i64::MAX))
+impl Flow {
+    /// How old a message of the batch with this time is at a moment. What passed before it came here is known in milliseconds, as
+    /// messages bear their times; what passed since, exactly. The first message of a batch stands for all of it.
+    fn age(&self, first_ms: Option<i64>, at: Instant) -> Duration {
+        let before_ms = first_ms.map_or(0, |first_ms| self.came.time_ms.saturating_sub(first_ms));
+        Duration::from_millis(u64::try_from(before_ms).unwrap_or(0)) + (at - self.came.at)
+    }
 }
 
 fn turn(bad: &mut BadMessages, now: Instant) -> Turn<'_> {

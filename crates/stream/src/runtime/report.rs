@@ -55,8 +55,8 @@ impl StageMeter {
 
     /// Messages that it is done with, and how old they are.
     #[inline]
-    pub fn reached(&self, messages: usize, age_ms: i64) {
-        self.latency.count(messages, age_ms);
+    pub fn reached(&self, messages: usize, age: Duration) {
+        self.latency.count(messages, age);
     }
 
     /// Waits for it, and counts the time, also while it is waited.
@@ -252,9 +252,9 @@ impl StageFigures {
             "waited_s": self.waited.as_secs_f64(),
             "cost_ns_per_message": self.cost_ns(),
             "latency": {
-                "p50_below_ms": self.latency.below_ms(0.5),
-                "p99_below_ms": self.latency.below_ms(0.99),
-                "messages_below_1_2_4_ms": self.latency.counts(),
+                "p50_us": self.latency.quantile_us(0.5),
+                "p99_us": self.latency.quantile_us(0.99),
+                "messages_by_us": self.latency.steps().collect::<Vec<_>>(),
             },
             "found": self.findings,
         })

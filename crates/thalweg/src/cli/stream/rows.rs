@@ -50,8 +50,8 @@ pub struct Row {
     pub messages_per_s: f64,
     /// Bytes in a second that went on.
     pub bytes_per_s: f64,
-    /// Half of the messages were younger than so many milliseconds, 99 of 100 younger than so many.
-    pub latency_ms: Option<(u64, u64)>,
+    /// Half of the messages were no older than so many microseconds, 99 of 100 no older than so many.
+    pub latency_us: Option<(u64, u64)>,
     /// The share of the time that it worked, of each instance.
     pub busy: f64,
     /// The share of the time that its stream waited for it.
@@ -107,7 +107,7 @@ impl Sample {
                 instances: now.instances,
                 messages_per_s: rate(|counts| counts.messages_out),
                 bytes_per_s: rate(|counts| counts.bytes_out),
-                latency_ms: latency.below_ms(0.5).zip(latency.below_ms(0.99)),
+                latency_us: latency.quantile_us(0.5).zip(latency.quantile_us(0.99)),
                 busy: (rate(|counts| counts.busy_s) / instances).min(1.0),
                 waited: (rate(|counts| counts.waited_s) / instances).min(1.0),
             }
@@ -143,8 +143,9 @@ impl Counts {
         self.bytes_out += number("bytes_out");
         self.busy_s += number("busy_s");
         self.waited_s += number("waited_s");
-        let counts = stage["latency"]["messages_below_1_2_4_ms"].as_array().into_iter().flatten();
-        self.latency = self.latency.plus(&Latency::of(counts.filter_map(Value::as_u64)));
+        let steps = stage["latency"]["messages_by_us"].as_array().into_iter().flatten();
+        let steps = steps.filter_map(|step| step[0].as_u64().zip(step[1].as_u64()));
+        self.latency = std::mem::take(&mut self.latency).plus(&Latency::of(steps));
     }
 }
 
@@ -159,8 +160,8 @@ impl Row {
             "instances": self.instances,
             "messages_per_s": self.messages_per_s,
             "bytes_per_s": self.bytes_per_s,
-            "latency_p50_below_ms": self.latency_ms.map(|(half, _)| half),
-            "latency_p99_below_ms": self.latency_ms.map(|(_, most)| most),
+            "latency_p50_us": self.latency_us.map(|(half, _)| half),
+            "latency_p99_us": self.latency_us.map(|(_, most)| most),
             "busy_share": self.busy,
             "waited_share": self.waited,
         })
@@ -187,7 +188,7 @@ pub fn cells(rows: &[Row]) -> Vec<Vec<String>> {
         let name = if last == Some(&of.part) { "" } else { of.part.as_str() };
         let state = if last == Some(&of.part) { "" } else { of.state.as_str() };
         last = Some(&of.part);
-        let latency = |ms: Option<u64>| ms.map_or_else(|| "-".to_owned(), below);
+        let latency = |us: Option<u64>| us.map_or_else(|| "-".to_owned(), |us| quantity::time_us(us as f64));
         let share = |share: f64| format!("{:.0} %", share * 100.0);
         cells.push(row([
             name,
@@ -195,24 +196,14 @@ pub fn cells(rows: &[Row]) -> Vec<Vec<String>> {
             &of.instances.to_string(),
             &quantity::short(of.messages_per_s),
             &quantity::short(of.bytes_per_s),
-            &latency(of.latency_ms.map(|(half, _)| half)),
-            &latency(of.latency_ms.map(|(_, most)| most)),
+            &latency(of.latency_us.map(|(half, _)| half)),
+            &latency(of.latency_us.map(|(_, most)| most)),
             &share(of.busy),
             &share(of.waited),
             state,
         ]));
     }
     cells
-}
-
-/// A bound of a latency, in a unit that people read.
-fn below(ms: u64) -> String {
-    match ms {
-        0..10_000 => format!("< {ms} ms"),
-        10_000..600_000 => format!("< {} s", ms / 1000),
-        600_000..1_048_577 => format!("< {} min", ms / 60_000),
-        _ => "> 17 min".to_owned(),
-    }
 }
 
 #[cfg(test)]
@@ -228,7 +219,7 @@ mod tests {
                 "bytes_out": messages * 10,
                 "busy_s": elapsed_s / 4.0,
                 "waited_s": waited_s,
-                "latency": { "messages_below_1_2_4_ms": [0, messages] },
+                "latency": { "messages_by_us": [[37, messages], [1999, messages / 100]] },
             })
         };
         let part = |name: &str, instance: u64| json!({ "name": name, "instance": instance, "stages": [stage("time", 0.0), stage("log", elapsed_s / 2.0)] });
@@ -250,7 +241,7 @@ mod tests {
             (200.0, 2000.0, 100.0)
         );
         assert_eq!((rows[0].busy, rows[0].waited, rows[1].waited), (0.25, 0.0, 0.5));
-        assert_eq!(rows[0].latency_ms, Some((2, 2)));
+        assert_eq!(rows[0].latency_us, Some((37, 37)));
         assert_eq!(now.others(), BTreeMap::from([("undeployed", 1)]));
         assert_eq!(cells(&rows).len(), 5);
     }
