@@ -53,8 +53,8 @@ const STREAMS_MAX: usize = 100_000;
 /// What a host is told at its start.
 #[derive(Clone)]
 pub struct HostSettings {
-    /// The brokers to connect to first: for the topic of definitions, topics between stages and kafka stages that name no others.
-    pub bootstrap: String,
+    /// For the topic of definitions, topics between stages and kafka stages that name no other.
+    pub cluster: crate::Cluster,
     /// The node that deployments on this host are recorded with.
     pub node: i32,
     /// Stages that are not allowed.
@@ -130,12 +130,8 @@ struct Known {
 impl Host {
     /// Connects to the cluster, reads all definitions, and starts what is deployed on this node.
     pub async fn start(settings: HostSettings) -> Result<Host, DefinitionsUnavailable> {
-        let bootstrap: Vec<String> =
-            settings.bootstrap.split(',').map(|address| address.trim().to_owned()).collect();
-        let unavailable =
-            |error: thalweg_client::ClientError| DefinitionsUnavailable { reason: error.to_string() };
-        let cluster = definitions::connect(&bootstrap).await.map_err(unavailable)?;
-        let followed = definitions::connect(&bootstrap).await.map_err(unavailable)?;
+        let cluster = definitions::connect(&settings.cluster).await?;
+        let followed = definitions::connect(&settings.cluster).await?;
         let writer = Writer::new(cluster.clone()).await?;
         let host = Host(Arc::new(Shared {
             settings,
@@ -263,7 +259,7 @@ impl Host {
     fn read(&self, state: &Hosted, name: &str, text: &str) -> Result<Plan, Complaints> {
         let refused_modules = &self.0.settings.refused_modules;
         let around = Surroundings {
-            bootstrap: &self.0.settings.bootstrap,
+            cluster: &self.0.settings.cluster,
             tappable: &|name| state.streams.get(name).map(|known| known.tappable.clone()),
             names: &|| state.streams.keys().cloned().collect(),
             refused: &|module| refused(module, refused_modules),

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use rdkafka::ClientConfig;
-use thalweg_client::{Properties, Security};
+use rdkafka::error::KafkaError;
+use thalweg_client::{ConnectionOptions, Properties, Security, is_secret};
 
 use crate::disk;
 use crate::module::{self, Absent, Kind, OptionSpec, Settings, Takes};
@@ -35,11 +36,29 @@ pub const PROPERTIES: OptionSpec = OptionSpec {
 pub struct Cluster {
     /// The brokers to connect to first.
     pub bootstrap: String,
-    /// A file of librdkafka's properties.
+    /// A file of client properties, as `--properties` of a kafka stage takes it.
     pub properties: Option<String>,
 }
 
 impl Cluster {
+    /// The brokers to connect to first, and how, for the clients of this program. The file is read for each of them, so that a
+    /// certificate or a password can be renewed.
+    pub fn connection(&self, client_id: &str) -> Result<(Vec<String>, ConnectionOptions), StageError> {
+        let mut properties = self.properties.as_deref().map(read).transpose()?.unwrap_or_default();
+        // They stand above what is said elsewhere, as they do for a stage.
+        properties.set_default("bootstrap.servers", &self.bootstrap);
+        let wrong = |error: &dyn std::error::Error| {
+            failed(reading(self.properties.as_deref().unwrap_or_default()), error)
+        };
+        let bootstrap = properties.take_bootstrap_servers().map_err(|error| wrong(&error))?;
+        let options = ConnectionOptions {
+            client_id: client_id.to_owned(),
+            security: Security::take(&mut properties).map_err(|error| wrong(&error))?,
+            ..ConnectionOptions::default()
+        };
+        Ok((bootstrap, options))
+    }
+
     /// The settings of a kafka stage for it. The options are such as the stage takes.
     pub(crate) fn settings(&self, kind: Kind, options: &[(&str, &str)]) -> Settings {
         let module = module::find(kind, "kafka").expect("kafka is a source and a sink");
@@ -73,18 +92,35 @@ pub fn config(settings: &Settings, needed: &[(&str, &str)]) -> Result<ClientConf
         config.set(*key, *value);
     }
     if let Some(path) = settings.optional_text("properties") {
-        let bytes = disk::read_whole(Path::new(path), PROPERTIES_BYTES_MAX)?;
-        let mut properties = Properties::parse(&String::from_utf8_lossy(&bytes));
-        let security = Security::take(&mut properties)
-            .map_err(|error| failed(format!("Reading the properties in {path}"), error))?;
+        let mut properties = read(path)?;
+        let security = Security::take(&mut properties).map_err(|error| failed(reading(path), error))?;
         for key in properties.rest() {
             config.set(key, properties.get(key).unwrap_or_default());
         }
         for (key, value) in security.librdkafka() {
             config.set(key, value);
         }
+        // Here, since what librdkafka says of a property has its value in it.
+        if let Err(KafkaError::ClientConfig(_, description, key, _)) = config.create_native_config() {
+            let reason = match is_secret(&key) {
+                true => format!(
+                    "librdkafka does not take {key}: without it, or with the security.protocol that needs it, they would be right"
+                ),
+                false => format!("{description} ({key})"),
+            };
+            return Err(failed(reading(path), reason));
+        }
     }
     Ok(config)
+}
+
+fn reading(path: &str) -> String {
+    format!("Reading the properties in {path}")
+}
+
+fn read(path: &str) -> Result<Properties, StageError> {
+    let bytes = disk::read_whole(Path::new(path), PROPERTIES_BYTES_MAX)?;
+    Ok(Properties::parse(&String::from_utf8_lossy(&bytes)))
 }
 
 /// What was tried with a cluster, and what came of it.
@@ -146,6 +182,39 @@ pub fn partitions(text: &str) -> Option<Vec<i32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_file_of_properties_has_wrong_is_told_without_its_secrets() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let cluster = Cluster {
+            bootstrap: "a:1".to_owned(),
+            properties: Some(file.path().to_str().expect("UTF-8").to_owned()),
+        };
+        let write = |text: &str| std::fs::write(file.path(), text).expect("it is written");
+        let config = || {
+            config(&cluster.settings(Kind::Sink, &[("topic", "t")]), &[]).map_err(|error| error.to_string())
+        };
+        for (text, part) in [
+            ("sasl.jaas.config=x password=\"hunter2\";", "librdkafka does not take sasl.jaas.config"),
+            (
+                "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.jaas.config=hunter2",
+                "sasl.jaas.config=[hidden] is invalid",
+            ),
+            ("no.such.property=1", "no.such.property"),
+            ("security.protocol=TLS", "security.protocol=TLS is invalid"),
+        ] {
+            write(text);
+            let error = config().expect_err(text);
+            assert!(error.contains(part) && !error.contains("hunter2"), "{error}");
+            assert!(error.contains(&*file.path().to_string_lossy()), "{error}");
+        }
+        write("bootstrap.servers=b:2,c:3\nqueued.min.messages=10");
+        assert_eq!(config().expect("right").get("bootstrap.servers"), Some("b:2,c:3"));
+        let (bootstrap, options) = cluster.connection("me").expect("right");
+        assert_eq!((bootstrap.join(" "), options.client_id.as_str()), ("b:2 c:3".to_owned(), "me"));
+        write("");
+        assert_eq!(cluster.connection("me").expect("right").0, ["a:1"]);
+    }
 
     #[test]
     fn beginnings_and_partitions_are_read() {

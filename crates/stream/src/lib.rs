@@ -32,3 +32,6 @@ pub mod transport;
 pub use bad::{BadMessages, NoSuchPolicy, OnError};
 pub use guarantee::{Guarantee, NoSuchGuarantee};
 pub use kafka::Cluster;
+
+/// The stack of a thread that runs streams: an expression may be nested deep. Only what is used of it is ever in memory.
+pub const STACK_BYTES: usize = 8 << 20;

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::kafka::BOOTSTRAP;
+use crate::Cluster;
+use crate::kafka::{BOOTSTRAP, PROPERTIES};
 use crate::language::{
     self, Complaint, Complaints, Definition, Element, NAME_BYTES_MAX, OptionText, Spanned, StageText,
     StreamText, TapText, TopicText, closest,
@@ -127,8 +128,8 @@ impl StreamPlan {
 
 /// What a definition that is hosted finds around it.
 pub struct Surroundings<'a> {
-    /// The brokers of kafka stages that name no others.
-    pub bootstrap: &'a str,
+    /// The cluster of kafka stages that name no other.
+    pub cluster: &'a Cluster,
     /// What can be tapped of the other streams: the labels of source and processors.
     pub tappable: &'a dyn Fn(&str) -> Option<Vec<Arc<str>>>,
     /// The names of the other streams, to tell what may have been meant.
@@ -407,7 +408,13 @@ impl Reading<'_> {
         let joined = self.joined;
         let read = Settings::read(module, |name| match (given.get(name), joined) {
             (Some(option), _) => Some(option.value.text.as_str()),
-            (None, Joined::ByHost(around)) if name == BOOTSTRAP.name => Some(around.bootstrap),
+            (None, Joined::ByHost(around)) if name == BOOTSTRAP.name => Some(&around.cluster.bootstrap),
+            // A stage that names another cluster is not to tell it the passwords of this one.
+            (None, Joined::ByHost(around))
+                if name == PROPERTIES.name && !given.contains_key(BOOTSTRAP.name) =>
+            {
+                around.cluster.properties.as_deref()
+            }
             (None, _) => None,
         });
         match read {
@@ -415,16 +422,18 @@ impl Reading<'_> {
                 if let Err(wrong) = (module.check)(&settings) {
                     let span =
                         given.get(wrong.option).map_or(&stage.module.span, |option| &option.value.span);
-                    self.complain(span.clone(), wrong.message, wrong.right);
+                    let message = format!("--{}: {}", wrong.option, wrong.message);
+                    self.complain(span.clone(), message, wrong.right);
                 }
                 (self.complaints.len() == before).then_some(settings)
             }
             Err(wrong) => {
                 for (option, wrong) in wrong {
                     let value = &given[option.name].value;
-                    let message = wrong
-                        .message
-                        .unwrap_or_else(|| format!("--{} cannot be {:?}", option.name, value.text));
+                    let message = match wrong.message {
+                        Some(message) => format!("--{}: {message}", option.name),
+                        None => format!("--{} cannot be {:?}", option.name, value.text),
+                    };
                     self.complain(value.span.clone(), message, wrong.right);
                 }
                 None
@@ -723,7 +732,7 @@ mod tests {
             ("load-generator --messageSize=-1 | null", "--messageSize cannot be", "would be right."),
             (
                 "time | filter --expression='amount > 1' | log",
-                "This is no expression: there is no variable amount",
+                "--expression: This is no expression: there is no variable amount",
                 "Expressions are CEL",
             ),
             ("time | topic:x | log", "A named destination stands at an end", "topic:NAME > ..."),

@@ -31,10 +31,8 @@ const CREATE_TIMEOUT: Duration = Duration::from_secs(30);
 /// A cluster between stages.
 #[derive(Clone, Debug)]
 pub struct Transport {
-    /// The brokers to connect to first.
-    pub bootstrap: String,
-    /// A file of librdkafka's properties.
-    pub properties: Option<String>,
+    /// The cluster.
+    pub cluster: Cluster,
     /// The partitions of topics that are created; without, as many as the broker creates, and one for each instance that
     /// reads.
     pub partitions: Option<i32>,
@@ -102,8 +100,7 @@ impl Transport {
 
     fn stage(&self, kind: Kind, topic: &str, options: &[(&str, &str)]) -> StagePlan {
         let module: &'static Module = find(kind, "kafka").expect("kafka is a source and a sink");
-        let cluster = Cluster { bootstrap: self.bootstrap.clone(), properties: self.properties.clone() };
-        let settings = cluster.settings(kind, options);
+        let settings = self.cluster.settings(kind, options);
         StagePlan { label: format!("topic:{topic}").into(), module, settings }
     }
 
@@ -237,7 +234,8 @@ mod tests {
     fn laid(text: &str, lies: Lies, properties: &str) -> (Vec<String>, Vec<String>) {
         let read = if lies == Lies::Everywhere { Plan::read_over_topics } else { Plan::read };
         let plan = read(text, None, "s").unwrap_or_else(|error| panic!("{error}"));
-        let transport = Transport { bootstrap: "b:1".to_owned(), properties: None, partitions: None, lies };
+        let cluster = Cluster { bootstrap: "b:1".to_owned(), properties: None };
+        let transport = Transport { cluster, partitions: None, lies };
         let counts = Deployment::parse(properties).unwrap_or_else(|error| panic!("{error}")).counts;
         let (plan, topics) = transport.lay(plan, &counts);
         let told = plan.streams.iter().map(|stream| {

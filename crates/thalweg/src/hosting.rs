@@ -12,8 +12,11 @@ use thalweg_broker::config::StreamSettings;
 use thalweg_broker::metrics::Exposition;
 use thalweg_stream::host::{Host, HostSettings, metrics, rest};
 use thalweg_stream::module::Console;
+use thalweg_stream::{Cluster, STACK_BYTES};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
+
+use crate::cli::failure::Usage;
 
 /// The pause before the start is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -31,12 +34,9 @@ pub struct Streams {
 impl Streams {
     /// Begins to host. Streams run as soon as their definitions are read.
     pub fn start(server: &Server, settings: &StreamSettings) -> anyhow::Result<Streams> {
-        let bootstrap = match &settings.bootstrap {
-            Some(bootstrap) => bootstrap.clone(),
-            None => own_address(server).context("streams.enabled: the broker has no listener")?.to_string(),
-        };
+        let own = own_address(server).context("streams.enabled: the broker has no listener")?;
         let settings = HostSettings {
-            bootstrap,
+            cluster: cluster(settings, &own.to_string())?,
             node: server.broker.node_id,
             refused_modules: settings.refused_modules.iter().cloned().collect(),
             console: Arc::new(Log),
@@ -45,6 +45,7 @@ impl Streams {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(workers)
             .thread_name("streams")
+            .thread_stack_size(STACK_BYTES)
             .enable_all()
             .build()
             .context("The runtime of streams could not be started")?;
@@ -117,6 +118,31 @@ async fn start(
             }
         }
     }
+}
+
+/// The cluster that streams use: by `own`, the first listener of this broker, unless another way is named. Reads the file of
+/// client settings, so that what is wrong in it is told before anything starts.
+pub fn cluster(settings: &StreamSettings, own: &str) -> anyhow::Result<Cluster> {
+    let cluster = Cluster {
+        bootstrap: settings.bootstrap.clone().unwrap_or_else(|| own.to_owned()),
+        properties: settings.client_config.clone(),
+    };
+    let (bootstrap, options) = cluster.connection("").context("streams.client.config")?;
+    let bootstrap = bootstrap.join(",");
+    if settings.bootstrap.is_some() && bootstrap != cluster.bootstrap {
+        let problem =
+            "streams.client.config has bootstrap.servers too: leave out that or streams.bootstrap.servers";
+        return Err(Usage(problem.to_owned()).into());
+    }
+    let protocol = options.security.protocol();
+    if bootstrap == own && protocol != "PLAINTEXT" {
+        return Err(Usage(format!(
+            "streams.client.config has security.protocol={protocol}, and this broker's first listener is PLAINTEXT: \
+             streams.bootstrap.servers=HOST:PORT of a listener that speaks it would be right"
+        ))
+        .into());
+    }
+    Ok(Cluster { bootstrap, ..cluster })
 }
 
 /// Where the broker can be reached from its own machine.

@@ -86,6 +86,8 @@ pub struct StreamSettings {
     pub enabled: bool,
     /// `streams.bootstrap.servers`; None is the broker's own first listener.
     pub bootstrap: Option<String>,
+    /// `streams.client.config`, a file of client settings.
+    pub client_config: Option<String>,
     /// `streams.refused.modules`.
     pub refused_modules: Vec<String>,
 }
@@ -95,6 +97,10 @@ impl StreamSettings {
         Self {
             enabled: values.boolean("streams.enabled"),
             bootstrap: values.list("streams.bootstrap.servers").map(|servers| servers.join(",")),
+            client_config: values
+                .text("streams.client.config")
+                .filter(|path| !path.is_empty())
+                .map(str::to_owned),
             refused_modules: values.list("streams.refused.modules").unwrap_or_default().to_vec(),
         }
     }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use thalweg_client::{
-    Chunk, ClientError, Cluster, ConnectionOptions, Consumer, ConsumerConfig, Delivery, OffsetSpec, Polled,
-    Producer, ProducerConfig, ProducerRecord, Refused, StartAt, TopicPartition,
+    Chunk, ClientError, Cluster, Consumer, ConsumerConfig, Delivery, OffsetSpec, Polled, Producer,
+    ProducerConfig, ProducerRecord, Refused, StartAt, TopicPartition,
 };
 use thalweg_record::{DecompressBuffer, Offset};
 use thalweg_wire::ErrorCode;
@@ -49,10 +49,14 @@ pub struct Said {
 }
 
 /// Connects, and creates the topic where it is not there.
-pub async fn connect(bootstrap: &[String]) -> Result<Cluster, ClientError> {
-    let options =
-        ConnectionOptions { client_id: "thalweg-streams".to_owned(), ..ConnectionOptions::default() };
-    let cluster = Cluster::connect(bootstrap, &options).await?;
+pub async fn connect(to: &crate::Cluster) -> Result<Cluster, DefinitionsUnavailable> {
+    let (bootstrap, options) = to.connection("thalweg-streams").map_err(unavailable)?;
+    let cluster = Cluster::connect(&bootstrap, &options).await.map_err(unavailable)?;
+    create(&cluster).await.map_err(unavailable)?;
+    Ok(cluster)
+}
+
+async fn create(cluster: &Cluster) -> Result<(), ClientError> {
     let metadata = cluster.refresh(&[TOPIC.to_owned()], false).await?;
     let is_there = metadata.topics.get(TOPIC).is_some_and(|topic| topic.error.is_none());
     if !is_there {
@@ -82,7 +86,7 @@ pub async fn connect(bootstrap: &[String]) -> Result<Cluster, ClientError> {
         }
     }
     cluster.wait_for_topic(TOPIC, false, CREATE_TIMEOUT).await?;
-    Ok(cluster)
+    Ok(())
 }
 
 fn partition() -> TopicPartition {
@@ -161,6 +165,7 @@ impl Writer {
     /// Gets ready.
     pub async fn new(cluster: Cluster) -> Result<Writer, DefinitionsUnavailable> {
         let config = ProducerConfig {
+            connection: cluster.options().clone(),
             linger: Duration::ZERO,
             delivery_timeout: ANSWER_TIMEOUT,
             max_block: ANSWER_TIMEOUT,

@@ -9,7 +9,6 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::{Host, State, StreamStatus};
-use crate::Cluster;
 use crate::deployment::Deployment;
 use crate::runtime::{self, Meters, RunOptions, Running};
 use crate::transport::{Lies, Transport};
@@ -151,8 +150,7 @@ impl Work {
         };
         deployment.check(&plan).map_err(|error| told(&error))?;
         let transport = Transport {
-            bootstrap: shared.settings.bootstrap.clone(),
-            properties: None,
+            cluster: shared.settings.cluster.clone(),
             partitions: None,
             lies: Lies::AroundInstancesAndAtNames,
         };
@@ -160,7 +158,7 @@ impl Work {
         transport.create_topics(&topics).await.map_err(|error| told(&error))?;
         let options = RunOptions {
             on_error: deployment.on_error,
-            cluster: Cluster { bootstrap: shared.settings.bootstrap.clone(), properties: None },
+            cluster: shared.settings.cluster.clone(),
             guarantee: deployment.guarantee,
             console: shared.settings.console.clone(),
             taps: shared.taps.clone(),

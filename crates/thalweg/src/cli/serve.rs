@@ -1,7 +1,7 @@
 //! `thalweg serve`: a broker, a controller, or both, in the foreground, until it is told to stop.
 
 use super::failure::Usage;
-use crate::hosting::Streams;
+use crate::hosting::{self, Streams};
 use crate::http::{self, HttpListening, HttpServer};
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -106,14 +106,15 @@ impl Serve {
 }
 
 /// Whether streams can be hosted, and reached, as they are wanted.
-fn check_streams(config: &BrokerConfig) -> Result<(), Usage> {
+fn check_streams(config: &BrokerConfig) -> Result<()> {
     if !config.streams.enabled {
         return Ok(());
     }
     if !config.roles.broker {
         let problem = "streams.enabled: process.roles has no broker, and only brokers host streams";
-        return Err(Usage(problem.to_owned()));
+        return Err(Usage(problem.to_owned()).into());
     }
+    hosting::cluster(&config.streams, "its first listener")?;
     if config.http.listener.is_none() {
         let right = "with http.listener=HOST:PORT streams could be created and deployed here";
         tracing::warn!("Property streams.enabled only starts what is deployed already: {right}");

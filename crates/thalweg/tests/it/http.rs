@@ -1,81 +1,9 @@
 //! The HTTP server of a node: off unless it is asked for, its metrics, and what it says when it cannot be had.
 
 use crate::binary::{run, thalweg};
-use rustix::process::{Pid, Signal, kill_process};
-use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{Child, Stdio};
-
-/// A node with an HTTP server, killed when the test ends.
-struct Node {
-    child: Child,
-    /// Where its first listener listens.
-    address: String,
-    /// All listeners, as it tells them.
-    listens: String,
-    http: String,
-}
-
-impl Node {
-    fn start(dir: &Path, properties: &[&str]) -> Node {
-        let mut command = thalweg("serve --set http.listener=127.0.0.1:0");
-        command.arg("--data-dir").arg(dir);
-        for property in properties {
-            command.args(["--set", property]);
-        }
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
-        let mut lines =
-            BufReader::new(child.stderr.take().expect("a pipe")).lines().map(|line| line.expect("text"));
-        let mut after = |words: &str| {
-            lines.find_map(|line| line.split_once(words).map(|(_, rest)| rest.to_owned())).expect("it starts")
-        };
-        let listens = after("listens on ");
-        let (_, listener) = listens.split_once("://").expect("a name before it");
-        let address = listener.split([',', ' ']).next().expect("a listener").to_owned();
-        let http = after("Metrics are at http://").trim_end_matches("/metrics").to_owned();
-        // What it says later is read, so that it never waits for this end.
-        std::thread::spawn(move || lines.for_each(drop));
-        Node { child, address, listens, http }
-    }
-
-    /// Where a listener listens.
-    fn listener(&self, name: &str) -> String {
-        let (_, rest) = self.listens.split_once(&format!("{name}://")).expect("it has the listener");
-        rest.split([',', ' ', ';']).next().expect("an address").to_owned()
-    }
-
-    /// The status line, the head and the body of an answer.
-    fn get(&self, path: &str) -> (String, String, String) {
-        let mut stream = TcpStream::connect(&self.http).expect("it listens");
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.http);
-        stream.write_all(request.as_bytes()).expect("it reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("text");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
-        let (status, head) = head.split_once("\r\n").expect("a status and headers");
-        (status.to_owned(), head.to_lowercase(), body.to_owned())
-    }
-
-    /// Every sample by name and labels, as text.
-    fn metrics(&self) -> BTreeMap<String, String> {
-        let (status, _, body) = self.get("/metrics");
-        assert_eq!(status, "HTTP/1.1 200 OK");
-        let samples = body.lines().filter(|line| !line.starts_with('#'));
-        samples
-            .map(|line| line.rsplit_once(' ').unwrap_or_else(|| panic!("{line}")))
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect()
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use crate::node::{Answer, Node};
+use rustix::process::Signal;
+use std::net::TcpListener;
 
 fn produce(address: &str, topic: &str, records: usize) {
     let mut command = thalweg(&format!("produce {topic} --bootstrap-server {address}"));
@@ -92,7 +20,7 @@ fn metrics_tell_what_went_through_a_topic_and_how_its_consumers_stand() {
     let (code, _, error) = run(&mut thalweg(&format!("{consume} {}", node.address)));
     assert_eq!(code, Some(0), "{error}");
 
-    let (_, head, page) = node.get("/metrics");
+    let Answer { head, body: page, .. } = node.get("/metrics");
     assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
     assert!(page.contains("# TYPE kafka_server_brokertopicmetrics_messagesin_total counter\n"), "{page}");
 
@@ -123,7 +51,7 @@ fn metrics_tell_what_went_through_a_topic_and_how_its_consumers_stand() {
     assert!(!metrics.contains_key("kafka_server_brokertopicmetrics_messagesin_total{topic=\"orders\"}"));
     let now: f64 = metrics["kafka_server_brokertopicmetrics_messagesin_total"].parse().expect("a number");
     assert!(now >= all, "{now} after {all}");
-    assert!(node.get("/elsewhere").0.contains("404"));
+    assert_eq!(node.get("/elsewhere").status, 404);
 }
 
 #[test]
@@ -135,8 +63,7 @@ fn a_controller_alone_tells_of_its_cluster() {
     assert_eq!(metrics["kafka_controller_kafkacontroller_activecontrollercount"], "1");
     assert_eq!(metrics["kafka_controller_kafkacontroller_activebrokercount"], "0");
     assert!(!metrics.contains_key("kafka_server_replicamanager_leadercount"));
-    kill_process(Pid::from_child(&node.child), Signal::TERM).expect("it runs");
-    assert!(node.child.wait().expect("it ends").success());
+    node.end(Signal::TERM);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod http;
 mod lab;
 mod lab_drivers;
 mod lab_worker;
+mod node;
 mod replicated;
 mod secured;
 mod serve_cluster;

@@ -10,10 +10,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use serde_json::json;
 use tempfile::TempDir;
 use thalweg_lab::result;
 
-use super::binary::{run, run_with_input, thalweg};
+use super::binary::{run, run_with_input, thalweg, until};
+use super::node::{self, Node};
 
 const PASSWORD: &str = "the-secret-of-ann";
 const SCRAM: &str = "org.apache.kafka.common.security.scram.ScramLoginModule required";
@@ -138,6 +140,7 @@ fn every_tool_speaks_to_a_cluster_that_wants_tls_and_a_password() {
     the_command_line_does(&kafka);
     the_lab_does_and_keeps_the_password_to_itself(&kafka);
     streams_do(&kafka);
+    streams_of_a_broker_do_and_keep_the_password_to_themselves(&kafka);
 }
 
 fn the_command_line_does(kafka: &Kafka) {
@@ -201,4 +204,69 @@ fn streams_do(kafka: &Kafka) {
     well(&mut stream("stdin | kafka --topic=streamed"), "a\nb\nc\n");
     let read = well(&mut stream("kafka --topics=streamed --untilEnd=true | stdout"), "");
     assert_eq!(read, "a\nb\nc\n");
+}
+
+fn streams_of_a_broker_do_and_keep_the_password_to_themselves(kafka: &Kafka) {
+    let wanted = [
+        "listeners=PLAINTEXT://127.0.0.1:0".to_owned(),
+        "streams.enabled=true".to_owned(),
+        format!("streams.bootstrap.servers={}", kafka.address),
+        format!("streams.client.config={}", kafka.file("client.properties")),
+    ];
+    let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    let host = Node::start(&kafka.dir.path().join("host"), &wanted);
+    let streams = || host.get("/streams?figures=true").body;
+    until("the streams are known", || host.get("/streams").status == 200);
+    let create = |name: &str, definition: &str, properties: &str| {
+        let body =
+            json!({ "name": name, "definition": definition, "deploy": true, "properties": properties });
+        let answer = node::ask(&host.http, "POST", "/streams", "", &body.to_string());
+        assert_eq!(answer.status, 201, "{}", answer.body);
+        assert!(answer.body.contains("\"state\":\"deployed\""), "{}", answer.body);
+    };
+    for topic in ["seen", "end", "bad"] {
+        well(&mut kafka.tool(&format!("topic create {topic}"), "--partitions 2"), "");
+    }
+    // A kafka source, a topic by name, topics between stages and one for bad messages: a connection of each kind.
+    create(
+        "named",
+        "kafka --topics=seen | filter --expression='payload.n > 1' | topic:large",
+        "onError=dead-letter:topic:bad",
+    );
+    create(
+        "counted",
+        "topic:large > twice: filter --expression='payload.n > 2' | kafka --topic=end",
+        "module.twice.count=2",
+    );
+    well(&mut kafka.tool("produce seen", ""), "{\"n\": 1}\n{\"n\": 2}\nbad\n{\"n\": 3}\n");
+    let read = |topic: &str| {
+        well(&mut kafka.tool(&format!("consume {topic}"), "--from-beginning --max-messages 1"), "")
+    };
+    assert_eq!((read("end").as_str(), read("bad").as_str()), ("{\"n\": 3}\n", "bad\n"));
+    // What cannot be told apart from another cluster by its settings gets none of them.
+    create("elsewhere", "time --initialDelay=1h | kafka --topic=x --bootstrap=127.0.0.1:1", "");
+    for told in [streams(), host.get("/metrics").body, host.said()] {
+        assert!(told.contains("streams"), "{told}");
+        assert!(!told.contains(PASSWORD), "{told}");
+    }
+    drop(host);
+
+    let refused = |properties: &[String]| {
+        let mut command = thalweg("serve --listen 127.0.0.1:0 --set streams.enabled=true --data-dir");
+        command.arg(kafka.dir.path().join("refused"));
+        for property in properties {
+            command.args(["--set", property]);
+        }
+        let (code, _, error) = run(&mut command);
+        assert_ne!(code, Some(0), "{error}");
+        assert!(!error.contains(PASSWORD), "{error}");
+        error
+    };
+    let error = refused(&[wanted[3].to_owned()]);
+    assert!(
+        error.contains("this broker's first listener is PLAINTEXT: streams.bootstrap.servers="),
+        "{error}"
+    );
+    let error = refused(&["streams.client.config=/nowhere".to_owned()]);
+    assert!(error.contains("streams.client.config: Cannot read /nowhere"), "{error}");
 }

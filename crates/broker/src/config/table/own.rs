@@ -14,7 +14,10 @@ family! { OWN_KEYS "Thalweg's own";
         "Whether this broker hosts streams (`docs/streams.md`): those that are deployed on it are started with it, and `http.listener` serves the API to create, deploy, undeploy and destroy them. Whoever reaches that listener runs streams with the rights of this process.",
         differs = "Kafka has no such key; Kafka Streams and Connect are processes of their own.";
     "streams.bootstrap.servers": List = null, LIST_OR_NULL, Low, ReadOnly, Served,
-        "The brokers that hosted streams connect to first, as `HOST:PORT`: for their definitions, for topics between stages and for `kafka` stages that name no others. By default this broker's first listener.",
+        "The brokers that hosted streams connect to first, as `HOST:PORT`: for their definitions, for topics between stages and for `kafka` stages that name no others. By default this broker's first listener, if that speaks what `streams.client.config` asks for.",
+        differs = "Kafka has no such key.";
+    "streams.client.config": String = null, ANY, Medium, ReadOnly, Served,
+        "A file of client settings with which hosted streams connect, as `--command-config` of the command line takes it: `security.protocol`, `ssl.truststore.location`, `sasl.jaas.config` and others (`docs/security.md`). It is read for each connection of the host and each `kafka` stage that names no `--bootstrap`, so that certificates and passwords can be renewed. Without it, PLAINTEXT.",
         differs = "Kafka has no such key.";
     "streams.refused.modules": List = "exec", LIST, Medium, ReadOnly, Served,
         "Stages that hosted streams may not have. `exec` runs any program; `file` reads and writes any file that this process may. Empty allows all but `stdin` and `stdout`, which a server has not.",

@@ -101,8 +101,7 @@ impl Text {
     pub fn transport(&self, deployment: &Deployment) -> Option<Transport> {
         let is_wanted = self.transport == Between::Kafka || !deployment.counts.are_single();
         is_wanted.then(|| Transport {
-            bootstrap: self.bootstrap_server.clone(),
-            properties: self.transport_properties.clone(),
+            cluster: self.cluster(),
             partitions: self.transport_partitions,
             lies: match self.transport {
                 Between::Direct => Lies::AroundInstances,

@@ -1,0 +1,128 @@
+//! A node with an HTTP server, and its answers.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::binary::thalweg;
+
+/// A node, killed when it is dropped.
+pub struct Node {
+    child: Child,
+    /// Where its first listener listens.
+    pub address: String,
+    /// All listeners, as it tells them.
+    listens: String,
+    /// Where its HTTP server is.
+    pub http: String,
+    said: Arc<Mutex<String>>,
+}
+
+/// An answer over HTTP.
+pub struct Answer {
+    pub status: u16,
+    /// In small letters.
+    pub head: String,
+    pub body: String,
+}
+
+/// Asks a server for something. `headers` are whole lines.
+pub fn ask(address: &str, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    let length = body.len();
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}");
+    // A body that is refused need not be read.
+    let _ = write!(stream, "{head}Content-Length: {length}\r\n\r\n{body}");
+    let mut answer = Vec::new();
+    let read = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8(answer).expect("text");
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{read:?}: {answer}"));
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+    Answer { status, head: head.to_lowercase(), body: body.to_owned() }
+}
+
+impl Node {
+    /// Starts one with its data in `dir`.
+    pub fn start(dir: &Path, properties: &[&str]) -> Node {
+        let mut command = thalweg("serve --set http.listener=127.0.0.1:0 --data-dir");
+        command.arg(dir);
+        for property in properties {
+            command.args(["--set", property]);
+        }
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
+        let stderr = child.stderr.take().expect("a pipe");
+        let mut lines = BufReader::new(stderr).lines().map(|line| line.expect("text"));
+        let said = Arc::new(Mutex::new(String::new()));
+        let keeps = Arc::clone(&said);
+        let keep = move |line: &str| {
+            let mut said = keeps.lock().expect("nobody panics with the lock");
+            said.push_str(line);
+            said.push('\n');
+        };
+        let mut after = |words: &str| {
+            let found = lines.by_ref().inspect(|line| keep(line)).find_map(|line| {
+                let (_, rest) = line.split_once(words)?;
+                Some(rest.to_owned())
+            });
+            found.unwrap_or_else(|| panic!("it does not say {words}"))
+        };
+        let listens = after("listens on ");
+        let http = after("Metrics are at http://").trim_end_matches("/metrics").to_owned();
+        // What it says later is read, so that it never waits for this end.
+        std::thread::spawn(move || lines.for_each(|line| keep(&line)));
+        let mut node = Node { child, address: String::new(), listens, http, said };
+        let (first, _) = node.listens.split_once("://").expect("a name before it");
+        node.address = node.listener(&first.to_owned());
+        node
+    }
+
+    /// Where a listener listens.
+    pub fn listener(&self, name: &str) -> String {
+        let (_, rest) = self.listens.split_once(&format!("{name}://")).expect("it has the listener");
+        rest.split([',', ' ', ';']).next().expect("an address").to_owned()
+    }
+
+    /// All that it has said so far.
+    pub fn said(&self) -> String {
+        self.said.lock().expect("nobody panics with the lock").clone()
+    }
+
+    pub fn get(&self, path: &str) -> Answer {
+        ask(&self.http, "GET", path, "", "")
+    }
+
+    /// Every sample by name and labels, as text.
+    pub fn metrics(&self) -> BTreeMap<String, String> {
+        let answer = self.get("/metrics");
+        assert_eq!(answer.status, 200);
+        let samples = answer.body.lines().filter(|line| !line.starts_with('#'));
+        samples
+            .map(|line| line.rsplit_once(' ').unwrap_or_else(|| panic!("{line}")))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect()
+    }
+
+    /// The id of its process.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Ends it, and waits for that.
+    pub fn end(&mut self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("it runs");
+        let ended = self.child.wait().expect("it ends");
+        assert_eq!(ended.success(), signal == Signal::TERM, "{ended}");
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
