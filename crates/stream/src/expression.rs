@@ -15,6 +15,7 @@
 //! where they lie. What is written out as it came in, as in `{"id": payload.id}`, is copied and never read at all.
 
 mod needs;
+mod parse;
 mod view;
 mod write;
 
@@ -23,16 +24,12 @@ use std::sync::{Arc, LazyLock};
 use bytes::BytesMut;
 use cel::common::types::CelBool;
 use cel::extensions::strings;
-use cel::parser::Parser;
 use cel::{Context, Env, IdedExpr, Value};
 
 use crate::json::NotJson;
 use crate::message::Message;
 use needs::Needs;
 use view::View;
-
-/// The longest expression.
-const TEXT_BYTES_MAX: usize = 64 << 10;
 
 /// The functions of the language, made once for all.
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
@@ -87,19 +84,7 @@ impl Expression {
     /// Reads an expression.
     pub fn compile(text: &str) -> Result<Expression, NoExpression> {
         let wrong = |reason: String| NoExpression { reason };
-        if text.trim().is_empty() {
-            return Err(wrong("it is empty".to_owned()));
-        }
-        if text.len() > TEXT_BYTES_MAX {
-            return Err(wrong(format!("it has {} bytes, and {TEXT_BYTES_MAX} is the most", text.len())));
-        }
-        let tree = Parser::default().parse(text).map_err(|errors| {
-            let told = errors.errors.first().map(|error| {
-                let message = error.msg.trim_start_matches("Syntax error: ");
-                format!("{message} (column {})", error.pos.1)
-            });
-            wrong(told.unwrap_or_else(|| "it cannot be read".to_owned()))
-        })?;
+        let tree = parse::tree(text).map_err(wrong)?;
         let needs = Needs::of(&tree).map_err(wrong)?;
         Ok(Expression { text: text.to_owned(), tree, needs })
     }

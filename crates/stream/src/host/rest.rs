@@ -19,7 +19,9 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, RawQuery, Request, State as Extracted};
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, FromRequestParts, Path, RawQuery, Request, State as Extracted};
+use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
@@ -43,6 +45,7 @@ pub fn router(host: Starting) -> Router {
         .route("/streams/{name}", get(status).delete(destroy))
         .route("/streams/{name}/deploy", post(deploy))
         .route("/streams/{name}/undeploy", post(undeploy))
+        .method_not_allowed_fallback(not_allowed)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn(refuse_web_pages))
         .with_state(host)
@@ -52,6 +55,12 @@ pub fn router(host: Starting) -> Router {
 pub fn figures_router(statuses: Arc<dyn Fn() -> Vec<StreamStatus> + Send + Sync>) -> Router {
     let listed = move |query: RawQuery| async move { shown(&statuses(), &query) };
     Router::new().route("/streams", get(listed)).layer(from_fn(refuse_web_pages))
+}
+
+async fn not_allowed() -> Response {
+    let message = "There is no such verb here: GET /streams, POST /streams, GET or DELETE /streams/NAME, POST /streams/NAME/deploy \
+                   or POST /streams/NAME/undeploy would be right";
+    refusal(StatusCode::METHOD_NOT_ALLOWED, "no such verb", message)
 }
 
 async fn refuse_web_pages(request: Request, next: Next) -> Response {
@@ -105,11 +114,34 @@ impl IntoResponse for WrongRequest {
     }
 }
 
+/// The name in a path.
+struct Named(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Named {
+    type Rejection = WrongRequest;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Named, WrongRequest> {
+        match Path::from_request_parts(parts, state).await {
+            Ok(Path(name)) => Ok(Named(name)),
+            Err(refused) => Err(WrongRequest(format!("The name of a stream cannot be read: {refused}"))),
+        }
+    }
+}
+
 /// The fields of a body, each taken once.
 struct Body(serde_json::Map<String, Value>);
 
 impl Body {
-    fn read(bytes: &[u8]) -> Result<Body, WrongRequest> {
+    fn read(bytes: &Result<Bytes, BytesRejection>) -> Result<Body, WrongRequest> {
+        let bytes = match bytes {
+            Ok(bytes) => bytes,
+            Err(refused) if refused.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+                return Err(WrongRequest(format!(
+                    "The body is too large: at most {BODY_BYTES_MAX} bytes are read"
+                )));
+            }
+            Err(refused) => return Err(WrongRequest(format!("The body cannot be read: {refused}"))),
+        };
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Ok(Body(serde_json::Map::new()));
         }
@@ -193,11 +225,11 @@ async fn list(Extracted(host): Extracted<Starting>, query: RawQuery) -> Response
     either(started(&host).map(|host| shown(&host.list(), &query)))
 }
 
-async fn status(Extracted(host): Extracted<Starting>, Path(name): Path<String>) -> Response {
+async fn status(Extracted(host): Extracted<Starting>, Named(name): Named) -> Response {
     either(started(&host).map(|host| told(&host, &name, StatusCode::OK)))
 }
 
-async fn create(Extracted(host): Extracted<Starting>, body: Bytes) -> Response {
+async fn create(Extracted(host): Extracted<Starting>, body: Result<Bytes, BytesRejection>) -> Response {
     let asked = || {
         let mut body = Body::read(&body)?;
         let (name, text) = (body.text("name")?, body.text("definition")?);
@@ -223,7 +255,11 @@ async fn create(Extracted(host): Extracted<Starting>, body: Bytes) -> Response {
     either(created.await)
 }
 
-async fn deploy(Extracted(host): Extracted<Starting>, Path(name): Path<String>, body: Bytes) -> Response {
+async fn deploy(
+    Extracted(host): Extracted<Starting>,
+    Named(name): Named,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
     let asked = Body::read(&body).and_then(|mut body| {
         let properties = body.properties()?;
         body.end("properties")?;
@@ -242,7 +278,7 @@ async fn deploy(Extracted(host): Extracted<Starting>, Path(name): Path<String>, 
     either(deployed.await)
 }
 
-async fn undeploy(Extracted(host): Extracted<Starting>, Path(name): Path<String>) -> Response {
+async fn undeploy(Extracted(host): Extracted<Starting>, Named(name): Named) -> Response {
     let undeployed = async {
         let host = started(&host)?;
         let (verb, undeployed) = (host.clone(), name.clone());
@@ -252,7 +288,7 @@ async fn undeploy(Extracted(host): Extracted<Starting>, Path(name): Path<String>
     either(undeployed.await)
 }
 
-async fn destroy(Extracted(host): Extracted<Starting>, Path(name): Path<String>) -> Response {
+async fn destroy(Extracted(host): Extracted<Starting>, Named(name): Named) -> Response {
     let destroyed = async {
         let host = started(&host)?;
         let (verb, destroyed) = (host.clone(), name.clone());

@@ -6,13 +6,14 @@
 
 use std::io;
 use std::process::Stdio;
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::clock;
 use crate::message::{BATCH_BYTES_MAX, Batch, MESSAGE_BYTES_MAX};
@@ -21,6 +22,8 @@ use crate::stage::{IoFailed, Processor, ProgramFailed, StageError, Turn, Wait};
 
 /// Batches on their way in and out.
 const WAITING_MAX: usize = 4;
+/// How long a program whose output has ended may take to end.
+const END_WAITED: Duration = Duration::from_secs(2);
 
 /// The declaration.
 pub const MODULE: Module = Module {
@@ -75,6 +78,7 @@ fn start(settings: &Settings, _site: &Site) -> Result<Box<dyn Processor>, StageE
         come: None,
         sequence: 0,
         has_ended: false,
+        is_over: false,
     }))
 }
 
@@ -170,7 +174,10 @@ struct Exec {
     from_child: mpsc::Receiver<Result<Vec<Bytes>, String>>,
     come: Option<Result<Vec<Bytes>, String>>,
     sequence: u64,
+    /// Its output has.
     has_ended: bool,
+    /// And it has, or takes its time.
+    is_over: bool,
 }
 
 impl Exec {
@@ -263,22 +270,31 @@ impl Processor for Exec {
     }
 
     fn wake(&mut self) -> Option<Wait<'_, ()>> {
-        if self.has_ended || self.come.is_some() {
+        if self.is_over || self.come.is_some() {
             return None;
         }
         Some(Box::pin(async {
-            self.come = self.from_child.recv().await;
-            self.has_ended = self.come.is_none();
+            if !self.has_ended {
+                self.come = self.from_child.recv().await;
+                self.has_ended = self.come.is_none();
+            }
+            if self.has_ended {
+                // A program whose output has ended is about to end, as a rule, and then its exit code says why.
+                let _ = timeout(END_WAITED, self.child.wait()).await;
+                self.is_over = true;
+            }
         }))
     }
 
     fn deadline(&self) -> Option<Instant> {
-        (self.come.is_some() || self.has_ended).then(Instant::now)
+        (self.come.is_some() || self.is_over).then(Instant::now)
     }
 
     fn tick(&mut self, batch: &mut Batch, _turn: &mut Turn<'_>) -> Result<(), StageError> {
-        if self.has_ended && self.to_child.is_some() {
-            return Err(self.failed("ended before its input did"));
+        if self.is_over && self.to_child.is_some() {
+            let status = self.child.try_wait().ok().flatten();
+            let status = status.map(|status| format!(" ({status})")).unwrap_or_default();
+            return Err(self.failed(format!("ended before its input did{status}")));
         }
         while let Some(come) = self.come.take().or_else(|| self.from_child.try_recv().ok()) {
             self.add(come, batch)?;

@@ -19,7 +19,7 @@ pub struct Shape {
 impl Shape {
     /// The beginnings of the windows that a time lies in, the oldest first.
     pub fn starts(self, time_ms: i64) -> impl Iterator<Item = i64> {
-        let last = time_ms.div_euclid(self.slide_ms) * self.slide_ms;
+        let last = time_ms.div_euclid(self.slide_ms).saturating_mul(self.slide_ms);
         let count = (self.length_ms + self.slide_ms - 1) / self.slide_ms;
         let starts = (0..count).rev().map(move |back| last.saturating_sub(back * self.slide_ms));
         starts.filter(move |start| start.saturating_add(self.length_ms) > time_ms)

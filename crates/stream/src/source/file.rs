@@ -116,12 +116,11 @@ impl Source for Whole {
 /// A file as far as it was read.
 struct Tail {
     reader: Reader,
-    is_at_end: bool,
 }
 
 impl Tail {
     fn of(reader: Reader) -> Tail {
-        Tail { reader, is_at_end: false }
+        Tail { reader }
     }
 
     /// Puts the next whole lines into the batch. Whether there are any at the moment.
@@ -132,16 +131,15 @@ impl Tail {
         batch: &mut Batch,
         time_ms: i64,
     ) -> Result<bool, IoFailed> {
-        if self.is_at_end && self.reader.rewind_if_cut()? {
-            self.is_at_end = false;
-            // What was before the cut has nothing to do with what comes after it.
-            if lines.take_rest(batch, time_ms) {
-                return Ok(true);
-            }
-        }
         loop {
+            // Before every read, also where the last has found something: what stands there now may be of another file.
+            if self.reader.rewind_if_cut()? {
+                // What was before the cut has nothing to do with what comes after it.
+                if lines.take_rest(batch, time_ms) {
+                    return Ok(true);
+                }
+            }
             let count = self.reader.read(buffer)?;
-            self.is_at_end = count == 0;
             if count == 0 {
                 return Ok(false);
             }

@@ -1,6 +1,7 @@
 //! Streams through the public interface, in this process: what stages do together.
 
 mod secure;
+mod wrong;
 
 use std::sync::{Arc, Mutex};
 

@@ -2,23 +2,25 @@
 //! streams, and what is shown of them.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::binary::{self, thalweg, until};
+use super::node::{self, Answer, Node};
 
-/// A broker that hosts streams, killed when it is dropped.
-struct Host {
-    child: Child,
-    /// Where clients of Kafka connect.
-    address: String,
-    /// Where the API is.
-    http: String,
+/// A broker that hosts streams.
+struct Host(Node);
+
+impl Deref for Host {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        &self.0
+    }
 }
 
 impl Host {
@@ -28,41 +30,15 @@ impl Host {
     }
 
     fn with(dir: &Path, properties: &[&str]) -> Host {
-        let mut command = thalweg("serve --set http.listener=127.0.0.1:0 --set streams.enabled=true");
-        command.args(["--set", "group.initial.rebalance.delay.ms=0", "--data-dir"]).arg(dir.join("data"));
-        for property in properties {
-            command.args(["--set", property]);
-        }
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
-        let mut lines =
-            BufReader::new(child.stderr.take().expect("a pipe")).lines().map(|line| line.expect("text"));
-        let mut after = |words: &str| {
-            lines.find_map(|line| line.split_once(words).map(|(_, rest)| rest.to_owned())).expect(words)
-        };
-        let address =
-            after("listens on PLAINTEXT://").split([',', ' ']).next().expect("an address").to_owned();
-        let http = after("Streams are at http://").trim_end_matches("/streams").to_owned();
-        // What it says later is read, so that it never waits for this end.
-        std::thread::spawn(move || lines.for_each(drop));
-        let host = Host { child, address, http };
+        let hosts = ["streams.enabled=true", "group.initial.rebalance.delay.ms=0"];
+        let host = Host(Node::start(&dir.join("data"), &[&hosts, properties].concat()));
         until("the streams are known", || host.ask("GET", "/streams", "").0 == 200);
         host
     }
 
-    fn request(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(&self.http).expect("it listens");
-        let length = body.len();
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}");
-        write!(stream, "{head}Content-Length: {length}\r\n\r\n{body}").expect("it reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("text");
-        let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
-        (code, answer.split_once("\r\n\r\n").expect("a body").1.to_owned())
-    }
-
     fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
-        let (code, body) = self.request(method, path, "", body);
-        (code, serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}")))
+        let Answer { status, body, .. } = node::ask(&self.http, method, path, "", body);
+        (status, serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}")))
     }
 
     /// A verb that is done.
@@ -88,16 +64,7 @@ impl Host {
     }
 
     fn signal(mut self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
-        let ended = self.child.wait().expect("it ends");
-        assert_eq!(ended.success(), signal == Signal::TERM, "{ended}");
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.0.end(signal);
     }
 }
 
@@ -192,8 +159,8 @@ fn what_is_wrong_is_told_with_its_place_and_nothing_is_created() {
     );
     assert_eq!(host.ask("POST", "/streams", "[").0, 400);
     assert_eq!(host.ask("GET", "/streams/nope", "").0, 404);
-    let (code, _) = host.request("POST", "/streams", "Origin: http://evil.example\r\n", "{}");
-    assert_eq!(code, 403, "a web page is no operator");
+    let answer = node::ask(&host.http, "POST", "/streams", "Origin: http://evil.example\r\n", "{}");
+    assert_eq!(answer.status, 403, "a web page is no operator");
     assert_eq!(host.ask("GET", "/streams", "").1["streams"], json!([]));
     host.create("x", "time --initialDelay=1h | null");
     refused(definition("time | log"), 409, "There is a stream x already");
@@ -367,8 +334,7 @@ fn a_thousand_streams_start_again_after_a_kill() {
     host.signal(Signal::KILL);
     let host = Host::start(dir.path());
     until("a thousand streams again", || deployed(&host) == 1000);
-    let (_, page) = host.request("GET", "/metrics", "", "");
-    assert!(page.contains("thalweg_streams{state=\"deployed\"} 1000\n"), "the metrics count them");
+    assert_eq!(host.metrics()["thalweg_streams{state=\"deployed\"}"], "1000");
     host.done("DELETE", "/streams/s999", json!({}));
     host.signal(Signal::TERM);
 }
@@ -390,11 +356,11 @@ fn top_and_metrics_tell_what_stages_do() {
         stage("slow")["messages_per_s"].as_f64().is_some_and(|rate| rate > 100.0 && rate < 3000.0),
         "{last}"
     );
-    assert!(stage("null")["latency_p99_below_ms"].as_u64().is_some(), "{last}");
+    assert!(stage("null")["latency_p99_us"].as_u64().is_some_and(|us| us > 0), "{last}");
     let (code, out, _) = host.stream(&["top", "--updates", "1", "--interval", "0.2"]);
     assert_eq!(code, Some(0));
     assert!(out.starts_with("STREAM") && out.contains("rate-limit") || out.contains("slow"), "{out}");
-    let page = || host.request("GET", "/metrics", "", "").1;
+    let page = || host.get("/metrics").body;
     let sample = |start: &str| {
         let page = page();
         let line = page.lines().find(|line| line.starts_with(start)).map(str::to_owned);
@@ -436,15 +402,10 @@ fn a_run_without_a_host_tells_what_its_stages_do() {
     let stages: Vec<&str> =
         told["stages"].as_array().expect("a list").iter().filter_map(|s| s["stage"].as_str()).collect();
     assert_eq!(stages, ["time", "histogram", "tap", "null"]);
-    let get = || {
-        let mut stream = TcpStream::connect(&address).expect("it listens");
-        write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("it reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("text");
-        answer
-    };
     until("the histogram is told", || {
-        get().contains("thalweg_stream_histogram{stream=\"r\",part=\"r\",instance=\"0\",place=\"1\"")
+        node::ask(&address, "GET", "/metrics", "", "")
+            .body
+            .contains("thalweg_stream_histogram{stream=\"r\",part=\"r\",instance=\"0\",place=\"1\"")
     });
     running.interrupt();
     assert_eq!(running.exit_code(), Some(0));
@@ -468,4 +429,87 @@ fn a_controller_hosts_no_streams_and_a_host_that_is_not_there_is_named() {
         (code, error.as_str()),
         (Some(2), "thalweg: --server localhost:9090: http://HOST:PORT would be right\n")
     );
+}
+
+#[test]
+fn broken_requests_are_refused_in_json_and_harm_nobody() {
+    let (dir, _) = dir_and("");
+    let host = Host::start(dir.path());
+    let expression = |text: String| {
+        json!({ "name": "a", "definition": format!("time | filter --expression='{text}' | null") })
+            .to_string()
+    };
+    let bodies = [
+        String::new(),
+        "{".to_owned(),
+        "[]".to_owned(),
+        "null".to_owned(),
+        r#"{"name": 1, "definition": "time | null"}"#.to_owned(),
+        r#"{"name": "a\u0000", "definition": "time | null"}"#.to_owned(),
+        r#"{"name": "a", "definition": "time | null", "deploy": "yes"}"#.to_owned(),
+        "[".repeat(100_000),
+        "{\"a\":".repeat(100_000),
+        "x".repeat(5 << 20),
+        json!({ "name": "a", "definition": "(".repeat(2_000_000) }).to_string(),
+        expression("(".repeat(60_000)),
+        expression("!".repeat(60_000)),
+        expression("[".repeat(60_000)),
+        expression("1+".repeat(30_000)),
+        expression("a.b(".repeat(15_000)),
+    ];
+    for body in bodies {
+        let (code, answer) = host.ask("POST", "/streams", &body);
+        let shown: String = body.chars().take(60).collect();
+        assert_eq!(code, 400, "{shown}: {answer}");
+        assert!(
+            answer["error"]["message"].as_str().is_some_and(|told| !told.is_empty()),
+            "{shown}: {answer}"
+        );
+    }
+    let verb = |method: &str, path: &str, expected: u16| {
+        let (code, answer) = host.ask(method, path, "");
+        assert_eq!(code, expected, "{method} {path}: {answer}");
+        assert!(answer["error"]["message"].is_string(), "{method} {path}: {answer}");
+    };
+    verb("GET", "/streams/%ff", 400);
+    verb("GET", "/streams/a", 404);
+    verb("DELETE", "/streams/a", 404);
+    verb("POST", "/streams/a/deploy", 404);
+    verb("PUT", "/streams/a", 405);
+    verb("DELETE", "/streams", 405);
+    verb("GET", "/streams/a/deploy", 405);
+    assert_eq!(host.ask("GET", "/streams", "").1["streams"], json!([]));
+}
+
+#[test]
+fn verbs_at_the_same_moment_are_done_one_after_the_other() {
+    let (dir, _) = dir_and("");
+    let host = &Host::start(dir.path());
+    let create = json!({ "name": "same", "definition": "time | null", "deploy": true }).to_string();
+    let codes: Vec<u16> = std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..8).map(|_| scope.spawn(|| host.ask("POST", "/streams", &create).0)).collect();
+        asked.into_iter().map(|asked| asked.join().expect("it is answered")).collect()
+    });
+    let count = |code: u16| codes.iter().filter(|found| **found == code).count();
+    assert_eq!((count(201), count(409)), (1, 7), "{codes:?}");
+    std::thread::scope(|scope| {
+        for thread in 0..6 {
+            let create = &create;
+            scope.spawn(move || {
+                for round in 0..12 {
+                    let (code, answer) = match (thread + round) % 4 {
+                        0 => host.ask("POST", "/streams", create),
+                        1 => host.ask("POST", "/streams/same/deploy", ""),
+                        2 => host.ask("POST", "/streams/same/undeploy", ""),
+                        _ => host.ask("DELETE", "/streams/same", ""),
+                    };
+                    assert!(matches!(code, 200 | 201 | 404 | 409), "{code}: {answer}");
+                }
+            });
+        }
+    });
+    let (code, _) = host.ask("DELETE", "/streams/same", "");
+    assert!(matches!(code, 200 | 404), "{code}");
+    assert_eq!(host.create("same", "time | null")["state"], "deployed");
+    assert_eq!(host.done("POST", "/streams/same/undeploy", json!({}))["state"], "undeployed");
 }

@@ -11,7 +11,7 @@ use thalweg_broker::metrics::Exposition;
 use thalweg_stream::host::{StreamStatus, metrics, rest};
 use thalweg_stream::module::{Takes, Value};
 use thalweg_stream::runtime::{self, Figures, Meters, RunOptions, Running, Taps};
-use thalweg_stream::{Guarantee, OnError};
+use thalweg_stream::{Guarantee, OnError, STACK_BYTES};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -77,8 +77,11 @@ impl Run {
         let deployment = self.text.deployment(&plan)?;
         failure::log_to_standard_error("warn", bars);
         let threads = std::thread::available_parallelism().map_or(2, |count| count.get().max(2));
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .thread_stack_size(STACK_BYTES)
+            .enable_all()
+            .build()?;
         let ended = runtime.block_on(async {
             let console = Arc::new(Lines { bars: bars.clone(), to_standard_error: self.json });
             let on_error = self.on_error.clone().unwrap_or_else(|| deployment.on_error.clone());

@@ -1,0 +1,257 @@
+//! Wrong texts and wrong options, of every stage, from seeds: never a panic, and whatever is refused is told with the place, the
+//! name of the option and what would be right.
+
+use std::sync::Arc;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use thalweg_stream::language::Complaints;
+use thalweg_stream::message::Batch;
+use thalweg_stream::module::{Absent, Kind, MODULES, Make, Module, Settings, Site, Takes};
+use thalweg_stream::plan::Plan;
+use thalweg_stream::stage::Turn;
+use thalweg_stream::{BadMessages, Cluster, Guarantee, OnError};
+use tokio::time::Instant;
+
+use super::Lines;
+
+/// What people write, and what nobody would.
+const VALUES: [&str; 48] = [
+    "",
+    " ",
+    "0",
+    "1",
+    "-1",
+    "1.5",
+    "007",
+    "1e9",
+    "1e-300",
+    "1e400",
+    "nan",
+    "inf",
+    "18446744073709551615",
+    "18446744073709551616",
+    "9223372036854775807",
+    "4294967296",
+    "true",
+    "TRUE",
+    "0ms",
+    "1us",
+    "5 parsecs",
+    "36499d",
+    "99999999d",
+    "1KiB",
+    "17179869183GiB",
+    "..",
+    ".",
+    "a b",
+    "ö",
+    "\u{0}",
+    "\u{1F600}",
+    "%",
+    "%Y%Q",
+    "%Y-%m",
+    "%9999d",
+    "earliest",
+    "offset:1",
+    "offset:0=1,0=2",
+    "timestamp:99999999999999999999",
+    "http://",
+    "http://[::1",
+    "https://a:99999999/",
+    "p50,p999,count",
+    "payload.a",
+    "payload.a.b.c > 1",
+    "1/0",
+    "'a'.matches('(')",
+    "sequence % 0",
+];
+
+/// A value that an option takes.
+fn sample(takes: Takes) -> String {
+    match takes {
+        Takes::Text | Takes::Name | Takes::Topic | Takes::Topics => "x".to_owned(),
+        Takes::Flag => "true".to_owned(),
+        Takes::Integer(min, max) => 10.clamp(min, max).to_string(),
+        Takes::Number(min, max) => 2f64.clamp(min, max).to_string(),
+        Takes::Duration | Takes::Seconds => "1s".to_owned(),
+        Takes::Size => "2MiB".to_owned(),
+        Takes::Choice(words) => words[0].to_owned(),
+        Takes::Expression => "payload".to_owned(),
+        Takes::Url => "http://127.0.0.1:1/".to_owned(),
+        Takes::Figures => "count".to_owned(),
+        Takes::TimeFormat => "%H".to_owned(),
+        Takes::Begin => "earliest".to_owned(),
+        Takes::Partitions => "0".to_owned(),
+    }
+}
+
+/// A stream with one stage that has these options, and its required ones.
+fn text(module: &Module, options: &[(&str, String)]) -> String {
+    let required = module.options.iter().filter(|option| option.default == Absent::Required);
+    let missing = required.filter(|option| options.iter().all(|(name, _)| *name != option.name));
+    let all = missing.map(|option| (option.name, sample(option.takes))).chain(options.iter().cloned());
+    let written = all.map(|(name, value)| format!(" --{name}='{}'", value.replace('\'', "''")));
+    let stage = module.name.to_owned() + &written.collect::<String>();
+    match module.kind() {
+        Kind::Source => format!("{stage} | null"),
+        Kind::Processor => format!("time | {stage} | null"),
+        Kind::Sink => format!("time | {stage}"),
+    }
+}
+
+/// That a refusal says where, what, and what would be right.
+fn check(complaints: &Complaints, names: &dyn Fn(&str) -> bool) {
+    let shown = complaints.to_string();
+    assert!(!complaints.complaints.is_empty() && shown.contains('^'), "{shown}");
+    for complaint in &complaints.complaints {
+        assert!(
+            complaints.text.get(complaint.span.clone()).is_some(),
+            "{complaint:?} of {:?}",
+            complaints.text
+        );
+        assert!(complaint.right.len() > 3 && !complaint.message.is_empty(), "{shown}");
+        assert!(names(&format!("{} {}", complaint.message, complaint.right)), "no option is named: {shown}");
+    }
+}
+
+#[test]
+fn every_option_refuses_what_it_does_not_take_by_its_name() {
+    let deep = ["(", "[", "!", "-", "{1:", "a?", "a.b(", "1+"].map(|part| part.repeat(20_000));
+    let values = || VALUES.iter().map(|value| (*value).to_owned()).chain(deep.clone());
+    let mut refused = 0;
+    for module in MODULES {
+        for option in module.options {
+            for value in values() {
+                let text = text(module, &[(option.name, value)]);
+                if let Err(complaints) = Plan::read(&text, None, "s") {
+                    refused += 1;
+                    check(&complaints, &|told| told.contains(&format!("--{}", option.name)));
+                }
+            }
+        }
+    }
+    assert!(refused > 1000, "{refused}");
+}
+
+#[test]
+fn whatever_options_go_together_work_on_whatever_comes() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let processors =
+        || MODULES.iter().filter(|module| module.kind() == Kind::Processor && module.name != "exec");
+    let (mut made, mut refused) = (0, 0);
+    for seed in 0..4000 {
+        let mut random = StdRng::seed_from_u64(seed);
+        for module in processors() {
+            let mut options = Vec::new();
+            for option in module.options {
+                match random.random_range(0..4) {
+                    0 => options.push((option.name, VALUES[random.random_range(0..VALUES.len())].to_owned())),
+                    1 => options.push((option.name, sample(option.takes))),
+                    _ => {}
+                }
+            }
+            let text = text(module, &options);
+            match Plan::read(&text, None, "s") {
+                Ok(_) => {
+                    made += 1;
+                    runtime.block_on(work(module, &options, &mut random));
+                }
+                Err(complaints) => {
+                    refused += 1;
+                    check(&complaints, &|told| {
+                        module.options.iter().any(|option| told.contains(&format!("--{}", option.name)))
+                    });
+                }
+            }
+        }
+    }
+    assert!(made > 1000 && refused > 1000, "{made} {refused}");
+}
+
+/// Lets a processor work on some messages, to its end.
+async fn work(module: &'static Module, options: &[(&str, String)], random: &mut StdRng) {
+    let given =
+        |name: &str| options.iter().find(|(option, _)| *option == name).map(|(_, value)| value.clone());
+    let texts: Vec<(&str, String)> = module
+        .options
+        .iter()
+        .filter_map(|option| {
+            let required = (option.default == Absent::Required).then(|| sample(option.takes));
+            Some((option.name, given(option.name).or(required)?))
+        })
+        .collect();
+    let settings = Settings::read(module, |name| {
+        texts.iter().find(|(option, _)| *option == name).map(|(_, value)| value.as_str())
+    });
+    let settings = settings.unwrap_or_else(|_| panic!("a plan has taken them: {texts:?}"));
+    let site = Site {
+        stream: "s".into(),
+        label: "p".into(),
+        guarantee: Guarantee::AtLeastOnce,
+        console: Arc::new(Lines::default()),
+        findings: Default::default(),
+    };
+    let Make::Processor(make) = module.make else { panic!("it is a processor") };
+    let mut processor = make(&settings, &site).unwrap_or_else(|error| panic!("{texts:?}: {error}"));
+    let cluster = Cluster { bootstrap: "none".to_owned(), properties: None };
+    let mut bad =
+        BadMessages::new(&OnError::Skip, &cluster, "s".into(), Arc::default()).expect("nothing to open");
+    const PAYLOADS: [&str; 9] = [
+        "",
+        "{}",
+        r#"{"a": {"b": {"c": 7}}}"#,
+        "[1, 2, [3]]",
+        "17",
+        "-1e308",
+        "x",
+        "\u{1F600}\n",
+        r#"{"a": "#,
+    ];
+    let mut batch = Batch::new();
+    for sequence in 0..random.random_range(1..20) {
+        let payload = PAYLOADS[random.random_range(0..PAYLOADS.len())];
+        let time_ms = [0, 1, -1, i64::MIN, i64::MAX, 1_700_000_000_000][random.random_range(0..6)];
+        batch.push(payload.into(), None, time_ms, sequence);
+    }
+    let mut turn = Turn { now: Instant::now(), time_ms: 1_700_000_000_000, bad: &mut bad };
+    processor.process(&mut batch, &mut turn).unwrap_or_else(|error| panic!("{texts:?}: {error}"));
+    let _ = processor.deadline();
+    batch.clear();
+    processor.tick(&mut batch, &mut turn).unwrap_or_else(|error| panic!("{texts:?}: {error}"));
+    batch.clear();
+    processor.finish(&mut batch).await.unwrap_or_else(|error| panic!("{texts:?}: {error}"));
+}
+
+#[test]
+fn a_text_that_was_mistyped_is_read_or_told() {
+    const PARTS: [&str; 22] = [
+        "|", ">", ";", "\n", "--", "-", "=", "'", "\"", "\\", ":", "tap:", "topic:", "stream:", "#", " ",
+        "\t", "ö", "\u{0}", "a", "\u{202e}", "x = ",
+    ];
+    let texts: Vec<&str> =
+        MODULES.iter().flat_map(|module| module.examples.iter().map(|(example, _)| *example)).collect();
+    for seed in 0..20_000 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut text: Vec<char> = texts[random.random_range(0..texts.len())].chars().collect();
+        for _ in 0..random.random_range(1..5) {
+            let at = random.random_range(0..=text.len());
+            let to = (at + random.random_range(0..6)).min(text.len());
+            match random.random_range(0..3) {
+                0 => drop(text.drain(at..to)),
+                1 => drop(text.splice(at..at, PARTS[random.random_range(0..PARTS.len())].chars())),
+                _ => {
+                    let part: Vec<char> = text[at..to].to_vec();
+                    let other = random.random_range(0..=text.len());
+                    drop(text.splice(other..other, part));
+                }
+            }
+        }
+        let text: String = text.into_iter().collect();
+        for read in [Plan::read, Plan::read_over_topics] {
+            if let Err(complaints) = read(&text, None, "s") {
+                check(&complaints, &|_| true);
+            }
+        }
+    }
+}
