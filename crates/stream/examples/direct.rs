@@ -27,6 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             on_error: OnError::Fail,
             cluster: Cluster { bootstrap: "localhost:9092".to_owned(), properties: None },
             guarantee: Guarantee::AtLeastOnce,
+            instance: "0".to_owned(),
             console: Arc::new(StandardOutput),
             taps: Taps::default(),
         };

@@ -86,8 +86,9 @@ impl Deployment {
                 continue;
             }
             if key == GUARANTEE {
-                deployment.guarantee =
-                    value.parse().map_err(|_| wrong("at-least-once or at-most-once".to_owned()))?;
+                deployment.guarantee = value
+                    .parse()
+                    .map_err(|_| wrong("at-least-once, at-most-once or exactly-once".to_owned()))?;
                 continue;
             }
             let label = key.strip_prefix("module.").and_then(|rest| rest.strip_suffix(".count"));
@@ -158,7 +159,7 @@ mod tests {
             ("module.filter.count=many", "module.filter.count=many is wrong: a number from 0 to 256"),
             ("module.filter.count=257", "a number from 0 to 256"),
             ("module.filter.criteria=x", "module.LABEL.count=N"),
-            ("guarantee=twice", "guarantee=twice is wrong: at-least-once or at-most-once"),
+            ("guarantee=twice", "guarantee=twice is wrong: at-least-once, at-most-once or exactly-once"),
             ("onError=ignore", "onError=ignore is wrong: fail, skip, dead-letter:FILE"),
         ] {
             let wrong = Deployment::parse(text).expect_err(text).to_string();

@@ -27,11 +27,13 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use crate::NotExactlyOnce;
 use crate::deployment::{Deployment, WrongProperty};
 use crate::language::{self, Complaints};
 use crate::module::{Console, Module};
 use crate::plan::{Input, Plan, Surroundings, tappable};
 use crate::runtime::Taps;
+use crate::transport::{Lies, Transport};
 use definition::{Definition, Deployed};
 use definitions::{DefinitionsUnavailable, Reader, Said, Writer};
 use supervisor::{Ordered, Supervisor};
@@ -72,6 +74,9 @@ pub enum HostError {
     /// A property is wrong.
     #[error(transparent)]
     WrongProperty(#[from] WrongProperty),
+    /// It cannot have the guarantee that is asked for.
+    #[error(transparent)]
+    NotExactlyOnce(#[from] NotExactlyOnce),
     /// The name cannot be one.
     #[error(
         "{0:?} cannot be the name of a stream: letters, digits, _ and - would be right, 100 at the most, a letter, a digit or _ first"
@@ -91,6 +96,17 @@ pub enum HostError {
     /// The topic cannot be read or written, or not yet.
     #[error(transparent)]
     Unavailable(#[from] DefinitionsUnavailable),
+}
+
+impl Shared {
+    /// The topics between stages, which are in the broker's cluster.
+    fn transport(&self) -> Transport {
+        Transport {
+            cluster: self.settings.cluster.clone(),
+            partitions: None,
+            lies: Lies::AroundInstancesAndAtNames,
+        }
+    }
 }
 
 /// A host of streams. Clones are the same host.
@@ -337,8 +353,7 @@ impl Host {
             }
             let plan = self.read(&state, name, text)?;
             if let Some(properties) = &deploy {
-                Deployment::read(properties)?.check(&plan)?;
-                self.check_taps(&state, &plan)?;
+                self.check_deployment(&state, plan, properties)?;
             }
         }
         let deployed = deploy.map(|properties| Deployed { node: self.0.settings.node, properties });
@@ -347,6 +362,19 @@ impl Host {
         drop(writer);
         self.started(name).await;
         Ok(())
+    }
+
+    fn check_deployment(
+        &self,
+        state: &Hosted,
+        plan: Plan,
+        properties: &BTreeMap<String, String>,
+    ) -> Result<(), HostError> {
+        let deployment = Deployment::read(properties)?;
+        deployment.check(&plan)?;
+        self.check_taps(state, &plan)?;
+        let (laid, _topics) = self.0.transport().lay(plan, &deployment.counts);
+        Ok(deployment.guarantee.check(&laid, &deployment.on_error)?)
     }
 
     /// A tap listens in memory: to streams that run in the same process.
@@ -388,8 +416,7 @@ impl Host {
                 }
             }
             let plan = self.read(&state, name, &definition.text)?;
-            Deployment::read(&properties)?.check(&plan)?;
-            self.check_taps(&state, &plan)?;
+            self.check_deployment(&state, plan, &properties)?;
         }
         definition.deployed = Some(Deployed { node: self.0.settings.node, properties });
         self.write(&mut writer, name, Some(&definition)).await?;

@@ -84,18 +84,32 @@ pub fn with_headers(settings: &Settings) -> bool {
     settings.text("mode") == "headers"
 }
 
-/// The configuration of a client: what the stage needs, then what the file says.
-pub fn config(settings: &Settings, needed: &[(&str, &str)]) -> Result<ClientConfig, StageError> {
+/// The configuration of a client: what the stage needs, then what the file says. For a stream that runs exactly once, some of it
+/// is fixed, and with it the cluster: the file may say nothing else there.
+pub fn config(
+    settings: &Settings,
+    fixed: &[(&str, &str)],
+    needed: &[(&str, &str)],
+) -> Result<ClientConfig, StageError> {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", settings.text("bootstrap")).set("client.id", "thalweg-stream");
-    for (key, value) in needed {
+    let bootstrap = [("bootstrap.servers", settings.text("bootstrap"))];
+    let fixed = || fixed.iter().chain(bootstrap.iter().filter(|_| !fixed.is_empty()));
+    for (key, value) in needed.iter().chain(fixed()) {
         config.set(*key, *value);
     }
     if let Some(path) = settings.optional_text("properties") {
         let mut properties = read(path)?;
         let security = Security::take(&mut properties).map_err(|error| failed(reading(path), error))?;
         for key in properties.rest() {
-            config.set(key, properties.get(key).unwrap_or_default());
+            let value = properties.get(key).unwrap_or_default();
+            if let Some((_, right)) = fixed().find(|(name, right)| *name == key && *right != value) {
+                let reason = format!(
+                    "{key}={value} does not go with --guarantee=exactly-once: {right} would be right"
+                );
+                return Err(failed(format!("Reading the properties in {path}"), reason));
+            }
+            config.set(key, value);
         }
         for (key, value) in security.librdkafka() {
             config.set(key, value);
@@ -192,7 +206,7 @@ mod tests {
         };
         let write = |text: &str| std::fs::write(file.path(), text).expect("it is written");
         let config = || {
-            config(&cluster.settings(Kind::Sink, &[("topic", "t")]), &[]).map_err(|error| error.to_string())
+            config(&cluster.settings(Kind::Sink, &[("topic", "t")]), &[], &[]).map_err(|error| error.to_string())
         };
         for (text, part) in [
             ("sasl.jaas.config=x password=\"hunter2\";", "librdkafka does not take sasl.jaas.config"),

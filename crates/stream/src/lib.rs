@@ -30,7 +30,7 @@ pub mod stage;
 pub mod transport;
 
 pub use bad::{BadMessages, NoSuchPolicy, OnError};
-pub use guarantee::{Guarantee, NoSuchGuarantee};
+pub use guarantee::{Guarantee, NoSuchGuarantee, NotExactlyOnce};
 pub use kafka::Cluster;
 
 /// The stack of a thread that runs streams: an expression may be nested deep. Only what is used of it is ever in memory.

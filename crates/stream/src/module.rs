@@ -100,6 +100,8 @@ pub struct Site {
     pub label: Arc<str>,
     /// How often a message may arrive.
     pub guarantee: Guarantee,
+    /// The name under which the cluster knows the transactions of this instance, in a stream that runs exactly once.
+    pub transactional_id: Option<Arc<str>>,
     /// Where lines for people go.
     pub console: Arc<dyn Console>,
     /// Where counters and histograms leave what they have seen, for the report.

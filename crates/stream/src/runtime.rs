@@ -37,6 +37,9 @@ pub struct RunOptions {
     pub cluster: Cluster,
     /// How often a message may arrive.
     pub guarantee: Guarantee,
+    /// What this process is called among those that run the same streams exactly once: a process that is started again under
+    /// the same name shuts the one before it out.
+    pub instance: String,
     /// Where stages show lines.
     pub console: Arc<dyn Console>,
     /// Where streams that run beside each other are tapped.
@@ -122,7 +125,8 @@ pub fn start(plan: &Plan, options: &RunOptions) -> Result<Running, StreamFailed>
     for (index, stream) in plan.streams.iter().enumerate() {
         for instance in 0..stream.instances {
             let meter = Arc::new(StreamMeter::new(stream, instance));
-            let mut builder = Builder { options, stream: &stream.name, meter: &meter };
+            let transactional_id = options.guarantee.transactional_id(stream, &options.instance, instance);
+            let mut builder = Builder { options, stream: &stream.name, meter: &meter, transactional_id };
             chains.push(builder.chain(index, plan, &mut joints, &stop)?);
             meters.push(meter);
         }
@@ -165,6 +169,7 @@ struct Builder<'a> {
     options: &'a RunOptions,
     stream: &'a Arc<str>,
     meter: &'a Arc<StreamMeter>,
+    transactional_id: Option<Arc<str>>,
 }
 
 impl Builder<'_> {
@@ -177,6 +182,7 @@ impl Builder<'_> {
             stream: self.stream.clone(),
             label: stage.label.clone(),
             guarantee: self.options.guarantee,
+            transactional_id: self.transactional_id.clone(),
             console: self.options.console.clone(),
             findings: findings.clone(),
         }

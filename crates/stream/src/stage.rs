@@ -7,7 +7,10 @@ use std::future::Future;
 use std::io;
 
 use std::pin::Pin;
+use std::sync::Arc;
 
+use rdkafka::TopicPartitionList;
+use rdkafka::consumer::ConsumerGroupMetadata;
 use tokio::time::Instant;
 
 use crate::bad::BadMessages;
@@ -69,10 +72,57 @@ pub trait Source: Send {
         Box::pin(async { Ok(()) })
     }
 
+    /// Until when parts of what it gives are to be handed back, because others will have them: nothing more comes until then, and
+    /// what has come may arrive.
+    fn losing(&self) -> Option<Instant> {
+        None
+    }
+
+    /// What could arrive has arrived, and was acknowledged: the others may have them.
+    fn hand_back(&mut self) -> Wait<'_, Result<(), StageError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// For streams that run exactly once, in place of an acknowledgement: how far it has come with all messages up to this
+    /// sequence, for a transaction of the sink. Each message is told of once.
+    fn progress(&mut self, _through: u64) -> Result<Progress, StageError> {
+        Ok(Progress::None)
+    }
+
+    /// What it has given since the last transaction that counts was taken back, and comes again.
+    fn rewind(&mut self) {}
+
     /// No more is acknowledged: waits until what it was told of is kept.
     fn finish(&mut self) -> Wait<'_, Result<(), StageError>> {
         Box::pin(async { Ok(()) })
     }
+}
+
+/// How far a source has come.
+pub enum Progress {
+    /// No further than it has told.
+    None,
+    /// To these offsets.
+    Group(GroupOffsets),
+    /// Some of what it has given comes again: the transaction must not count.
+    Void,
+}
+
+/// The next offsets of partitions that a member of a consumer group has.
+pub struct GroupOffsets {
+    /// The offsets.
+    pub offsets: TopicPartitionList,
+    /// The member, in the generation in which it has them: the group refuses those of one that is over (KIP-447).
+    pub group: Arc<ConsumerGroupMetadata>,
+}
+
+/// What became of a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transacted {
+    /// It counts.
+    Committed,
+    /// It can only be taken back.
+    Refused,
 }
 
 /// What works on messages on their way.
@@ -115,6 +165,9 @@ pub trait Processor: Send {
     fn held_since(&self) -> Option<u64> {
         None
     }
+
+    /// Forgets what it holds back: it comes again. Asked only of those that a stream which runs exactly once may have.
+    fn forget(&mut self) {}
 }
 
 /// Where messages go.
@@ -145,6 +198,28 @@ pub trait Sink: Send {
     /// The first message that a flush does not wait for and that has not arrived: other streams have it.
     fn held_since(&mut self) -> Option<u64> {
         None
+    }
+
+    /// Whether [`Sink::held_since`] tells of what a flush would wait for, too: to know what has arrived, nobody has to wait. An
+    /// error is that something will not arrive.
+    fn tells_arrivals(&self) -> Result<bool, StageError> {
+        Ok(false)
+    }
+
+    /// Waits until what a flush does not wait for has arrived, as far as it was written by now. May be dropped at any time.
+    fn catch_up(&mut self) -> Wait<'_, ()> {
+        Box::pin(async {})
+    }
+
+    /// For streams that run exactly once: makes all that was written since the last time, and how far the source has come with
+    /// it, count together.
+    fn commit(&mut self, _progress: GroupOffsets) -> Wait<'_, Result<Transacted, StageError>> {
+        unreachable!("a stream that runs exactly once ends in a sink that has transactions")
+    }
+
+    /// For streams that run exactly once: takes back what was written since the last commit, if anything was.
+    fn abort(&mut self) -> Wait<'_, Result<(), StageError>> {
+        Box::pin(async { Ok(()) })
     }
 
     /// No more messages come: waits until those that a flush does not wait for have arrived.

@@ -110,7 +110,7 @@ impl Transport {
             return Ok(());
         }
         let stage = self.sink("any");
-        let config = kafka::config(&stage.settings, &[])?;
+        let config = kafka::config(&stage.settings, &[], &[])?;
         let failed = |error: rdkafka::error::KafkaError| kafka::failed("Creating topics", error);
         let admin: AdminClient<DefaultClientContext> = AdminClient::from_config(&config).map_err(failed)?;
         let new: Vec<NewTopic<'_>> = topics

@@ -97,6 +97,7 @@ impl IntoResponse for HostError {
                 answer(StatusCode::BAD_REQUEST, &json!({ "error": error }))
             }
             HostError::WrongProperty(_) => refusal(StatusCode::BAD_REQUEST, "wrong property", &message),
+            HostError::NotExactlyOnce(_) => refusal(StatusCode::BAD_REQUEST, "not exactly once", &message),
             HostError::WrongName(_) => refusal(StatusCode::BAD_REQUEST, "wrong name", &message),
             HostError::NoSuchStream { .. } => refusal(StatusCode::NOT_FOUND, "no such stream", &message),
             HostError::Conflict(_) => refusal(StatusCode::CONFLICT, "conflict", &message),

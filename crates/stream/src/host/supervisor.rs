@@ -11,7 +11,9 @@ use tokio::task::JoinHandle;
 use super::{Host, State, StreamStatus};
 use crate::deployment::Deployment;
 use crate::runtime::{self, Meters, RunOptions, Running};
-use crate::transport::{Lies, Transport};
+
+/// What a hosted stream's transactions are called by.
+const INSTANCE: &str = "hosted";
 
 /// What is wanted of a stream.
 #[derive(Clone, Debug)]
@@ -149,17 +151,16 @@ impl Work {
             self.host.read(&state, &self.name, text).map_err(|error| told(&error))?
         };
         deployment.check(&plan).map_err(|error| told(&error))?;
-        let transport = Transport {
-            cluster: shared.settings.cluster.clone(),
-            partitions: None,
-            lies: Lies::AroundInstancesAndAtNames,
-        };
+        let transport = shared.transport();
         let (plan, topics) = transport.lay(plan, &deployment.counts);
+        deployment.guarantee.check(&plan, &deployment.on_error).map_err(|error| told(&error))?;
         transport.create_topics(&topics).await.map_err(|error| told(&error))?;
         let options = RunOptions {
             on_error: deployment.on_error,
             cluster: shared.settings.cluster.clone(),
             guarantee: deployment.guarantee,
+            // A stream runs on one node: wherever it is deployed next, it takes the place of the one before.
+            instance: INSTANCE.to_owned(),
             console: shared.settings.console.clone(),
             taps: shared.taps.clone(),
         };

@@ -125,4 +125,9 @@ impl Processor for RateLimit {
     fn held_since(&self) -> Option<u64> {
         self.waiting.messages().nth(self.released).map(|message| message.sequence)
     }
+
+    fn forget(&mut self) {
+        self.waiting.clear();
+        self.released = 0;
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::StreamFailed;
 use super::channel::Outlet;
@@ -17,12 +17,14 @@ use crate::Guarantee;
 use crate::bad::BadMessages;
 use crate::clock;
 use crate::message::Batch;
-use crate::stage::{Filled, Processor, Sink, Source, StageError, Turn};
+use crate::stage::{Filled, Processor, Progress, Sink, Source, StageError, Transacted, Turn};
 
 /// How long a stream that is busy keeps its thread before others may have it.
 const TURN: Duration = Duration::from_millis(2);
 /// How often a source that wants to know is told what has arrived.
 const ACKNOWLEDGE_EVERY: Duration = Duration::from_millis(500);
+/// The same for transactions, before whose end nobody sees what was written: as Kafka Streams has it.
+const COMMIT_EVERY: Duration = Duration::from_millis(100);
 
 /// A processor in its place.
 pub struct Link {
@@ -62,6 +64,7 @@ impl Chain {
             batch: Batch::new(),
             came: Came { at: Instant::now(), time_ms: clock::time_ms() },
             seen: None,
+            written: None,
             acknowledged: None,
             next_acknowledgement: Instant::now(),
         };
@@ -82,6 +85,10 @@ impl Chain {
     async fn work(&mut self, flow: &mut Flow) -> Result<Over> {
         let over = self.flow(flow).await;
         if over.is_err() {
+            if self.is_exactly_once() {
+                let _ = self.sink.abort().await;
+                return over;
+            }
             // What has come so far is not lost for what came after it.
             let _ = self.flush().await;
             let mut turn = turn(&mut self.bad, Instant::now());
@@ -105,7 +112,12 @@ impl Chain {
             if self.deadline().is_some_and(|deadline| deadline <= now) {
                 self.tick(flow, now).await?;
             }
-            let is_full = self.links.iter().any(|link| link.processor.is_full());
+            if let Some(until) = self.source.losing()
+                && !self.lets_go(until, now)
+            {
+                self.hand_back(flow, until).await?;
+            }
+            let is_full = self.is_full();
             if is_full && over == Some(Over::Stopped) {
                 return Ok(Over::Stopped);
             }
@@ -122,7 +134,7 @@ impl Chain {
                         return Ok(Over::Stopped);
                     }
                     self.acknowledge_if_due(flow, now).await?;
-                    self.wait(flow, is_full, now).await?;
+                    self.wait(flow, now).await?;
                     since = Instant::now();
                 }
             }
@@ -134,6 +146,11 @@ impl Chain {
         }
     }
 
+    /// Whether a processor holds so much back that nothing more may come.
+    fn is_full(&self) -> bool {
+        self.links.iter().any(|link| link.processor.is_full())
+    }
+
     /// When anything is due though no message comes.
     fn deadline(&self) -> Option<Instant> {
         let processors = self.links.iter().filter_map(|link| link.processor.deadline());
@@ -141,7 +158,8 @@ impl Chain {
     }
 
     /// Waits for a message, the word to stop, or what is due.
-    async fn wait(&mut self, flow: &mut Flow, is_full: bool, now: Instant) -> Result<()> {
+    async fn wait(&mut self, flow: &mut Flow, now: Instant) -> Result<()> {
+        let is_full = self.is_full();
         let mut deadline = self.deadline();
         if self.source.wants_acknowledgement() && flow.acknowledged < flow.seen {
             deadline =
@@ -263,6 +281,7 @@ impl Chain {
         }
         meter.worked(flow.batch.len(), flow.batch.len(), flow.batch.value_bytes(), worked - now);
         meter.reached(flow.batch.len(), flow.age(flow.batch.first_time_ms(), done));
+        flow.written = flow.batch.last_sequence().or(flow.written);
         Ok(())
     }
 
@@ -301,14 +320,19 @@ impl Chain {
             finished.map_err(|error| (link.meter.label.clone(), error))?;
             self.push_from_link(index, flow).await?;
         }
-        let label = self.meter.stages.last().expect("a stream has two ends").label.clone();
+        let label = self.sink_label();
         let failed = |error| (label.clone(), error);
+        if self.is_exactly_once() {
+            self.transact(flow).await?;
+        }
         self.flush().await?;
         self.sink.finish(&mut turn(&mut self.bad, Instant::now())).map_err(failed)?;
         // Who taps is told that no more comes before anybody is waited for.
         self.taps.iter_mut().for_each(Outlet::close);
         self.sink.arrive().await.map_err(failed)?;
-        self.tell_source(flow, u64::MAX).await?;
+        if !self.is_exactly_once() {
+            self.tell_source(flow, u64::MAX).await?;
+        }
         self.source.finish().await.map_err(|error| (self.meter.stages[0].label.clone(), error))
     }
 
@@ -319,17 +343,94 @@ impl Chain {
         {
             return Ok(());
         }
+        if self.is_exactly_once() {
+            flow.next_acknowledgement = now + COMMIT_EVERY;
+            return self.transact(flow).await;
+        }
         flow.next_acknowledgement = now + ACKNOWLEDGE_EVERY;
-        self.flush().await?;
+        match self.sink.tells_arrivals().map_err(|error| (self.sink_label(), error))? {
+            true => self.flush_bad().await?,
+            false => self.flush().await?,
+        }
         let held = self.held_since();
         self.tell_source(flow, held.unwrap_or(u64::MAX)).await
     }
 
     /// Waits until the sink has all that it was given, and dead letters are where they belong.
     async fn flush(&mut self) -> Result<()> {
-        let label = self.meter.stages.last().expect("a stream has two ends").label.clone();
-        self.sink.flush().await.map_err(|error| (label, error))?;
+        self.sink.flush().await.map_err(|error| (self.sink_label(), error))?;
+        self.flush_bad().await
+    }
+
+    async fn flush_bad(&mut self) -> Result<()> {
         self.bad.flush().await.map_err(|error| (self.bad.stage(), error))
+    }
+
+    fn sink_label(&self) -> Arc<str> {
+        self.meter.stages.last().expect("a stream has two ends").label.clone()
+    }
+
+    fn is_exactly_once(&self) -> bool {
+        self.guarantee == Guarantee::ExactlyOnce
+    }
+
+    /// Whether processors that hold messages back will let go of some in time, before partitions go to others. What a transaction
+    /// does not take with it comes again, so there it is no use.
+    fn lets_go(&self, until: Instant, now: Instant) -> bool {
+        let mut holding = self.links.iter().filter(|link| link.processor.held_since().is_some()).peekable();
+        let is_holding = holding.peek().is_some();
+        let in_time = holding.all(|link| link.processor.deadline().is_some_and(|at| at < until));
+        now < until && !self.is_exactly_once() && is_holding && in_time
+    }
+
+    /// Lets what the source has given arrive, before others have its partitions.
+    async fn hand_back(&mut self, flow: &mut Flow, until: Instant) -> Result<()> {
+        if self.is_exactly_once() {
+            self.transact(flow).await?;
+            self.forget(flow).await?;
+        } else {
+            self.flush().await?;
+            // Whoever is not waited for any more gets the rest again.
+            let _ = timeout_at(until, self.sink.catch_up()).await;
+            let held = self.held_since();
+            self.tell_source(flow, held.unwrap_or(u64::MAX)).await?;
+        }
+        self.source.hand_back().await.map_err(|error| (self.meter.stages[0].label.clone(), error))
+    }
+
+    /// Makes what was written and how far the source has come count together. What cannot count is taken back, and comes again.
+    async fn transact(&mut self, flow: &mut Flow) -> Result<()> {
+        let held = self.links.iter().filter_map(|link| link.processor.held_since()).min();
+        // A message of which a part was written, and another is held back, waits for the next time.
+        if held.is_some_and(|held| flow.written >= Some(held)) {
+            return Ok(());
+        }
+        let Some(through) = held.map_or(flow.seen, |held| held.checked_sub(1)) else { return Ok(()) };
+        let progress = self.source.progress(through);
+        let transacted = match progress.map_err(|error| (self.meter.stages[0].label.clone(), error))? {
+            Progress::None => return Ok(()),
+            Progress::Void => Transacted::Refused,
+            Progress::Group(offsets) => {
+                let committed = self.sink.commit(offsets).await;
+                committed.map_err(|error| (self.sink_label(), error))?
+            }
+        };
+        match transacted {
+            Transacted::Committed => flow.acknowledged = Some(through),
+            Transacted::Refused => {
+                self.forget(flow).await?;
+                self.source.rewind();
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes back what does not count, on the way and in the sink.
+    async fn forget(&mut self, flow: &mut Flow) -> Result<()> {
+        self.sink.abort().await.map_err(|error| (self.sink_label(), error))?;
+        self.links.iter_mut().for_each(|link| link.processor.forget());
+        flow.acknowledged = flow.seen;
+        Ok(())
     }
 
     /// The first message that has not arrived: a processor holds it back, or the streams behind a named destination have it.
@@ -362,6 +463,8 @@ struct Flow {
     came: Came,
     /// The last message that the source made.
     seen: Option<u64>,
+    /// The last that the sink was given.
+    written: Option<u64>,
     /// The last that the source was told of.
     acknowledged: Option<u64>,
     next_acknowledgement: Instant,

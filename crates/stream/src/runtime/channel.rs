@@ -137,6 +137,16 @@ impl Outlet {
         self.0.iter_mut().filter_map(Joint::held_since).min()
     }
 
+    /// Waits until all that was sent so far has arrived with every reader. A reader that is gone is not waited for. May be dropped
+    /// at any time.
+    pub async fn catch_up(&mut self) {
+        for joint in &mut self.0 {
+            let sent = joint.sent;
+            // An error is that the reader is gone, whose failure ends the run.
+            let _ = joint.arrived.wait_for(|arrived| *arrived >= sent).await;
+        }
+    }
+
     /// Sends no more.
     pub fn close(&mut self) {
         for joint in &mut self.0 {
@@ -268,6 +278,10 @@ impl Sink for TopicSink {
 
     fn held_since(&mut self) -> Option<u64> {
         self.outlet.held_since()
+    }
+
+    fn catch_up(&mut self) -> Wait<'_, ()> {
+        Box::pin(self.outlet.catch_up())
     }
 
     fn arrive(&mut self) -> Wait<'_, Result<(), StageError>> {

@@ -1,25 +1,28 @@
 //! `kafka`: messages to a topic, by librdkafka. A message has arrived when the cluster has acknowledged it; only then the source
-//! hears of it.
+//! hears of it, while others are on their way (`reports`). The first report of a failure ends the stream: librdkafka has tried
+//! as long as it was allowed to.
 //!
-//! What was handed over is counted, and every delivery report counts it back. The first report of a failure ends the stream:
-//! librdkafka has tried as long as it was allowed to.
+//! In a stream that runs exactly once, all that is written between two commits is a transaction, which carries the offsets of
+//! the source (`transactions`). What fails there is taken back, and comes again.
+
+mod reports;
+mod transactions;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rdkafka::ClientContext;
-use rdkafka::config::FromClientConfigAndContext;
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{DeliveryResult, OwnedHeaders};
-use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
-use tokio::sync::Notify;
+use rdkafka::ClientConfig;
+use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::message::OwnedHeaders;
+use rdkafka::producer::{BaseRecord, Producer};
 use tokio::time::sleep;
 
 use crate::kafka::{self, BOOTSTRAP, PROPERTIES};
 use crate::message::{Batch, Headers};
 use crate::module::{Absent, Findings, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
-use crate::stage::{Sink, StageError, Turn, Wait};
+use crate::stage::{GroupOffsets, Sink, StageError, Transacted, Turn, Wait};
+use reports::{Part, Parts};
+use transactions::{Outlet, Transactions};
 
 /// The pause while the queue of librdkafka is full.
 const FULL_PAUSE: Duration = Duration::from_millis(2);
@@ -35,7 +38,8 @@ pub const MODULE: Module = Module {
     name: "kafka",
     summary: "messages to a topic of a cluster, in its order and with its key",
     about: "By librdkafka, with an idempotent producer that waits for all replicas in sync: a message is delivered at least once, \
-            and once only unless the stream itself begins anew. What the cluster does not take is tried again for as long as \
+            and once only unless the stream itself begins anew; with `--guarantee=exactly-once` what it writes and how far the \
+            source has come are one transaction, ten times a second. What the cluster does not take is tried again for as long as \
             `--deliveryTimeout` allows. A slow cluster is waited for: no more than\n            `--buffer` waits in memory.",
     options: &[
         OptionSpec { name: "topic", takes: Takes::Topic, default: Absent::Required, summary: "The topic." },
@@ -101,172 +105,230 @@ fn check(settings: &Settings) -> Result<(), WrongMix> {
 }
 
 fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Sink>, StageError> {
-    let mut sink = open(settings)?;
+    let mut sink = match &site.transactional_id {
+        Some(id) => open_transactional(settings, id)?,
+        None => open(settings)?,
+    };
     sink.findings = site.findings.clone();
     Ok(Box::new(sink))
 }
 
 /// A producer for a topic.
 pub(crate) fn open(settings: &Settings) -> Result<Kafka, StageError> {
-    let linger_ms = settings.duration("linger").as_millis().to_string();
     let timeout_ms = settings.duration("deliveryTimeout").as_millis().to_string();
+    let config = config(settings, &[], &[("delivery.timeout.ms", &timeout_ms)])?;
+    Ok(Kafka::new(settings, Way::AtLeastOnce(Outlet::open(&config)?)))
+}
+
+/// One that writes in transactions. A message has to arrive while its transaction is open: what `--deliveryTimeout` bounds is how
+/// long transactions may fail.
+fn open_transactional(settings: &Settings, id: &Arc<str>) -> Result<Kafka, StageError> {
+    let fixed = [("transactional.id", &**id), ("enable.idempotence", "true")];
+    let more = [
+        ("transaction.timeout.ms", transactions::TIMEOUT_MS),
+        // A broker that is back is found while the transaction is still open.
+        ("reconnect.backoff.max.ms", "1000"),
+    ];
+    let config = config(settings, &fixed, &more)?;
+    let transactions = Transactions::new(config, id.clone(), settings.duration("deliveryTimeout"));
+    Ok(Kafka::new(settings, Way::ExactlyOnce(transactions)))
+}
+
+fn config(
+    settings: &Settings,
+    fixed: &[(&str, &str)],
+    more: &[(&str, &str)],
+) -> Result<ClientConfig, StageError> {
+    let linger_ms = settings.duration("linger").as_millis().to_string();
     let buffer_kib = (settings.integer("buffer") >> 10).to_string();
-    let config = kafka::config(
-        settings,
-        &[
-            ("enable.idempotence", "true"),
-            ("linger.ms", &linger_ms),
-            ("delivery.timeout.ms", &timeout_ms),
-            ("compression.type", settings.text("compression")),
-            ("queue.buffering.max.kbytes", &buffer_kib),
-            // Keys go where the producers of Java put them.
-            ("partitioner", "murmur2_random"),
-        ],
-    )?;
-    let reports = Arc::new(Reports::default());
-    let topic = settings.text("topic").to_owned();
-    let producer = ThreadedProducer::from_config_and_context(&config, Context(reports.clone()))
-        .map_err(|error| kafka::failed("The producer of librdkafka cannot be made", error))?;
-    let with_headers = kafka::with_headers(settings);
-    Ok(Kafka {
-        topic,
-        producer,
-        with_headers,
-        findings: Findings::default(),
-        taken: 0,
-        reports,
-        waiting: None,
-    })
+    let mut needed = vec![
+        ("enable.idempotence", "true"),
+        ("linger.ms", &*linger_ms),
+        ("compression.type", settings.text("compression")),
+        ("queue.buffering.max.kbytes", &*buffer_kib),
+        // Keys go where the producers of Java put them.
+        ("partitioner", "murmur2_random"),
+    ];
+    needed.extend(more);
+    kafka::config(settings, fixed, &needed)
 }
 
-/// What has come of messages that were handed over.
-#[derive(Default)]
-struct Reports {
-    /// Handed over and not reported yet.
-    under_way: AtomicU64,
-    failed: std::sync::Mutex<Option<String>>,
-    changed: Notify,
+/// How messages go to the cluster.
+enum Way {
+    AtLeastOnce(Outlet),
+    ExactlyOnce(Transactions),
 }
 
-impl Reports {
-    fn failure(&self) -> Option<String> {
-        self.failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
-    }
-
-    fn fail(&self, reason: String) {
-        let mut failed = self.failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        failed.get_or_insert(reason);
-    }
-}
-
-struct Context(Arc<Reports>);
-
-impl ClientContext for Context {
-    fn error(&self, error: KafkaError, reason: &str) {
-        tracing::warn!(error = %error, reason, "librdkafka has trouble, and tries again");
-    }
-}
-
-impl ProducerContext for Context {
-    type DeliveryOpaque = ();
-
-    fn delivery(&self, result: &DeliveryResult<'_>, _opaque: ()) {
-        if let Err((error, _message)) = result {
-            self.0.fail(error.to_string());
-        }
-        // The last one wakes whoever waits for all.
-        if self.0.under_way.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.changed.notify_waiters();
-        }
-    }
+/// Messages that librdkafka had no room for, from a place on.
+struct Waiting {
+    batch: Batch,
+    from: usize,
+    part: Arc<Part>,
 }
 
 /// A topic, and what is on its way to it.
 pub(crate) struct Kafka {
     topic: String,
-    producer: ThreadedProducer<Context>,
+    way: Way,
     with_headers: bool,
     findings: Findings,
     taken: u64,
-    reports: Arc<Reports>,
-    /// Messages that librdkafka had no room for, from this place on.
-    waiting: Option<(Batch, usize)>,
+    /// What was taken and has not arrived.
+    parts: Parts,
+    waiting: Option<Waiting>,
 }
 
 impl Kafka {
-    fn check(&self) -> Result<(), StageError> {
-        match self.reports.failure() {
-            Some(reason) => {
-                Err(kafka::failed(format!("Topic {} did not take a message", self.topic), reason))
-            }
-            None => Ok(()),
+    fn new(settings: &Settings, way: Way) -> Kafka {
+        Kafka {
+            topic: settings.text("topic").to_owned(),
+            way,
+            with_headers: kafka::with_headers(settings),
+            findings: Findings::default(),
+            taken: 0,
+            parts: Parts::default(),
+            waiting: None,
         }
     }
 
-    /// Hands messages over until there is no room. The place of the first that had none.
-    fn hand_over(&self, batch: &Batch, from: usize) -> Result<usize, StageError> {
-        for (index, message) in batch.messages().enumerate().skip(from) {
-            let mut record: BaseRecord<'_, [u8], [u8]> =
-                BaseRecord::to(&self.topic).payload(message.value).timestamp(message.time_ms);
+    /// What takes messages now, if anything does.
+    fn outlet(&self) -> Option<&Outlet> {
+        match &self.way {
+            Way::AtLeastOnce(outlet) => Some(outlet),
+            Way::ExactlyOnce(transactions) => transactions.outlet(),
+        }
+    }
+
+    fn check(&self) -> Result<(), StageError> {
+        match &self.way {
+            Way::AtLeastOnce(outlet) => match outlet.reports.failure() {
+                Some(reason) => Err(self.not_taken(reason)),
+                None => Ok(()),
+            },
+            // The transaction tells.
+            Way::ExactlyOnce(_) => Ok(()),
+        }
+    }
+
+    fn not_taken(&self, reason: impl ToString) -> StageError {
+        kafka::failed(format!("Topic {} did not take a message", self.topic), reason)
+    }
+
+    /// Hands messages over until there is no room. Whether there was room for all.
+    fn hand_over(&mut self) -> Result<bool, StageError> {
+        let Some(Waiting { batch, mut from, part }) = self.waiting.take() else { return Ok(true) };
+        // What a transaction does not take is taken back with it.
+        let Some(outlet) = self.outlet() else { return Ok(true) };
+        let mut refused = None;
+        for message in batch.messages().skip(from) {
+            let mut record: BaseRecord<'_, [u8], [u8], Arc<Part>> =
+                BaseRecord::with_opaque_to(&self.topic, part.clone())
+                    .payload(message.value)
+                    .timestamp(message.time_ms);
             if let Some(key) = message.key {
                 record = record.key(key);
             }
             if self.with_headers && !message.headers.is_empty() {
                 record = record.headers(owned(message.headers));
             }
-            self.reports.under_way.fetch_add(1, Ordering::AcqRel);
-            if let Err((error, _record)) = self.producer.send(record) {
-                self.reports.under_way.fetch_sub(1, Ordering::AcqRel);
-                if matches!(error, KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull)) {
-                    return Ok(index);
-                }
-                return Err(kafka::failed(format!("Topic {} did not take a message", self.topic), error));
+            outlet.reports.hand_over();
+            if let Err((error, _record)) = outlet.producer.send(record) {
+                outlet.reports.take_back();
+                refused = Some(error);
+                break;
             }
+            from += 1;
         }
-        Ok(batch.len())
+        let Some(error) = refused else { return Ok(true) };
+        match (error.rdkafka_error_code(), &mut self.way) {
+            (Some(RDKafkaErrorCode::QueueFull), _) => {
+                self.waiting = Some(Waiting { batch, from, part });
+                Ok(false)
+            }
+            (code, Way::ExactlyOnce(transactions)) if is_of_transaction(code) => {
+                transactions.lose();
+                Ok(true)
+            }
+            _ => Err(self.not_taken(error)),
+        }
     }
 
     /// Takes messages. What there is no room for waits for [`Kafka::hand_over_rest`].
     pub(crate) fn take(&mut self, batch: &Batch) -> Result<(), StageError> {
         self.check()?;
-        self.taken += batch.len() as u64;
-        let reached = self.hand_over(batch, 0)?;
-        let mut not_there = self.reports.under_way.load(Ordering::Relaxed);
-        if reached < batch.len() {
-            not_there += (batch.len() - reached) as u64;
-            self.waiting = Some((batch.clone(), reached));
+        let Some(first) = batch.messages().next() else { return Ok(()) };
+        if let Way::AtLeastOnce(outlet) = &self.way {
+            // Forgets what has arrived, also where nobody asks.
+            self.parts.held_since(&outlet.reports);
         }
-        self.findings.set("acknowledged", self.taken - not_there);
+        let part = self.parts.begin(first.sequence);
+        self.taken += batch.len() as u64;
+        self.waiting = Some(Waiting { batch: batch.clone(), from: 0, part });
+        if let Way::AtLeastOnce(_) = &self.way {
+            self.hand_over()?;
+        }
+        self.tell();
         Ok(())
+    }
+
+    fn tell(&self) {
+        if let Way::AtLeastOnce(outlet) = &self.way {
+            let waiting = self.waiting.as_ref().map_or(0, |waiting| waiting.batch.len() - waiting.from);
+            let not_there = outlet.reports.under_way() + waiting as u64;
+            self.findings.set("acknowledged", self.taken.saturating_sub(not_there));
+        }
     }
 
     /// Waits until there is room for all that was taken.
     pub(crate) async fn hand_over_rest(&mut self) -> Result<(), StageError> {
-        let Some((batch, mut from)) = self.waiting.take() else { return Ok(()) };
-        while from < batch.len() {
-            self.check()?;
+        if let (Way::ExactlyOnce(transactions), Some(_)) = (&mut self.way, &self.waiting) {
+            transactions.open().await?;
+        }
+        while !self.hand_over()? {
             sleep(FULL_PAUSE).await;
-            from = self.hand_over(&batch, from)?;
+            self.check()?;
         }
         Ok(())
     }
 
-    /// Waits until all has arrived.
+    /// Waits until all has arrived. What a transaction has of it is waited for when it is committed.
     pub(crate) async fn arrive(&mut self) -> Result<(), StageError> {
         self.hand_over_rest().await?;
-        loop {
-            // Listen, then look.
-            let changed = self.reports.changed.notified();
-            let mut changed = std::pin::pin!(changed);
-            changed.as_mut().enable();
-            if self.reports.under_way.load(Ordering::Acquire) == 0 {
-                self.check()?;
-                self.findings.set("acknowledged", self.taken);
-                return Ok(());
-            }
-            changed.await;
+        if let Way::AtLeastOnce(outlet) = &self.way {
+            outlet.reports.all().await;
+        }
+        self.check()?;
+        self.tell();
+        Ok(())
+    }
+
+    fn transactions(&mut self) -> &mut Transactions {
+        match &mut self.way {
+            Way::ExactlyOnce(transactions) => transactions,
+            Way::AtLeastOnce(_) => unreachable!("a stream that runs exactly once has transactions"),
         }
     }
+
+    async fn transact(&mut self, progress: GroupOffsets) -> Result<Transacted, StageError> {
+        self.hand_over_rest().await?;
+        let transacted = self.transactions().commit(progress).await?;
+        if transacted == Transacted::Committed {
+            self.parts = Parts::default();
+            self.findings.set("acknowledged", self.taken);
+        }
+        Ok(transacted)
+    }
+
+    async fn take_back(&mut self) -> Result<(), StageError> {
+        self.waiting = None;
+        self.parts = Parts::default();
+        self.transactions().abort().await
+    }
+}
+
+/// Whether a message was refused because its transaction, or its producer, takes no more.
+fn is_of_transaction(code: Option<RDKafkaErrorCode>) -> bool {
+    matches!(code, Some(RDKafkaErrorCode::State | RDKafkaErrorCode::Fatal | RDKafkaErrorCode::Fenced))
 }
 
 fn owned(headers: Headers<'_>) -> OwnedHeaders {
@@ -287,11 +349,34 @@ impl Sink for Kafka {
     fn flush(&mut self) -> Wait<'_, Result<(), StageError>> {
         Box::pin(self.arrive())
     }
+
+    fn tells_arrivals(&self) -> Result<bool, StageError> {
+        self.check()?;
+        Ok(true)
+    }
+
+    fn held_since(&mut self) -> Option<u64> {
+        self.tell();
+        match &self.way {
+            Way::AtLeastOnce(outlet) => self.parts.held_since(&outlet.reports),
+            Way::ExactlyOnce(_) => None,
+        }
+    }
+
+    fn commit(&mut self, progress: GroupOffsets) -> Wait<'_, Result<Transacted, StageError>> {
+        Box::pin(self.transact(progress))
+    }
+
+    fn abort(&mut self) -> Wait<'_, Result<(), StageError>> {
+        Box::pin(self.take_back())
+    }
 }
 
 impl Drop for Kafka {
     /// What is left then is not waited for: the stream has failed, and begins anew where it was acknowledged.
     fn drop(&mut self) {
-        self.producer.purge(rdkafka::producer::PurgeConfig::default().queue().inflight());
+        if let Way::AtLeastOnce(outlet) = &self.way {
+            outlet.producer.purge(rdkafka::producer::PurgeConfig::default().queue().inflight());
+        }
     }
 }

@@ -1,31 +1,38 @@
-//! `kafka`: the records of topics, by librdkafka. A thread polls and hands batches over; the offsets of a batch are committed when
-//! the sink has acknowledged all of it, never before.
+//! `kafka`: the records of topics, by librdkafka. A thread polls and hands batches over; the offset of a message is committed when
+//! the sink has acknowledged it and all before it, never before.
 //!
 //! A commit names the partitions that this member has at the moment: what was taken from others or given away is redelivered
-//! by whoever has it. So each record arrives at least once.
+//! by whoever has it. So each record arrives at least once. In a stream that runs exactly once, the source commits nothing:
+//! the sink's transactions carry how far it has come ([`Source::progress`]).
 
 mod ends;
+mod membership;
+mod runs;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rdkafka::config::FromClientConfig;
+use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Headers, Message};
 use rdkafka::{Offset, TopicPartitionList};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
+use crate::Guarantee;
 use crate::clock;
 use crate::kafka::{self, BOOTSTRAP, Begin, PROPERTIES};
 use crate::message::{Batch, Gather, Header};
 use crate::module::{Absent, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
-use crate::stage::{Filled, Source, StageError, Turn, Wait};
+use crate::stage::{Filled, GroupOffsets, Progress, Source, StageError, Turn, Wait};
 use ends::Ends;
+use membership::{Context, Judged, Membership};
+use runs::{Offsets, Runs};
 
 /// Batches that wait to be taken.
 const WAITING_MAX: usize = 8;
@@ -36,6 +43,18 @@ const METADATA_TIMEOUT: Duration = Duration::from_secs(15);
 /// The group of a source that is in none: librdkafka wants a name, and nothing is committed under it.
 const NO_GROUP: &str = "thalweg-stream-without-group";
 
+/// The longest time between two signs of life.
+const HEARTBEAT_MAX: Duration = Duration::from_secs(3);
+/// The pause before the group is asked again.
+const ASKED_AGAIN: Duration = Duration::from_millis(200);
+/// What a consumer must be set to, so that each message is in one transaction: all partitions are given and taken at once, and
+/// of transactions only what was committed is read.
+const EXACTLY_ONCE: [(&str, &str); 3] = [
+    ("isolation.level", "read_committed"),
+    ("partition.assignment.strategy", "range,roundrobin"),
+    ("group.protocol", "classic"),
+];
+
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "kafka",
@@ -43,7 +62,8 @@ pub const MODULE: Module = Module {
     about: "By librdkafka. With `--group` the stream is a member of a consumer group: it shares the partitions with the other \
             members, begins where the group left off, and commits offsets when every sink has acknowledged the messages, \
             those behind `topic:` among them (a tap only listens), so that each arrives at least once; \
-            `--guarantee=at-most-once` commits before any stage sees them. Without it, all partitions or those of `--partitions` are read from `--from` on, and \
+            `--guarantee=at-most-once` commits before any stage sees them, `--guarantee=exactly-once` with what the sink writes. \
+            Before others take its partitions, what it has of them arrives and is committed. Without it, all partitions or those of `--partitions` are read from `--from` on, and \
             nothing is committed. Keys, times and headers of records are those of the messages.",
     options: &[
         OptionSpec {
@@ -124,7 +144,7 @@ fn check(settings: &Settings) -> Result<(), WrongMix> {
     Ok(())
 }
 
-fn start(settings: &Settings, _site: &Site) -> Result<Box<dyn Source>, StageError> {
+fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError> {
     let group = settings.optional_text("group");
     let begin = Begin::read(settings.text("from")).unwrap_or(Begin::Earliest);
     let until_end = settings.flag("untilEnd");
@@ -135,11 +155,17 @@ fn start(settings: &Settings, _site: &Site) -> Result<Box<dyn Source>, StageErro
         Begin::Offset(_) | Begin::Offsets(_) => "error",
         Begin::Earliest | Begin::Timestamp(_) => "earliest",
     };
-    let session_timeout_ms = settings.duration("sessionTimeout").as_millis().to_string();
+    let session_timeout = settings.duration("sessionTimeout");
+    let session_timeout_ms = session_timeout.as_millis().to_string();
+    // A sign of life that is lost is not taken for death.
+    let heartbeat_ms = (session_timeout / 3).min(HEARTBEAT_MAX).as_millis().max(1).to_string();
+    let exactly_once = site.guarantee == Guarantee::ExactlyOnce;
     let config = kafka::config(
         settings,
+        if exactly_once { &EXACTLY_ONCE } else { &[] },
         &[
             ("session.timeout.ms", &session_timeout_ms),
+            ("heartbeat.interval.ms", &heartbeat_ms),
             ("group.id", group.unwrap_or(NO_GROUP)),
             ("enable.auto.commit", "false"),
             ("enable.auto.offset.store", "false"),
@@ -151,7 +177,8 @@ fn start(settings: &Settings, _site: &Site) -> Result<Box<dyn Source>, StageErro
             ("max.poll.interval.ms", "86400000"),
         ],
     )?;
-    let consumer = BaseConsumer::from_config(&config)
+    let membership = Arc::new(Membership::default());
+    let consumer = BaseConsumer::from_config_and_context(&config, Context(membership.clone()))
         .map_err(|error| kafka::failed("The consumer of librdkafka cannot be made", error))?;
     let consumer = Arc::new(consumer);
     let is_closed = Arc::new(AtomicBool::new(false));
@@ -167,6 +194,9 @@ fn start(settings: &Settings, _site: &Site) -> Result<Box<dyn Source>, StageErro
         with_headers: kafka::with_headers(settings),
         is_closed: is_closed.clone(),
         sequence: 0,
+        membership: membership.clone(),
+        first: Offsets::new(),
+        assignments: 0,
     };
     let spawned = std::thread::Builder::new().name("kafka".to_owned()).spawn(move || reader.run(&sender));
     let thread = spawned.map_err(|error| kafka::failed("A thread cannot be started", error))?;
@@ -178,23 +208,24 @@ fn start(settings: &Settings, _site: &Site) -> Result<Box<dyn Source>, StageErro
         next: None,
         is_closed,
         has_ended: false,
-        unacknowledged: VecDeque::new(),
+        unacknowledged: Runs::default(),
         committing: None,
+        membership,
     }))
 }
 
-/// The next offset of each partition.
-type Offsets = BTreeMap<(Arc<str>, i32), i64>;
+/// The consumer of a source.
+type GroupConsumer = BaseConsumer<Context>;
 
-/// Records, and where they end.
+/// Messages, and which records they are.
 struct Polled {
     batch: Batch,
-    offsets: Offsets,
+    runs: Runs,
 }
 
 /// Polls, on a thread of its own.
 struct Reader {
-    consumer: Arc<BaseConsumer>,
+    consumer: Arc<GroupConsumer>,
     topics: Vec<String>,
     in_group: bool,
     begin: Begin,
@@ -204,6 +235,11 @@ struct Reader {
     with_headers: bool,
     is_closed: Arc<AtomicBool>,
     sequence: u64,
+    membership: Arc<Membership>,
+    /// Of each partition, the first record that was read since it was given.
+    first: Offsets,
+    /// How often partitions had been given then.
+    assignments: u64,
 }
 
 impl Reader {
@@ -228,6 +264,9 @@ impl Reader {
             assigned.map_err(|error| kafka::failed("Taking partitions", error))?;
         }
         while !self.is_closed.load(Ordering::Relaxed) {
+            if self.membership.wants_rewind() {
+                self.rewind()?;
+            }
             let polled = self.poll()?;
             if !polled.batch.is_empty() && batches.blocking_send(Ok(polled)).is_err() {
                 return Ok(());
@@ -296,12 +335,12 @@ impl Reader {
 
     /// What is there.
     fn poll(&mut self) -> Result<Polled, StageError> {
+        let consumer = self.consumer.clone();
         let mut gather = Gather::default();
-        let mut offsets = Offsets::new();
-        let mut last: Option<((Arc<str>, i32), i64)> = None;
+        let mut runs = Runs::default();
         let mut wait = POLL;
         while !gather.is_full() {
-            let record = match self.consumer.poll(wait) {
+            let record = match consumer.poll(wait) {
                 None => break,
                 Some(Ok(record)) => record,
                 Some(Err(KafkaError::PartitionEOF(partition))) => {
@@ -321,27 +360,70 @@ impl Reader {
             let headers = headers.map(|header| Header { name: header.key, value: header.value });
             let value = record.payload().unwrap_or_default();
             gather.push(value, record.key(), headers, time_ms, self.sequence);
+            // Asked after the poll, in which it may have changed.
+            let generation = self.membership.generation();
+            let (topic, partition) = (record.topic(), record.partition());
+            if runs.add(topic, partition, record.offset(), generation, self.sequence) && self.in_group {
+                self.note_first(topic, partition, record.offset());
+            }
             self.sequence += 1;
-            // Records of a partition come one after the other: its name is looked up when it changes.
-            match &mut last {
-                Some(((topic, partition), next))
-                    if **topic == *record.topic() && *partition == record.partition() =>
-                {
-                    *next = record.offset() + 1;
-                }
-                _ => {
-                    offsets.extend(last.take());
-                    last = Some(((record.topic().into(), record.partition()), record.offset() + 1));
-                }
-            }
         }
-        offsets.extend(last);
         if self.until_end {
-            for ((topic, partition), next) in &offsets {
-                self.ends.read(topic, *partition, *next);
+            for ((topic, partition), next) in runs.offsets() {
+                self.ends.read(&topic, partition, next);
             }
         }
-        Ok(Polled { batch: gather.take(), offsets })
+        Ok(Polled { batch: gather.take(), runs })
+    }
+
+    fn note_first(&mut self, topic: &str, partition: i32, offset: i64) {
+        let assignments = self.membership.assignments();
+        if self.assignments != assignments {
+            self.assignments = assignments;
+            self.first.clear();
+        }
+        self.first.entry((topic.into(), partition)).or_insert(offset);
+    }
+
+    /// Goes back to where the group has committed: in a partition without a commit, to the first record that was read of it.
+    fn rewind(&mut self) -> Result<(), StageError> {
+        while !self.is_closed.load(Ordering::Relaxed) {
+            match self.seek_committed() {
+                Ok(()) => {
+                    self.membership.has_rewound();
+                    return Ok(());
+                }
+                Err(error) => mends_itself(error)?,
+            }
+            std::thread::park_timeout(ASKED_AGAIN);
+        }
+        Ok(())
+    }
+
+    fn seek_committed(&self) -> Result<(), KafkaError> {
+        let assigned = self.consumer.assignment()?;
+        let mut read = TopicPartitionList::new();
+        for element in assigned.elements() {
+            if self.first.contains_key(&(element.topic().into(), element.partition())) {
+                read.add_partition(element.topic(), element.partition());
+            }
+        }
+        if read.count() == 0 || self.assignments != self.membership.assignments() {
+            return Ok(());
+        }
+        let mut places = TopicPartitionList::new();
+        for element in self.consumer.committed_offsets(read, METADATA_TIMEOUT)?.elements() {
+            element.error()?;
+            let offset = match element.offset() {
+                Offset::Offset(offset) => offset,
+                _ => self.first[&(element.topic().into(), element.partition())],
+            };
+            places.add_partition_offset(element.topic(), element.partition(), Offset::Offset(offset))?;
+        }
+        for element in self.consumer.seek_partitions(places, METADATA_TIMEOUT)?.elements() {
+            element.error()?;
+        }
+        Ok(())
     }
 }
 
@@ -352,6 +434,11 @@ fn mends_itself(error: KafkaError) -> Result<(), StageError> {
         RDKafkaErrorCode::AllBrokersDown,
         RDKafkaErrorCode::OperationTimedOut,
         RDKafkaErrorCode::Resolve,
+        RDKafkaErrorCode::WaitingForCoordinator,
+        RDKafkaErrorCode::CoordinatorLoadInProgress,
+        RDKafkaErrorCode::CoordinatorNotAvailable,
+        RDKafkaErrorCode::NotCoordinator,
+        RDKafkaErrorCode::UnstableOffsetCommit,
     ];
     match error.rdkafka_error_code() {
         Some(code) if mending.contains(&code) => {
@@ -362,27 +449,23 @@ fn mends_itself(error: KafkaError) -> Result<(), StageError> {
     }
 }
 
-/// What of a batch is to be committed, when all up to its last message has arrived.
-struct Unacknowledged {
-    last_sequence: u64,
-    offsets: Offsets,
-}
-
 struct Kafka {
     /// Until it is dropped.
-    consumer: Option<Arc<BaseConsumer>>,
+    consumer: Option<Arc<GroupConsumer>>,
     thread: Option<JoinHandle<()>>,
     in_group: bool,
     batches: mpsc::Receiver<Result<Polled, StageError>>,
     next: Option<Result<Polled, StageError>>,
     is_closed: Arc<AtomicBool>,
     has_ended: bool,
-    unacknowledged: VecDeque<Unacknowledged>,
+    /// Which records the messages are that were given and are not acknowledged.
+    unacknowledged: Runs,
     committing: Option<tokio::task::JoinHandle<Result<bool, StageError>>>,
+    membership: Arc<Membership>,
 }
 
 impl Kafka {
-    fn consumer(&self) -> Arc<BaseConsumer> {
+    fn consumer(&self) -> Arc<GroupConsumer> {
         self.consumer.clone().expect("it is there until it is dropped")
     }
 
@@ -393,32 +476,59 @@ impl Kafka {
         let committed = committing.await;
         committed.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())).map(drop)
     }
+
+    /// Leaves out what others have by now, or what comes again.
+    fn without_void(&self, mut polled: Polled) -> Polled {
+        let void = polled.runs.split_off(|run| !self.membership.is_void(run));
+        if !void.is_empty() {
+            let is_in = |sequence| {
+                let at = void.partition_point(|run| run.last_sequence() < sequence);
+                void.get(at).is_some_and(|run| run.sequence <= sequence)
+            };
+            polled.batch.retain(|message| !is_in(message.sequence));
+        }
+        polled
+    }
 }
 
 impl Source for Kafka {
     fn fill(&mut self, batch: &mut Batch, _turn: &mut Turn<'_>) -> Result<Filled, StageError> {
         batch.clear();
-        match self.next.take().or_else(|| self.batches.try_recv().ok()) {
-            Some(polled) => {
-                let polled = polled?;
-                *batch = polled.batch;
-                if self.in_group
-                    && let Some(last_sequence) = batch.last_sequence()
-                {
-                    self.unacknowledged.push_back(Unacknowledged { last_sequence, offsets: polled.offsets });
-                }
-                Ok(Filled::Ready)
-            }
-            None if self.has_ended => Ok(Filled::End),
-            None => Ok(Filled::Pending),
+        // What is still to be taken would have to be handed back, too.
+        if self.membership.losing().is_some() {
+            return Ok(Filled::Pending);
         }
+        while let Some(polled) = self.next.take().or_else(|| self.batches.try_recv().ok()) {
+            let mut polled = polled?;
+            if self.in_group {
+                polled = self.without_void(polled);
+            }
+            if polled.batch.is_empty() {
+                continue;
+            }
+            *batch = polled.batch;
+            if self.in_group {
+                self.unacknowledged.append(polled.runs);
+            }
+            return Ok(Filled::Ready);
+        }
+        Ok(if self.has_ended { Filled::End } else { Filled::Pending })
     }
 
     fn ready(&mut self) -> Wait<'_, ()> {
         Box::pin(async {
-            if self.next.is_none() {
-                self.next = self.batches.recv().await;
-                self.has_ended = self.next.is_none();
+            if self.membership.losing().is_some() {
+                return self.membership.changed().await;
+            }
+            if self.next.is_some() {
+                return;
+            }
+            tokio::select! {
+                next = self.batches.recv() => {
+                    self.next = next;
+                    self.has_ended = self.next.is_none();
+                }
+                () = self.membership.changed() => {}
             }
         })
     }
@@ -426,13 +536,19 @@ impl Source for Kafka {
     fn close(&mut self) {
         self.is_closed.store(true, Ordering::Relaxed);
         self.batches.close();
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
     }
 
     fn claim<'a>(&'a mut self, batch: &'a mut Batch) -> Option<Wait<'a, Result<(), StageError>>> {
-        let claimed = self.unacknowledged.pop_back()?;
+        let claimed = self.unacknowledged.take_since(batch.messages().next()?.sequence).offsets();
+        if claimed.is_empty() {
+            return None;
+        }
         let consumer = self.consumer();
         Some(Box::pin(async move {
-            let is_whole = commit_elsewhere(consumer, claimed.offsets).await?;
+            let is_whole = commit_elsewhere(consumer, claimed).await?;
             if !is_whole {
                 // Whoever has its partitions now gets it again.
                 batch.clear();
@@ -446,23 +562,63 @@ impl Source for Kafka {
     }
 
     fn acknowledge(&mut self, through: u64) -> Wait<'_, Result<(), StageError>> {
-        let mut arrived = Offsets::new();
-        while self.unacknowledged.front().is_some_and(|first| first.last_sequence <= through) {
-            arrived.extend(self.unacknowledged.pop_front().map(|first| first.offsets).unwrap_or_default());
-        }
+        let mut arrived = self.unacknowledged.take_through(through);
+        // What others have by now is theirs to commit.
+        arrived.split_off(|run| !self.membership.is_void(run));
         Box::pin(async move {
             if arrived.is_empty() {
                 return Ok(());
             }
             // Messages go on meanwhile: it is waited for when the next is due.
             self.committed().await?;
-            self.committing = Some(tokio::spawn(commit_elsewhere(self.consumer(), arrived)));
+            self.committing = Some(tokio::spawn(commit_elsewhere(self.consumer(), arrived.offsets())));
             Ok(())
         })
     }
 
+    fn losing(&self) -> Option<Instant> {
+        self.membership.losing()
+    }
+
+    fn hand_back(&mut self) -> Wait<'_, Result<(), StageError>> {
+        Box::pin(async {
+            self.committed().await?;
+            self.membership.hand_back();
+            let membership = self.membership.clone();
+            self.unacknowledged.split_off(|run| !membership.is_void(run));
+            Ok(())
+        })
+    }
+
+    fn progress(&mut self, through: u64) -> Result<Progress, StageError> {
+        // Nothing that was written may be of records that come again, committed or not.
+        let group = match self.membership.judge(self.unacknowledged.iter()) {
+            _ if self.unacknowledged.is_empty() => return Ok(Progress::None),
+            Judged::Void => return Ok(Progress::Void),
+            Judged::Sound(group) => group,
+        };
+        let mut offsets = TopicPartitionList::new();
+        for ((topic, partition), next) in self.unacknowledged.take_through(through).offsets() {
+            let added = offsets.add_partition_offset(&topic, partition, Offset::Offset(next));
+            added.map_err(|error| kafka::failed("Committing", error))?;
+        }
+        match offsets.count() {
+            0 => Ok(Progress::None),
+            _ => Ok(Progress::Group(GroupOffsets { offsets, group })),
+        }
+    }
+
+    fn rewind(&mut self) {
+        self.unacknowledged = Runs::default();
+        self.membership.rewind();
+    }
+
     fn finish(&mut self) -> Wait<'_, Result<(), StageError>> {
-        Box::pin(self.committed())
+        Box::pin(async {
+            self.committed().await?;
+            self.membership.end();
+            Ok(())
+        })
     }
 }
 
@@ -471,6 +627,7 @@ impl Drop for Kafka {
     /// end. That takes no longer than a poll and the answer of the cluster. Many streams that stop at the same time do so beside
     /// each other, where the runtime has threads for it.
     fn drop(&mut self) {
+        self.membership.end();
         self.close();
         let (thread, consumer) = (self.thread.take(), self.consumer.take());
         let close = move || {
@@ -489,13 +646,13 @@ impl Drop for Kafka {
 }
 
 /// A commit waits for the answer of the cluster, on a thread that may.
-async fn commit_elsewhere(consumer: Arc<BaseConsumer>, offsets: Offsets) -> Result<bool, StageError> {
+async fn commit_elsewhere(consumer: Arc<GroupConsumer>, offsets: Offsets) -> Result<bool, StageError> {
     let committed = tokio::task::spawn_blocking(move || commit(&consumer, offsets)).await;
     committed.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }
 
 /// Commits what of it belongs to this member. Whether that was all of it.
-fn commit(consumer: &BaseConsumer, offsets: Offsets) -> Result<bool, StageError> {
+fn commit(consumer: &GroupConsumer, offsets: Offsets) -> Result<bool, StageError> {
     let assigned =
         consumer.assignment().map_err(|error| kafka::failed("Asking for the assignment", error))?;
     let assigned: BTreeSet<(String, i32)> =

@@ -33,6 +33,7 @@ fn run(text: &str) -> (Figures, Vec<String>) {
         on_error: OnError::Fail,
         cluster: Cluster { bootstrap: "localhost:9092".to_owned(), properties: None },
         guarantee: Guarantee::AtLeastOnce,
+        instance: "0".to_owned(),
         console: lines.clone(),
         taps: Taps::default(),
     };

@@ -66,6 +66,7 @@ async fn run(text: &str) -> Result<(), String> {
         on_error: OnError::Fail,
         cluster: Cluster { bootstrap: "localhost:9092".to_owned(), properties: None },
         guarantee: Guarantee::AtLeastOnce,
+        instance: "0".to_owned(),
         console: Arc::new(Lines::default()),
         taps: Taps::default(),
     };

@@ -189,6 +189,7 @@ async fn work(module: &'static Module, options: &[(&str, String)], random: &mut 
         stream: "s".into(),
         label: "p".into(),
         guarantee: Guarantee::AtLeastOnce,
+        transactional_id: None,
         console: Arc::new(Lines::default()),
         findings: Default::default(),
     };

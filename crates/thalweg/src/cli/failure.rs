@@ -9,6 +9,7 @@ use thalweg_client::{ClientError, InvalidAddress, InvalidProperty, InvalidSettin
 use thalweg_lab::perf::PerfError;
 use thalweg_lab::result::ReadError;
 use thalweg_lab::workload::WorkloadError;
+use thalweg_stream::NotExactlyOnce;
 use thalweg_stream::deployment::WrongProperty;
 use thalweg_stream::language::Complaints;
 use tracing_subscriber::EnvFilter;
@@ -64,6 +65,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
             || cause.is::<ReadError>()
             || cause.is::<Complaints>()
             || cause.is::<WrongProperty>()
+            || cause.is::<NotExactlyOnce>()
             || cause.downcast_ref::<PerfError>().is_some_and(PerfError::is_usage)
     })
 }

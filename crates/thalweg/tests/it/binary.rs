@@ -98,17 +98,37 @@ pub fn pause(time: Duration) {
 pub struct Broker {
     process: Child,
     pub address: String,
-    _dir: tempfile::TempDir,
+    settings: Vec<String>,
+    dir: tempfile::TempDir,
 }
 
 impl Broker {
     /// One that creates no topic unasked.
     pub fn start() -> Broker {
+        Broker::start_with(&[])
+    }
+
+    /// The same, with these settings.
+    pub fn start_with(settings: &[&str]) -> Broker {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let mut command = thalweg("serve --listen 127.0.0.1:0 --data-dir");
         // A group forms at once.
-        command.arg(dir.path()).args(["--set", "auto.create.topics.enable=false"]);
-        command.args(["--set", "group.initial.rebalance.delay.ms=0"]);
+        let usual = ["auto.create.topics.enable=false", "group.initial.rebalance.delay.ms=0"];
+        let settings: Vec<String> =
+            usual.iter().chain(settings).map(|setting| (*setting).to_owned()).collect();
+        let (process, address) = Broker::run("127.0.0.1:0", &settings, &dir);
+        Broker { process, address, settings, dir }
+    }
+
+    /// Ends it without a word, and starts it on what it has left.
+    pub fn kill_and_restart(&mut self) {
+        self.process.kill().expect("it runs");
+        self.process.wait().expect("it ends");
+        (self.process, self.address) = Broker::run(&self.address, &self.settings, &self.dir);
+    }
+
+    fn run(listen: &str, settings: &[String], dir: &tempfile::TempDir) -> (Child, String) {
+        let mut command = thalweg(&format!("serve --listen {listen} --data-dir"));
+        command.arg(dir.path()).args(settings.iter().flat_map(|setting| ["--set", setting]));
         let mut process = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
         let mut lines = BufReader::new(process.stderr.take().expect("it is a pipe")).lines();
         let said = lines.find_map(|line| {
@@ -118,7 +138,7 @@ impl Broker {
         let address = said.and_then(|said| said.split(',').next().map(str::to_owned)).expect("an address");
         // What it says later is read, so that it never waits for this end.
         std::thread::spawn(move || lines.for_each(drop));
-        Broker { process, address, _dir: dir }
+        (process, address)
     }
 }
 

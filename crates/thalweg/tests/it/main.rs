@@ -14,6 +14,7 @@ mod secured;
 mod serve_cluster;
 mod stream_hosting;
 mod streams;
+mod streams_exactly_once;
 mod streams_guarantees;
 mod streams_kafka;
 mod tools;

@@ -157,6 +157,12 @@ fn what_is_wrong_is_told_with_its_place_and_nothing_is_created() {
         400,
         "module.log.count would be right",
     );
+    let exactly_once = json!({ "guarantee": "exactly-once" });
+    refused(
+        json!({ "name": "x", "definition": "time | log", "deploy": true, "properties": exactly_once }),
+        400,
+        "The stream x cannot run exactly once: its source is time",
+    );
     assert_eq!(host.ask("POST", "/streams", "[").0, 400);
     assert_eq!(host.ask("GET", "/streams/nope", "").0, 404);
     let answer = node::ask(&host.http, "POST", "/streams", "Origin: http://evil.example\r\n", "{}");

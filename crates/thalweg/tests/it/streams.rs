@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::binary::{self, Running, pause, until};
+use super::streams_kafka::Broker;
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/streams")
@@ -62,6 +63,41 @@ fn every_example_has_a_test_here() {
     let tests = include_str!("streams.rs");
     for name in &streams {
         assert!(tests.contains(&format!("\"{name}\"")), "{name} is run by no test");
+    }
+}
+
+/// From topic to topic; run twice, it goes on where it was.
+#[test]
+fn the_example_from_topic_to_topic_moves_each_order_once() {
+    let broker = Broker::start();
+    for topic in ["orders", "big-orders"] {
+        let create = format!("topic create {topic} --bootstrap-server {}", broker.broker.address);
+        assert_eq!(run(&mut binary::thalweg(&create), b"").0, Some(0));
+    }
+    let orders = std::fs::read(examples().join("orders.json")).expect("the orders are there");
+    let text = std::fs::read_to_string(examples().join("exactly-once.stream")).expect("it is there");
+    let moved = || {
+        let (code, out, error) =
+            run(&mut broker.stream("kafka --topics=big-orders --untilEnd=true | stdout"), b"");
+        assert_eq!(code, Some(0), "{error}");
+        ids(&out)
+    };
+    let large = ids(&run(
+        &mut stream(&["run", "stdin | filter --expression='payload.amount > 1000' | stdout"]),
+        &orders,
+    )
+    .1);
+    for times in 1..=2 {
+        let (code, _, error) = run(&mut broker.stream("stdin | kafka --topic=orders"), &orders);
+        assert_eq!(code, Some(0), "{error}");
+        let mut running = Running::start(broker.stream(&text).args(["--guarantee", "exactly-once"]));
+        until("the large orders", || moved().len() >= large.len() * times);
+        running.interrupt();
+        assert_eq!(running.exit_code(), Some(0));
+        let (mut moved, mut expected) = (moved(), large.repeat(times));
+        moved.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(moved, expected);
     }
 }
 

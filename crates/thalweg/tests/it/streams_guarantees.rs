@@ -131,7 +131,7 @@ fn at_most_once_delivers_nothing_twice_after_a_kill() {
     assert_eq!(all.len(), distinct.len(), "a record came twice");
     let (code, _, error) = binary::run(binary::thalweg("stream run --guarantee twice").arg("time | log"));
     assert_eq!(code, Some(2));
-    assert!(error.contains("at-least-once or at-most-once would be right"), "{error}");
+    assert!(error.contains("at-least-once, at-most-once or exactly-once would be right"), "{error}");
 }
 
 #[test]

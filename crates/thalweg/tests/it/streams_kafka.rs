@@ -23,8 +23,13 @@ pub struct Broker {
 impl Broker {
     /// Starts it.
     pub fn start() -> Broker {
+        Broker::start_with(&[])
+    }
+
+    /// The same, with these settings.
+    pub fn start_with(settings: &[&str]) -> Broker {
         let broker = Broker {
-            broker: binary::Broker::start(),
+            broker: binary::Broker::start_with(settings),
             dir: tempfile::tempdir().expect("a temporary directory"),
         };
         for topic in ["in", "out"] {

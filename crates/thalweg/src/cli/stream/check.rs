@@ -18,6 +18,8 @@ impl Check {
     /// Shows the streams of a sound text, from end to end.
     pub fn run(&self) -> anyhow::Result<()> {
         let plan = self.text.plan()?;
+        let deployment = self.text.deployment(&plan)?;
+        self.text.laid(plan.clone(), &deployment)?;
         let mut out = std::io::stdout().lock();
         for stream in &plan.streams {
             writeln!(out, "{}", told(&plan, stream))?;

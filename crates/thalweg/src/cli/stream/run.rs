@@ -11,12 +11,12 @@ use thalweg_broker::metrics::Exposition;
 use thalweg_stream::host::{StreamStatus, metrics, rest};
 use thalweg_stream::module::{Takes, Value};
 use thalweg_stream::runtime::{self, Figures, Meters, RunOptions, Running, Taps};
-use thalweg_stream::{Guarantee, OnError, STACK_BYTES};
+use thalweg_stream::STACK_BYTES;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::console::Lines;
-use super::text::Text;
+use super::text::{Text, name};
 use crate::cli::failure;
 use crate::http::{self, HttpListening, HttpServer};
 
@@ -35,18 +35,15 @@ Examples:
   thalweg stream run 'load-generator --messageCount=500000000 --messageSize=1000 | throughput'
   thalweg stream run --transport=kafka 'http --port=9000 | log'
   thalweg stream run --properties module.transform.count=4 'stdin | transform --key=payload.id | null'
+  thalweg stream run --guarantee exactly-once 'kafka --topics=a --group=g | filter --expression=true | kafka --topic=b'
   thalweg stream run --file orders.stream --on-error dead-letter:bad.json --json > report.json")]
 pub struct Run {
     #[command(flatten)]
     text: Text,
-    /// What is done with a message that cannot be worked on: fail, skip, dead-letter:FILE or dead-letter:topic:NAME [default:
-    /// fail].
-    #[arg(long, value_name = "POLICY")]
-    on_error: Option<OnError>,
-    /// How often a record of a kafka source with a group may arrive, whatever fails: at-least-once or at-most-once [default:
-    /// at-least-once].
-    #[arg(long, value_name = "GUARANTEE")]
-    guarantee: Option<Guarantee>,
+    /// With --guarantee=exactly-once: what this process is called among those that run the same streams beside it. One that is
+    /// started again under its name takes back at once what was left open.
+    #[arg(long, value_name = "NAME", default_value = "0", value_parser = name)]
+    instance: String,
     /// Serve what the streams do over HTTP, for `thalweg stream top --server http://HOST:PORT` and on /metrics.
     #[arg(long, value_name = "HOST:PORT", value_parser = http_address)]
     http: Option<HttpSettings>,
@@ -75,6 +72,7 @@ impl Run {
     pub fn run(&self, bars: &MultiProgress) -> anyhow::Result<()> {
         let plan = self.text.plan()?;
         let deployment = self.text.deployment(&plan)?;
+        let (plan, over) = self.text.laid(plan, &deployment)?;
         failure::log_to_standard_error("warn", bars);
         let threads = std::thread::available_parallelism().map_or(2, |count| count.get().max(2));
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -84,22 +82,17 @@ impl Run {
             .build()?;
         let ended = runtime.block_on(async {
             let console = Arc::new(Lines { bars: bars.clone(), to_standard_error: self.json });
-            let on_error = self.on_error.clone().unwrap_or_else(|| deployment.on_error.clone());
             let options = RunOptions {
-                on_error,
+                on_error: deployment.on_error.clone(),
                 cluster: self.text.cluster(),
-                guarantee: self.guarantee.unwrap_or(deployment.guarantee),
+                guarantee: deployment.guarantee,
+                instance: self.instance.clone(),
                 console,
                 taps: Taps::default(),
             };
-            let plan = match self.text.transport(&deployment) {
-                Some(transport) => {
-                    let (plan, topics) = transport.lay(plan, &deployment.counts);
-                    transport.create_topics(&topics).await?;
-                    plan
-                }
-                None => plan,
-            };
+            if let Some((transport, topics)) = &over {
+                transport.create_topics(topics).await?;
+            }
             // Before anything runs, so that a port that is taken is told at once.
             let http = self.http.as_ref().map(HttpListening::bind).transpose()?.flatten();
             let mut running = runtime::start(&plan, &options)?;

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
-use thalweg_stream::Cluster;
 use thalweg_stream::deployment::Deployment;
 use thalweg_stream::language::is_name;
 use thalweg_stream::plan::Plan;
-use thalweg_stream::transport::{Lies, Transport};
+use thalweg_stream::transport::{Lies, Topics, Transport};
+use thalweg_stream::{Cluster, Guarantee, OnError};
 
 /// What is between stages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -20,7 +20,8 @@ pub enum Between {
     Kafka,
 }
 
-fn stream_name(text: &str) -> Result<String, String> {
+/// A name of a stream, or of what runs it.
+pub fn name(text: &str) -> Result<String, String> {
     match is_name(text) {
         true => Ok(text.to_owned()),
         false => Err("letters, digits, `_` and `-`, at most 100 of them, would be right".to_owned()),
@@ -37,7 +38,7 @@ pub struct Text {
     #[arg(long, short = 'f', value_name = "FILE", conflicts_with = "text")]
     file: Option<PathBuf>,
     /// What the first stream is called, if the text does not say.
-    #[arg(long, value_name = "NAME", default_value = "stream", value_parser = stream_name)]
+    #[arg(long, value_name = "NAME", default_value = "stream", value_parser = name)]
     name: String,
     /// What is between stages.
     #[arg(long, value_enum, value_name = "TRANSPORT", default_value_t = Between::Direct)]
@@ -47,6 +48,14 @@ pub struct Text {
     /// guarantee=GUARANTEE are what --on-error and --guarantee say.
     #[arg(long, value_name = "KEY=VALUE,...", default_value = "")]
     properties: String,
+    /// What is done with a message that cannot be worked on: fail, skip, dead-letter:FILE or dead-letter:topic:NAME [default:
+    /// fail].
+    #[arg(long, value_name = "POLICY")]
+    on_error: Option<OnError>,
+    /// How often a record of a kafka source with a group may arrive, whatever fails: at-least-once, at-most-once or, from kafka to
+    /// kafka, exactly-once [default: at-least-once].
+    #[arg(long, value_name = "GUARANTEE")]
+    guarantee: Option<Guarantee>,
     /// With topics between stages, or a topic for bad messages: the brokers to connect to first.
     #[arg(
         long,
@@ -90,15 +99,33 @@ impl Text {
         Cluster { bootstrap: self.bootstrap_server.clone(), properties: self.transport_properties.clone() }
     }
 
-    /// What --properties say.
+    /// What --properties say, and the options that stand above them.
     pub fn deployment(&self, plan: &Plan) -> anyhow::Result<Deployment> {
-        let deployment = Deployment::parse(&self.properties)?;
+        let mut deployment = Deployment::parse(&self.properties)?;
         deployment.check(plan)?;
+        deployment.on_error = self.on_error.clone().unwrap_or(deployment.on_error);
+        deployment.guarantee = self.guarantee.unwrap_or(deployment.guarantee);
         Ok(deployment)
     }
 
-    /// The cluster between stages, if there is to be one.
-    pub fn transport(&self, deployment: &Deployment) -> Option<Transport> {
+    /// The plan with topics between its stages, if there are to be any; these topics, and where they are.
+    pub fn laid(
+        &self,
+        plan: Plan,
+        deployment: &Deployment,
+    ) -> anyhow::Result<(Plan, Option<(Transport, Topics)>)> {
+        let (plan, over) = match self.transport(deployment) {
+            Some(transport) => {
+                let (plan, topics) = transport.lay(plan, &deployment.counts);
+                (plan, Some((transport, topics)))
+            }
+            None => (plan, None),
+        };
+        deployment.guarantee.check(&plan, &deployment.on_error)?;
+        Ok((plan, over))
+    }
+
+    fn transport(&self, deployment: &Deployment) -> Option<Transport> {
         let is_wanted = self.transport == Between::Kafka || !deployment.counts.are_single();
         is_wanted.then(|| Transport {
             cluster: self.cluster(),

@@ -46,7 +46,7 @@ pub struct Deploy {
     name: String,
     /// How many instances stages have (module.LABEL.count=N, module.*.count=N), what is done with bad messages
     /// (onError=fail, skip, dead-letter:FILE or dead-letter:topic:NAME), and how often a record may arrive
-    /// (guarantee=at-least-once or at-most-once).
+    /// (guarantee=at-least-once, at-most-once or exactly-once).
     #[arg(long, value_name = "KEY=VALUE,...", default_value = "")]
     properties: String,
     #[command(flatten)]

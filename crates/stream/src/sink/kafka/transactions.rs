@@ -1,0 +1,272 @@
+//! The transactions of a sink: each begins with the first message after a commit, and carries the offsets of the source.
+//!
+//! Owns the producer, because a producer may come to its end: a transaction that was open for longer than its timeout is ended by
+//! the cluster, and with it the producer, whose place another takes under the same id. Refuses to go on after some other process
+//! has taken the id: then the cluster ended the producer before its time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::{Producer, ThreadedProducer};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::reports::{Context, Reports};
+use crate::kafka;
+use crate::stage::{GroupOffsets, StageError, Transacted};
+
+/// How long the cluster waits for an instance that is gone before it takes its transaction back: as Kafka Streams has it.
+pub const TIMEOUT_MS: &str = "10000";
+/// How long one call may take before it is made again.
+const CALL: Duration = Duration::from_secs(10);
+
+/// A producer, and what has come of what it was given.
+#[derive(Clone)]
+pub struct Outlet {
+    pub producer: ThreadedProducer<Context>,
+    pub reports: Arc<Reports>,
+}
+
+impl Outlet {
+    /// Makes one.
+    pub fn open(config: &ClientConfig) -> Result<Outlet, StageError> {
+        let reports = Arc::new(Reports::default());
+        let producer = ThreadedProducer::from_config_and_context(config, Context(reports.clone()))
+            .map_err(|error| kafka::failed("The producer of librdkafka cannot be made", error))?;
+        Ok(Outlet { producer, reports })
+    }
+}
+
+/// The transactions of one instance of a sink.
+pub struct Transactions {
+    config: ClientConfig,
+    id: Arc<str>,
+    timeout: Duration,
+    /// How long transactions may be refused, one after the other.
+    patience: Duration,
+    /// Once the cluster knows it.
+    outlet: Option<Outlet>,
+    /// Until then.
+    opening: Option<JoinHandle<Result<Outlet, StageError>>>,
+    /// While somebody waits for that.
+    is_wanted: Arc<()>,
+    /// Since when a transaction is open.
+    open_since: Option<Instant>,
+    /// The open one takes no more messages, and can only be taken back.
+    is_lost: bool,
+    refused_since: Option<Instant>,
+}
+
+/// What the cluster says of a transaction.
+enum Refused {
+    /// It can be taken back, and its messages sent again.
+    Abortable(KafkaError),
+    /// The producer is of no use any more.
+    Fatal(KafkaError),
+}
+
+impl Transactions {
+    /// Under an id, which the configuration has, too. The cluster hears of it at once: offsets that a producer before it has
+    /// left open would keep the source from beginning.
+    pub fn new(config: ClientConfig, id: Arc<str>, patience: Duration) -> Transactions {
+        let timeout_ms = config.get("transaction.timeout.ms").and_then(|text| text.parse().ok());
+        let timeout = Duration::from_millis(timeout_ms.unwrap_or(u64::MAX));
+        let mut transactions = Transactions {
+            config,
+            id,
+            timeout,
+            patience,
+            outlet: None,
+            opening: None,
+            is_wanted: Arc::new(()),
+            open_since: None,
+            is_lost: false,
+            refused_since: None,
+        };
+        transactions.begin_opening();
+        transactions
+    }
+
+    /// Makes a producer that the cluster knows: what one before it under this id has left open is taken back, and whoever still
+    /// runs under it is shut out.
+    fn begin_opening(&mut self) {
+        let (config, patience) = (self.config.clone(), self.patience);
+        let is_wanted = Arc::downgrade(&self.is_wanted);
+        self.opening = Some(tokio::task::spawn_blocking(move || {
+            let outlet = Outlet::open(&config)?;
+            let since = Instant::now();
+            loop {
+                match outlet.producer.init_transactions(CALL) {
+                    Ok(()) => return Ok(outlet),
+                    Err(error)
+                        if is_retriable(&error)
+                            && since.elapsed() < patience
+                            && is_wanted.strong_count() > 0 => {}
+                    Err(error) => return Err(kafka::failed("Beginning with transactions", error)),
+                }
+            }
+        }));
+    }
+
+    /// The producer, if a transaction is open that takes messages.
+    pub fn outlet(&self) -> Option<&Outlet> {
+        self.outlet.as_ref().filter(|_| self.open_since.is_some() && !self.is_lost)
+    }
+
+    /// The open transaction takes no more.
+    pub fn lose(&mut self) {
+        self.is_lost = true;
+    }
+
+    /// Opens a transaction, if none is open. The cluster hears of it with the first message.
+    pub async fn open(&mut self) -> Result<(), StageError> {
+        while self.open_since.is_none() {
+            let outlet = self.known().await?;
+            match outlet.producer.begin_transaction() {
+                Ok(()) => {
+                    self.open_since = Some(Instant::now());
+                    self.is_lost = false;
+                }
+                Err(error) => self.replace("Beginning a transaction", error).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The producer, once the cluster knows it.
+    async fn known(&mut self) -> Result<Outlet, StageError> {
+        if let Some(opening) = &mut self.opening {
+            let opened = opening.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+            self.opening = None;
+            self.outlet = Some(opened?);
+        }
+        Ok(self.outlet.clone().expect("it is there when it is not on its way"))
+    }
+
+    /// Commits what was written and how far the source has come.
+    pub async fn commit(&mut self, progress: GroupOffsets) -> Result<Transacted, StageError> {
+        self.open().await?;
+        let Some(outlet) = self.outlet().cloned() else {
+            return self.refused("a message was not taken".to_owned());
+        };
+        let producer = outlet.producer;
+        let committed = blocking(move || {
+            let GroupOffsets { offsets, group } = progress;
+            again(|| producer.send_offsets_to_transaction(&offsets, &group, CALL))?;
+            again(|| producer.commit_transaction(CALL))
+        });
+        match committed.await {
+            Ok(()) => {
+                (self.open_since, self.refused_since) = (None, None);
+                Ok(Transacted::Committed)
+            }
+            Err(Refused::Abortable(error)) if is_hopeless(&error) => {
+                Err(kafka::failed("Committing a transaction", error))
+            }
+            Err(Refused::Abortable(error)) => self.refused(error.to_string()),
+            Err(Refused::Fatal(error)) => {
+                self.replace("Committing a transaction", error).await?;
+                self.refused("its producer came to its end".to_owned())
+            }
+        }
+    }
+
+    /// Takes back what is open, if anything is.
+    pub async fn abort(&mut self) -> Result<(), StageError> {
+        let (Some(outlet), Some(_)) = (self.outlet.clone(), self.open_since) else { return Ok(()) };
+        let aborted = blocking(move || again(|| outlet.producer.abort_transaction(CALL))).await;
+        if let Err(Refused::Abortable(error) | Refused::Fatal(error)) = aborted {
+            self.replace("Taking back a transaction", error).await?;
+        }
+        self.open_since = None;
+        Ok(())
+    }
+
+    /// The messages come again, for as long as there is hope.
+    fn refused(&mut self, reason: String) -> Result<Transacted, StageError> {
+        let since = *self.refused_since.get_or_insert_with(Instant::now);
+        if since.elapsed() > self.patience {
+            return Err(kafka::failed("No transaction was taken for --deliveryTimeout", reason));
+        }
+        tracing::warn!(id = &*self.id, reason, "A transaction is taken back; its messages come again");
+        Ok(Transacted::Refused)
+    }
+
+    /// Gives up a producer that is of no use any more, so that another takes its place.
+    async fn replace(&mut self, action: &'static str, error: KafkaError) -> Result<(), StageError> {
+        let age = self.open_since.map_or(Duration::ZERO, |since| since.elapsed());
+        if error.rdkafka_error_code() == Some(RDKafkaErrorCode::Fenced) && age < self.timeout {
+            let id = &self.id;
+            let reason = format!(
+                "another process writes under the transactional id {id}: each that runs the same stream beside others needs a name \
+                 of its own, --instance=NAME"
+            );
+            return Err(kafka::failed(action, reason));
+        }
+        let reason = error.to_string();
+        let since = *self.refused_since.get_or_insert_with(Instant::now);
+        if since.elapsed() > self.patience {
+            return Err(kafka::failed(action, reason));
+        }
+        tracing::warn!(id = &*self.id, reason, "{action} failed for good; another producer takes over");
+        self.open_since = None;
+        // Its end waits for its threads.
+        let outlet = self.outlet.take();
+        blocking(move || drop(outlet)).await;
+        self.begin_opening();
+        self.known().await?;
+        Ok(())
+    }
+}
+
+/// On a thread that may wait.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+}
+
+fn is_retriable(error: &KafkaError) -> bool {
+    match error {
+        KafkaError::Transaction(error) => {
+            error.is_retriable() && !error.is_fatal() && !error.txn_requires_abort()
+        }
+        // The messages that are under way have their own bound.
+        KafkaError::Flush(code) => *code == RDKafkaErrorCode::OperationTimedOut,
+        _ => false,
+    }
+}
+
+/// Whether the same messages will meet the same error.
+fn is_hopeless(error: &KafkaError) -> bool {
+    let hopeless = [
+        RDKafkaErrorCode::ClusterAuthorizationFailed,
+        RDKafkaErrorCode::GroupAuthorizationFailed,
+        RDKafkaErrorCode::TopicAuthorizationFailed,
+        RDKafkaErrorCode::TransactionalIdAuthorizationFailed,
+        RDKafkaErrorCode::UnknownTopic,
+        RDKafkaErrorCode::UnknownTopicOrPartition,
+        RDKafkaErrorCode::UnknownPartition,
+        RDKafkaErrorCode::MessageSizeTooLarge,
+        RDKafkaErrorCode::MessageBatchTooLarge,
+        RDKafkaErrorCode::InvalidRecord,
+        RDKafkaErrorCode::PolicyViolation,
+    ];
+    error.rdkafka_error_code().is_some_and(|code| hopeless.contains(&code))
+}
+
+/// Calls until the cluster has decided: a call whose answer did not come in time may be made again.
+fn again(call: impl Fn() -> Result<(), KafkaError>) -> Result<(), Refused> {
+    loop {
+        match call() {
+            Ok(()) => return Ok(()),
+            Err(error) if is_retriable(&error) => {}
+            Err(KafkaError::Transaction(error)) if error.txn_requires_abort() => {
+                return Err(Refused::Abortable(KafkaError::Transaction(error)));
+            }
+            Err(error) => return Err(Refused::Fatal(error)),
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Which messages of a source are which records: runs of messages whose records follow each other in a partition. So the offset
+//! of each message is known, and a commit says exactly what has arrived. Pure.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// A partition of a topic.
+pub type Place = (Arc<str>, i32);
+
+/// The next offset of each partition.
+pub type Offsets = BTreeMap<Place, i64>;
+
+/// Messages whose records follow each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Where they were read.
+    pub place: Place,
+    /// In which generation of the source they were read.
+    pub generation: u64,
+    /// The sequence of the first message.
+    pub sequence: u64,
+    /// The offset of its record.
+    offset: i64,
+    count: u64,
+}
+
+impl Run {
+    /// The sequence of the last message.
+    pub fn last_sequence(&self) -> u64 {
+        self.sequence + self.count - 1
+    }
+
+    /// The offset behind the record of a message.
+    fn behind(&self, sequence: u64) -> i64 {
+        self.offset + (sequence - self.sequence) as i64 + 1
+    }
+}
+
+/// Runs in the order of their messages.
+#[derive(Debug, Default)]
+pub struct Runs(VecDeque<Run>);
+
+impl Runs {
+    /// Adds a message, the next of all. Whether a run begins with it.
+    pub fn add(&mut self, topic: &str, partition: i32, offset: i64, generation: u64, sequence: u64) -> bool {
+        if let Some(last) = self.0.back_mut()
+            && *last.place.0 == *topic
+            && last.place.1 == partition
+            && last.generation == generation
+            && last.behind(last.last_sequence()) == offset
+        {
+            last.count += 1;
+            return false;
+        }
+        let topic = match self.0.iter().rev().find(|run| *run.place.0 == *topic) {
+            Some(known) => known.place.0.clone(),
+            None => topic.into(),
+        };
+        self.0.push_back(Run { place: (topic, partition), generation, sequence, offset, count: 1 });
+        true
+    }
+
+    /// Adds what comes behind.
+    pub fn append(&mut self, mut others: Runs) {
+        self.0.append(&mut others.0);
+    }
+
+    /// Keeps the runs for which `keep` is true. Those that it does not keep.
+    pub fn split_off(&mut self, mut keep: impl FnMut(&Run) -> bool) -> Vec<Run> {
+        let (kept, left) = std::mem::take(&mut self.0).into_iter().partition(|run| keep(run));
+        self.0 = kept;
+        Vec::from(left)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Run> {
+        self.0.iter()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes out the last messages, which are the newest.
+    pub fn take_since(&mut self, sequence: u64) -> Runs {
+        let from = self.0.partition_point(|run| run.sequence < sequence);
+        Runs(self.0.split_off(from))
+    }
+
+    /// Takes out what goes up to a message.
+    pub fn take_through(&mut self, through: u64) -> Runs {
+        let mut taken = VecDeque::new();
+        while let Some(first) = self.0.front_mut().filter(|first| first.sequence <= through) {
+            if first.last_sequence() <= through {
+                taken.extend(self.0.pop_front());
+                continue;
+            }
+            let count = through - first.sequence + 1;
+            let part = Run { count, ..first.clone() };
+            (first.offset, first.sequence) = (part.behind(through), through + 1);
+            first.count -= count;
+            taken.push_back(part);
+        }
+        Runs(taken)
+    }
+
+    /// The next offset of each partition. Of one that was read anew, what was read last holds.
+    pub fn offsets(&self) -> Offsets {
+        self.0.iter().map(|run| (run.place.clone(), run.behind(run.last_sequence()))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(records: &[(&str, i32, i64)]) -> Runs {
+        let mut runs = Runs::default();
+        for (sequence, (topic, partition, offset)) in (0..).zip(records) {
+            runs.add(topic, *partition, *offset, 0, sequence);
+        }
+        runs
+    }
+
+    fn told(offsets: &Offsets) -> Vec<(&str, i32, i64)> {
+        offsets.iter().map(|((topic, partition), next)| (&**topic, *partition, *next)).collect()
+    }
+
+    #[test]
+    fn what_has_arrived_is_known_to_the_message() {
+        // Offset 12 is a marker of a transaction.
+        let mut runs = runs(&[("a", 0, 10), ("a", 0, 11), ("a", 0, 13), ("b", 0, 4), ("a", 0, 14)]);
+        assert_eq!(runs.iter().count(), 4);
+        assert_eq!(told(&runs.take_through(0).offsets()), [("a", 0, 11)]);
+        assert_eq!(told(&runs.take_through(0).offsets()), []);
+        assert_eq!(told(&runs.take_through(3).offsets()), [("a", 0, 14), ("b", 0, 5)]);
+        assert_eq!(told(&runs.take_through(u64::MAX).offsets()), [("a", 0, 15)]);
+        assert!(runs.is_empty());
+    }
+
+    #[test]
+    fn generations_are_told_apart() {
+        let mut runs = Runs::default();
+        assert!(runs.add("a", 0, 5, 0, 0));
+        assert!(!runs.add("a", 0, 6, 0, 1));
+        assert!(runs.add("a", 0, 7, 1, 2));
+        let void = runs.split_off(|run| run.generation == 1);
+        assert_eq!(void.iter().map(Run::last_sequence).collect::<Vec<_>>(), [1]);
+        assert_eq!(told(&runs.offsets()), [("a", 0, 8)]);
+        let mut more = Runs::default();
+        more.add("a", 0, 8, 1, 3);
+        runs.append(more);
+        assert_eq!(told(&runs.take_since(3).offsets()), [("a", 0, 9)]);
+        assert_eq!(told(&runs.offsets()), [("a", 0, 8)]);
+    }
+}

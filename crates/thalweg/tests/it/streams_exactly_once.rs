@@ -1,0 +1,223 @@
+//! Streams that run exactly once, as processes that are killed, that come and go, and whose broker is killed: every record of the
+//! input is once in the output, as readers of committed records see it, with our own client and with librdkafka, and in the
+//! order of its partition. And streams that run at least once and repeat nothing, as long as nobody is killed.
+
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use super::binary::{self, Running, until};
+use super::streams_kafka::{Broker, numbers};
+
+/// A broker that soon gives up members that were killed and transactions that were left alone.
+fn broker() -> Broker {
+    Broker::start_with(&[
+        "group.min.session.timeout.ms=1000",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms=200",
+    ])
+}
+
+/// The records of a topic that count, by partition, as one of the clients sees them.
+fn committed(broker: &Broker, topic: &str, by_librdkafka: bool) -> Vec<Vec<u32>> {
+    let of_partition = |partition: u32| {
+        let mut command = match by_librdkafka {
+            true => broker
+                .stream(&format!("kafka --topics={topic} --partitions={partition} --untilEnd=true | stdout")),
+            false => consume(broker, topic, &format!("--partition {partition}")),
+        };
+        let (code, out, error) = binary::run(&mut command);
+        assert_eq!(code, Some(0), "{error}");
+        numbers(&out)
+    };
+    (0..3).map(of_partition).collect()
+}
+
+fn consume(broker: &Broker, topic: &str, options: &str) -> Command {
+    let address = &broker.broker.address;
+    binary::thalweg(&format!(
+        "consume {topic} --from-beginning --until-end --read-committed --bootstrap-server {address} {options}"
+    ))
+}
+
+fn count(broker: &Broker, topic: &str) -> usize {
+    let (code, out, error) = binary::run(&mut consume(broker, topic, ""));
+    assert_eq!(code, Some(0), "{error}");
+    out.lines().count()
+}
+
+/// Every record once, and in the order of its partition.
+fn audit(broker: &Broker, topic: &str, expected: u32) {
+    for by_librdkafka in [false, true] {
+        let mut all = Vec::new();
+        for partition in committed(broker, topic, by_librdkafka) {
+            assert!(partition.is_sorted(), "records of a partition came in another order: {partition:?}");
+            all.extend(partition);
+        }
+        all.sort_unstable();
+        let repeated: Vec<u32> = all.windows(2).filter(|two| two[0] == two[1]).map(|two| two[0]).collect();
+        let missing: Vec<u32> = (0..expected).filter(|number| all.binary_search(number).is_err()).collect();
+        assert!(repeated.is_empty() && missing.is_empty(), "repeated {repeated:?}, missing {missing:?}");
+        assert_eq!(all.len(), expected as usize);
+    }
+}
+
+/// Waits until a topic has as many records that count.
+fn until_moved(broker: &Broker, topic: &str, records: usize) {
+    until(&format!("{records} records in {topic}"), || count(broker, topic) >= records);
+}
+
+/// A stream from `in` to `out`, slow enough to be met in the middle.
+fn slow(broker: &Broker, rate: u32) -> Command {
+    let mut command = broker.stream(&format!(
+        "kafka --topics=in --group=g --sessionTimeout=3s | filter --expression='int(text) >= 0' | rate-limit --rate={rate} \
+         | transform --expression=text | kafka --topic=out"
+    ));
+    command.args(["--guarantee", "exactly-once"]);
+    command
+}
+
+fn stop(mut stream: Running) {
+    stream.interrupt();
+    assert_eq!(stream.exit_code(), Some(0));
+}
+
+#[test]
+fn a_stream_that_is_killed_again_and_again_moves_every_record_once() {
+    let broker = broker();
+    let (records, kills) = (12_000, 8);
+    broker.produce(0..records);
+    for kill in 1..=kills {
+        let stream = Running::start(&mut slow(&broker, 2000));
+        until_moved(&broker, "out", (records as usize / (kills + 2)) * kill);
+        stream.signal(Signal::KILL);
+    }
+    let last = Running::start(&mut slow(&broker, 20_000));
+    until_moved(&broker, "out", records as usize);
+    stop(last);
+    audit(&broker, "out", records);
+}
+
+#[test]
+fn a_stream_whose_broker_is_killed_again_and_again_moves_every_record_once() {
+    let mut broker = broker();
+    let (records, kills) = (12_000, 6);
+    broker.produce(0..records);
+    let stream = Running::start(&mut slow(&broker, 2000));
+    for kill in 1..=kills {
+        until_moved(&broker, "out", (records as usize / (kills + 2)) * kill);
+        broker.broker.kill_and_restart();
+    }
+    until_moved(&broker, "out", records as usize);
+    stop(stream);
+    audit(&broker, "out", records);
+}
+
+/// With topics between the stages, each hop is exactly once; two processes, one of them with two instances of a stage, come and go,
+/// in order and not.
+#[test]
+fn instances_that_come_and_go_under_load_move_every_record_once() {
+    let broker = broker();
+    let records = 12_000;
+    broker.produce(0..records);
+    let process = |instance: &str, rate: u32| {
+        let mut command = binary::thalweg("stream run --name s --transport kafka --transport-partitions 3");
+        command.args(["--guarantee", "exactly-once", "--instance", instance]);
+        command.args(["--properties", "module.work.count=2", "--bootstrap-server", &broker.broker.address]);
+        let bootstrap = &broker.broker.address;
+        command.arg(format!(
+            "kafka --bootstrap={bootstrap} --topics=in --group=g --sessionTimeout=3s | pace: rate-limit --rate={rate} \
+             | work: transform --expression=text | kafka --bootstrap={bootstrap} --topic=out"
+        ));
+        Running::start(&mut command)
+    };
+    let first = process("left", 1500);
+    until_moved(&broker, "out", 1000);
+    let second = process("right", 1500);
+    until_moved(&broker, "out", 3000);
+    stop(first);
+    let first = process("left", 1500);
+    until_moved(&broker, "out", 6000);
+    second.signal(Signal::KILL);
+    let second = process("right", 20_000);
+    until_moved(&broker, "out", records as usize);
+    stop(first);
+    stop(second);
+    audit(&broker, "out", records);
+}
+
+#[test]
+fn a_process_that_takes_the_name_of_one_that_runs_shuts_it_out() {
+    let broker = broker();
+    broker.produce(0..1000);
+    let mut first = slow(&broker, 100);
+    first.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+    let first = first.stderr(std::process::Stdio::piped()).spawn().expect("the binary runs");
+    until_moved(&broker, "out", 100);
+    let second = Running::start(&mut slow(&broker, 20_000));
+    let ended = first.wait_with_output().expect("it ends");
+    let error = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{error}");
+    assert!(
+        error.contains("another process writes under the transactional id g-stream-kafka-2-0.0"),
+        "{error}"
+    );
+    assert!(error.contains("--instance=NAME"), "{error}");
+    until_moved(&broker, "out", 1000);
+    stop(second);
+    audit(&broker, "out", 1000);
+}
+
+#[test]
+fn what_cannot_run_exactly_once_is_told_before_anything_runs() {
+    for verb in ["check", "run"] {
+        for (text, options, part) in [
+            ("time | kafka --topic=b", "", "its source is time"),
+            ("kafka --topics=a --group=g | file --path=x", "", "`kafka --topic=...` would be right"),
+            ("a = kafka --topics=a --group=g | topic:t\ntopic:t > kafka --topic=b", "", "--transport=kafka"),
+            (
+                "a = kafka --topics=a --group=g | kafka --topic=b\ntap:stream:a > kafka --topic=c",
+                "",
+                "a tap in memory hears what is taken back",
+            ),
+            ("time | kafka --topic=b", "--transport=kafka", "s.time cannot run exactly once"),
+            ("kafka --topics=a --group=g | kafka --topic=b", "--on-error=dead-letter:x", "onError=skip"),
+        ] {
+            let mut command =
+                binary::thalweg(&format!("stream {verb} --name s --guarantee exactly-once {options}"));
+            let (code, _, error) = binary::run(command.arg(text));
+            assert_eq!(code, Some(2), "{text}: {error}");
+            assert!(error.contains("cannot run exactly once") && error.contains(part), "{text}: {error}");
+        }
+    }
+    let sound = "a = kafka --topics=a --group=g | topic:t\ntopic:t > kafka --topic=b";
+    let check = "stream check --guarantee exactly-once --transport kafka";
+    assert_eq!(binary::run(binary::thalweg(check).arg(sound)).0, Some(0));
+}
+
+/// At least once, and no more than that is needed: whoever gives partitions away lets arrive what it has of them first.
+#[test]
+fn instances_that_come_and_go_in_order_repeat_nothing() {
+    let broker = broker();
+    let records = 60_000;
+    broker.produce(0..records);
+    let start = |rate: u32| {
+        let text = format!(
+            "kafka --topics=in --group=g --sessionTimeout=6s | rate-limit --rate={rate} | kafka --topic=out --linger=50ms"
+        );
+        Running::start(&mut broker.stream(&text))
+    };
+    let mut running = vec![start(5000)];
+    for step in 1..=4 {
+        until_moved(&broker, "out", step * 5000);
+        running.push(start(5000));
+        until_moved(&broker, "out", step * 5000 + 2500);
+        stop(running.remove(0));
+    }
+    running.push(start(40_000));
+    until_moved(&broker, "out", records as usize);
+    running.into_iter().for_each(stop);
+    let mut seen: Vec<u32> = committed(&broker, "out", false).concat();
+    seen.sort_unstable();
+    let repeats = seen.windows(2).filter(|two| two[0] == two[1]).count();
+    assert_eq!((repeats, seen.len()), (0, records as usize));
+}
