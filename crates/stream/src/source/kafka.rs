@@ -45,7 +45,9 @@ const NO_GROUP: &str = "thalweg-stream-without-group";
 
 /// The longest time between two signs of life.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(3);
-/// The pause before the group is asked again.
+/// How long the group may take to say what was committed, before it is asked again.
+const COMMITTED_TIMEOUT: Duration = Duration::from_secs(1);
+/// The pause before that.
 const ASKED_AGAIN: Duration = Duration::from_millis(200);
 /// What a consumer must be set to, so that each message is in one transaction: all partitions are given and taken at once, and
 /// of transactions only what was committed is read.
@@ -387,15 +389,18 @@ impl Reader {
 
     /// Goes back to where the group has committed: in a partition without a commit, to the first record that was read of it.
     fn rewind(&mut self) -> Result<(), StageError> {
-        while !self.is_closed.load(Ordering::Relaxed) {
+        while self.membership.wants_rewind() && !self.is_closed.load(Ordering::Relaxed) {
             match self.seek_committed() {
-                Ok(()) => {
-                    self.membership.has_rewound();
-                    return Ok(());
+                Ok(()) => self.membership.has_rewound(),
+                Err(error) => {
+                    mends_itself(error)?;
+                    // The partitions may be lost meanwhile, which librdkafka tells in a poll, and only then goes on: those that
+                    // are given next begin where the group has committed. A record that comes is void.
+                    if let Some(Err(error)) = self.consumer.poll(ASKED_AGAIN) {
+                        mends_itself(error)?;
+                    }
                 }
-                Err(error) => mends_itself(error)?,
             }
-            std::thread::park_timeout(ASKED_AGAIN);
         }
         Ok(())
     }
@@ -412,7 +417,7 @@ impl Reader {
             return Ok(());
         }
         let mut places = TopicPartitionList::new();
-        for element in self.consumer.committed_offsets(read, METADATA_TIMEOUT)?.elements() {
+        for element in self.consumer.committed_offsets(read, COMMITTED_TIMEOUT)?.elements() {
             element.error()?;
             let offset = match element.offset() {
                 Offset::Offset(offset) => offset,
@@ -536,9 +541,6 @@ impl Source for Kafka {
     fn close(&mut self) {
         self.is_closed.store(true, Ordering::Relaxed);
         self.batches.close();
-        if let Some(thread) = &self.thread {
-            thread.thread().unpark();
-        }
     }
 
     fn claim<'a>(&'a mut self, batch: &'a mut Batch) -> Option<Wait<'a, Result<(), StageError>>> {
