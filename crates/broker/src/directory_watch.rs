@@ -49,7 +49,9 @@ fn tell(withdrawn: bool) {
 fn is_needed(image: &Image, node_id: i32) -> bool {
     let mut partitions = image.topics().iter().flat_map(|topic| topic.partitions.values());
     partitions.any(|partition| match partition.leader {
-        NO_LEADER => partition.isr.contains(&node_id) || partition.eligible_leader_replicas.contains(&node_id),
+        NO_LEADER => {
+            partition.isr.contains(&node_id) || partition.eligible_leader_replicas.contains(&node_id)
+        }
         leader => leader == node_id && partition.isr.len() <= 1,
     })
 }

@@ -206,7 +206,8 @@ mod tests {
         };
         let write = |text: &str| std::fs::write(file.path(), text).expect("it is written");
         let config = || {
-            config(&cluster.settings(Kind::Sink, &[("topic", "t")]), &[], &[]).map_err(|error| error.to_string())
+            config(&cluster.settings(Kind::Sink, &[("topic", "t")]), &[], &[])
+                .map_err(|error| error.to_string())
         };
         for (text, part) in [
             ("sasl.jaas.config=x password=\"hunter2\";", "librdkafka does not take sasl.jaas.config"),

@@ -36,8 +36,7 @@ impl State {
         request: &AlterUserScramCredentialsRequest,
     ) -> Result<Outcome<AlterUserScramCredentialsResponse>, ApiError> {
         let deletions = request.deletions.iter().map(|deletion| (&deletion.name, self.delete(deletion)));
-        let upsertions =
-            request.upsertions.iter().map(|upsertion| (&upsertion.name, self.upsert(upsertion)));
+        let upsertions = request.upsertions.iter().map(|upsertion| (&upsertion.name, self.upsert(upsertion)));
         let mut altered: BTreeMap<&String, Result<MetadataRecord, ApiError>> = BTreeMap::new();
         for (user, record) in deletions.chain(upsertions) {
             match altered.entry(user) {
