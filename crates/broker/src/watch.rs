@@ -197,8 +197,8 @@ mod tests {
             tokio::task::yield_now().await;
             sender.send_replace(1);
             tasks.join_all().await;
-            let woken = woken.lock().clone();
-            woken
+            let woken = woken.lock();
+            woken.clone()
         };
         let first = order().await;
         assert_eq!(first.len(), 30);

@@ -92,7 +92,7 @@ async fn shown(broker: &Broker) {
     if let Some(partition) = partition {
         let all = changes.wait_for(|offset| offset + 1 >= partition.high_watermark);
         // The client asks again if it has to.
-        let _ = tokio::time::timeout(SHOWN_WITHIN, all).await;
+        drop(tokio::time::timeout(SHOWN_WITHIN, all).await);
     }
 }
 

@@ -77,7 +77,7 @@ impl Node {
         std::thread::spawn(move || lines.for_each(|line| keep(&line)));
         let mut node = Node { child, address: String::new(), listens, http, said };
         let (first, _) = node.listens.split_once("://").expect("a name before it");
-        node.address = node.listener(&first.to_owned());
+        node.address = node.listener(first);
         node
     }
 
