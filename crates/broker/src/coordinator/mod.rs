@@ -8,7 +8,7 @@
 //!     Shard  the decisions, without clock, I/O or waiting: `crate::group` and `crate::transaction` have one each
 //! ```
 //!
-//! A shard's lock is held while its writes are appended. So none of [`Shards`]' functions may be called while a lock is held
+//! A shard's lock is held while its writes are appended. So none of `Shards`' functions may be called while a lock is held
 //! that [`CoordinatorLog::append`] takes.
 
 mod cell;
