@@ -144,7 +144,11 @@ impl Publisher {
         let found = self.found.lock().as_mut().and_then(|found| found.remove(&name));
         let log = match found.map(|log| self.claim(log, change.topic.id)) {
             Some(Some(mut log)) => {
+                let is_compacted = config.cleanup_policy.compact;
                 log.set_config(config);
+                if !is_compacted && let Err(error) = log.end_at_gap() {
+                    tracing::error!(partition = %name, %error, "A log could not be looked through");
+                }
                 // What a process wrote that was killed before it could sync: a leader counts on what its followers tell it.
                 if log.flush_is_due()
                     && let Err(error) = log.flush()

@@ -40,20 +40,6 @@ impl Loading {
         self.log_end = first_base;
         let mut index = first;
         while index < self.segments.len() {
-            let base_offset = self.segments[index].base_offset;
-            // Segments reach the medium in any order, and what is missing may be whole batches.
-            if index > first
-                && base_offset > self.log_end
-                && self.log_end >= recovery_point
-                && base_offset > options.cleaned_to
-            {
-                tracing::warn!(
-                    partition = %name, log_end = self.log_end.0, next = base_offset.0,
-                    "Log ends before its next segment begins: what lies between was not written out"
-                );
-                self.drop_segments_after(index - 1, name)?;
-                break;
-            }
             let cut_bytes = self.recover_segment(index, name, config, recovery_point, synced_to)?;
             if cut_bytes > 0 {
                 self.drop_segments_after(index, name)?;
