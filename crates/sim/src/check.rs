@@ -66,7 +66,10 @@ pub fn check(partition: i32, replicas: &[(String, Vec<u8>)], known: &Known) -> V
         }
     };
     wrong.extend(check_acknowledged(partition, &records, known));
-    wrong.extend(check_order(partition, &records, known));
+    for order in check_order(partition, &records, known) {
+        wrong.push(order);
+        wrong.extend(batches_of_twice(log, &records));
+    }
     for (offset, name) in known.read.get(&partition).into_iter().flatten() {
         if records.get(offset) != Some(name) {
             let found = records.get(offset);
@@ -75,6 +78,18 @@ pub fn check(partition: i32, replicas: &[(String, Vec<u8>)], known: &Known) -> V
         }
     }
     wrong
+}
+
+/// The batches of the first record that is there twice.
+fn batches_of_twice(log: &[u8], records: &BTreeMap<i64, Name>) -> Option<String> {
+    let mut seen = BTreeMap::new();
+    let (second, name) = records.iter().find(|(offset, name)| seen.insert(**name, **offset).is_some())?;
+    let first = records.iter().find(|(_, other)| *other == name)?.0;
+    let batch = |offset: i64| {
+        let mut headers = batches(log).filter_map(Result::ok).map(|batch| batch.header);
+        headers.find(|header| header.last_offset().0 >= offset)
+    };
+    Some(format!("{name:?} is twice there, in {:?} and {:?}", batch(*first)?, batch(*second)?))
 }
 
 fn check_acknowledged(partition: i32, records: &BTreeMap<i64, Name>, known: &Known) -> Option<String> {

@@ -133,6 +133,7 @@ impl Simulation {
 
     /// All there is to do. Returns how many faults there were.
     fn run(&mut self, seed: u64) -> u64 {
+        tracing::info!(plan = ?self.plan, "Begins");
         for id in CONTROLLER..=BROKERS {
             self.start(id);
         }
