@@ -1,13 +1,12 @@
-"""Writers that a broker dies under: each knows what was acknowledged, and checks later that it is there."""
+"""A broker that dies under writers, and what was created, written and committed meanwhile."""
 
-import threading
 import time
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from writer import HURRIED_S, Writer
 
 PARTITIONS = 3
-PADDING = b"." * 200
 
 # What a commit may meet while the coordinator loads its groups.
 COORDINATOR_STARTS = (
@@ -15,68 +14,6 @@ COORDINATOR_STARTS = (
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
 )
-
-
-class Writer(threading.Thread):
-    """Produces 0, 1, 2, ... to each partition of a topic until it is stopped, through every death of the broker."""
-
-    def __init__(self, bootstrap, topic, **config):
-        super().__init__(daemon=True)
-        self.topic = topic
-        # It never gives a record up: what fails is an error of the broker's.
-        base = {"message.timeout.ms": 0, "linger.ms": 1, "reconnect.backoff.max.ms": 200, "log_level": 2}
-        self.producer = Producer({"bootstrap.servers": bootstrap, **base, **config})
-        self.sent = 0
-        self.acknowledged = [dict() for _ in range(PARTITIONS)]
-        self.failures = []
-        self.stopping = threading.Event()
-
-    def run(self):
-        while not self.stopping.is_set():
-            try:
-                for partition in range(PARTITIONS):
-                    self.produce(partition)
-                self.sent += 1
-            except BufferError:
-                self.producer.poll(0.1)
-            self.producer.poll(0)
-            # Some thousand records a second to each partition: batches are under way whenever the broker dies.
-            if self.sent % 20 == 0:
-                time.sleep(0.01)
-        if self.producer.flush(60) > 0:
-            self.failures.append("undelivered 60 s after the last restart")
-
-    def produce(self, partition):
-        value = b"%d " % self.sent + PADDING
-        self.producer.produce(self.topic, value, partition=partition, on_delivery=self.delivered)
-
-    def delivered(self, error, message):
-        if error:
-            self.failures.append(str(error))
-        else:
-            number = int(message.value().split(b" ", 1)[0])
-            self.acknowledged[message.partition()][number] = message.offset()
-
-    def finish(self):
-        self.stopping.set()
-        self.join()
-
-
-def read_all(bootstrap, topic, partition):
-    """The (offset, number) pairs of a partition, from the log start offset to the end."""
-    config = {"group.id": "check", "enable.auto.commit": False, "check.crcs": True}
-    reader = Consumer({"bootstrap.servers": bootstrap, **config})
-    _, end = reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
-    reader.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-    found, deadline = [], time.monotonic() + 120
-    while (found[-1][0] + 1 if found else 0) < end:
-        assert time.monotonic() < deadline, f"read {len(found)} of {end} records within 120 s"
-        for message in reader.consume(10_000, 0.5):
-            if message.error():
-                raise KafkaException(message.error())
-            found.append((message.offset(), int(message.value().split(b" ", 1)[0])))
-    reader.close()
-    return found
 
 
 class Ordeal:
@@ -93,9 +30,8 @@ class Ordeal:
         self.create("plain", {"segment.bytes": "1048576", "index.interval.bytes": "512"})
         # After kill -9 Kafka remembers the last batch of a producer only, and takes a second one in flight twice.
         in_flight = 1 if broker.target == "apache-kafka" else 5
-        exactly_once = {"enable.idempotence": True, "max.in.flight": in_flight}
-        self.idempotent = Writer(broker.bootstrap, "idempotent", **exactly_once)
-        self.plain = Writer(broker.bootstrap, "plain", acks=1)
+        self.idempotent = self.writer("idempotent", **{"max.in.flight": in_flight})
+        self.plain = self.writer("plain", **{"enable.idempotence": False, "acks": 1})
         self.idempotent.start()
         self.plain.start()
         for cycle in range(cycles):
@@ -107,6 +43,10 @@ class Ordeal:
         self.live(cycles, 1)
         self.idempotent.finish()
         self.plain.finish()
+
+    def writer(self, topic, **config):
+        # So hurried, batches are under way whenever the broker dies.
+        return Writer(self.broker.bootstrap, topic, PARTITIONS, HURRIED_S, **config)
 
     def create(self, topic, config=None):
         wanted = NewTopic(topic, PARTITIONS, 1, config=config or {})

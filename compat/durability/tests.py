@@ -8,8 +8,9 @@ import pathlib
 from broker import SUITE_SETTINGS, TARGETS, Broker
 from confluent_kafka import Producer
 
-from ordeal import PARTITIONS, Ordeal, read_all
+from ordeal import PARTITIONS, Ordeal
 from suite import NIGHTLY, TARGET, Skip, main
+from writer import first_fault, number, read_all
 
 CYCLES = 30 if NIGHTLY else 3
 
@@ -44,24 +45,17 @@ def undergone():
 
 
 def test_idempotent_writer_loses_doubles_and_reorders_nothing():
-    writer = survived().idempotent
-    assert not writer.failures, writer.failures[:3]
+    ordeal = survived()
     for partition in range(PARTITIONS):
-        found = read_all(survived().broker.bootstrap, writer.topic, partition)
-        assert [offset for offset, _ in found] == list(range(len(found))), "offsets have gaps"
-        numbers = [number for _, number in found]
-        assert numbers == list(range(writer.sent)), first_fault(numbers, writer.sent)
-        placed = {number: offset for offset, number in found}
-        # A retry that the broker knows for a duplicate may be answered without its offset.
-        wrong = [n for n, offset in writer.acknowledged[partition].items() if offset >= 0 and placed[n] != offset]
-        assert not wrong, f"acknowledged at another offset: {wrong[:3]}"
+        ordeal.idempotent.check(read_all(ordeal.broker.bootstrap, "idempotent", partition), partition)
 
 
 def test_plain_writer_loses_nothing_acknowledged():
     writer = survived().plain
     for partition in range(PARTITIONS):
-        there = set(read_all(survived().broker.bootstrap, writer.topic, partition))
-        lost = [pair for pair in writer.acknowledged[partition].items() if (pair[1], pair[0]) not in there]
+        there = dict(read_all(survived().broker.bootstrap, writer.topic, partition))
+        acknowledged = writer.acknowledged[partition].items()
+        lost = [(n, offset) for n, offset in acknowledged if offset not in there or number(there[offset]) != n]
         assert not lost, f"{len(lost)} acknowledged records lost, the first (number, offset) {lost[0]}"
         assert len(writer.acknowledged[partition]) > 100, "too few records to tell anything"
 
@@ -83,8 +77,8 @@ def test_committed_offsets_survive():
 def test_torn_tail_is_cut_and_indexes_are_rebuilt():
     with own_broker("torn") as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
-        for number in range(1_000):
-            producer.produce("torn", b"%d " % number, partition=0)
+        for n in range(1_000):
+            producer.produce("torn", b"%d " % n, partition=0)
         assert producer.flush(30) == 0
         broker.kill()
         place = broker.data_dir / "torn-0"
@@ -96,16 +90,8 @@ def test_torn_tail_is_cut_and_indexes_are_rebuilt():
         broker.start()
         producer.produce("torn", b"1000 ", partition=0)
         assert producer.flush(30) == 0
-        numbers = [number for _, number in read_all(broker.bootstrap, "torn", 0)]
+        numbers = [number(value) for _, value in read_all(broker.bootstrap, "torn", 0)]
         assert numbers == list(range(1_001)), first_fault(numbers, 1_001)
-
-
-def first_fault(numbers, count):
-    """Where a list of numbers departs from 0, 1, 2, ..."""
-    for index, number in enumerate(numbers):
-        if number != index:
-            return f"{len(numbers)} records for {count} sent; at {index}: {numbers[max(0, index - 2) : index + 3]}"
-    return f"{len(numbers)} records for {count} sent"
 
 
 main(globals(), parallel=1)

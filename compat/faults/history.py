@@ -1,4 +1,4 @@
-"""What clients of several makes saw: records that were acknowledged, records that were read, offsets that were committed."""
+"""What clients of further makes saw: records that were acknowledged, records that were read, offsets that were committed."""
 
 import collections
 import contextlib
@@ -10,79 +10,8 @@ import threading
 import time
 
 from broker import ROOT, kafka_classpath, thalweg_binary
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
-
-PADDING = b"." * 300
-# How long a client may take to end in order after the last fault.
-ENDING_S = 120
-# Between two records to each partition.
-UNHURRIED_S = 0.004
-
-
-class Writer(threading.Thread):
-    """An idempotent producer of librdkafka: 0, 1, 2, ... to each partition of a topic, through everything that happens."""
-
-    def __init__(self, bootstrap, topic, partitions, **config):
-        super().__init__(daemon=True)
-        self.topic, self.partitions = topic, partitions
-        base = {"enable.idempotence": True, "acks": "all", "message.timeout.ms": 0, "linger.ms": 2, "log_level": 2}
-        retry = {"reconnect.backoff.max.ms": 500, "retry.backoff.max.ms": 500}
-        self.producer = Producer({"bootstrap.servers": bootstrap, **base, **retry, **config})
-        self.sent = 0
-        self.acknowledged = [{} for _ in range(partitions)]
-        self.failures = []
-        self.pause_s = UNHURRIED_S
-        self.stopping = threading.Event()
-
-    def hurry(self):
-        """Fills disks."""
-        self.pause_s = 0.0005
-
-    def take_its_time(self):
-        self.pause_s = UNHURRIED_S
-
-    def run(self):
-        while not self.stopping.is_set():
-            try:
-                if len(self.producer) < 5000:
-                    for partition in range(self.partitions):
-                        value = b"%d " % self.sent + PADDING
-                        self.producer.produce(self.topic, value, partition=partition, on_delivery=self.delivered)
-                    self.sent += 1
-            except KafkaException as failure:
-                self.failures.append(str(failure))
-                return
-            self.producer.poll(0)
-            time.sleep(self.pause_s)
-        undelivered = self.producer.flush(ENDING_S)
-        if undelivered:
-            self.failures.append(f"{undelivered} records undelivered {ENDING_S} s after the last fault")
-
-    def delivered(self, error, message):
-        if error:
-            self.failures.append(str(error))
-        else:
-            number = int(message.value().split(b" ", 1)[0])
-            self.acknowledged[message.partition()][number] = message.offset()
-
-    def finish(self):
-        self.stopping.set()
-        self.join()
-
-    def count(self):
-        return sum(map(len, self.acknowledged))
-
-    def check(self, found, partition):
-        """Holds a partition, as (offset, value) pairs, against what was acknowledged."""
-        assert not self.failures, f"{len(self.failures)} failures, the first: {self.failures[:3]}"
-        assert [offset for offset, _ in found] == list(range(len(found))), "offsets have gaps"
-        numbers = [int(value.split(b" ", 1)[0]) for _, value in found]
-        assert numbers == list(range(self.sent)), first_fault(numbers, self.sent)
-        placed = {number: offset for offset, number in enumerate(numbers)}
-        # A retry that the broker knows for a duplicate may be answered without its offset.
-        wrong = [n for n, offset in self.acknowledged[partition].items() if offset >= 0 and placed[n] != offset]
-        assert not wrong, f"acknowledged at another offset: {wrong[:3]}"
-
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from writer import ENDING_S, PADDING, UNHURRIED_S, first_fault, number
 
 class JavaClient:
     """One of Kafka's verifiable clients, in a process of its own: a line of JSON for each thing that it sees."""
@@ -189,7 +118,7 @@ class LineWriter(threading.Thread):
 
     def check(self, found):
         assert self.process.returncode == 0, self.errors.read_text()
-        numbers = [int(value.split(b" ", 1)[0]) for _, value in found]
+        numbers = [number(value) for _, value in found]
         assert numbers == list(range(self.sent)), first_fault(numbers, self.sent)
 
 
@@ -207,10 +136,10 @@ class LineReader(threading.Thread):
 
     def run(self):
         for line in self.process.stdout:
-            number = int(line.split(b" ", 1)[0])
-            if number > self.next:
-                self.skipped.append(f"{number} came for {self.next}")
-            self.next = max(self.next, number + 1)
+            found = number(line)
+            if found > self.next:
+                self.skipped.append(f"{found} came for {self.next}")
+            self.next = max(self.next, found + 1)
 
     def count(self):
         return self.next
@@ -333,7 +262,7 @@ class Member(threading.Thread):
         if offset != expected:
             self.ledger.error(f"partition {partition}: {expected} was to be read, {offset} was")
         self.next[partition] = offset + 1
-        self.ledger.saw(partition, offset, int(message.value().split(b" ", 1)[0]))
+        self.ledger.saw(partition, offset, number(message.value()))
 
     def commit(self):
         if not self.next:
@@ -352,27 +281,3 @@ class Member(threading.Thread):
     def finish(self):
         self.stopping.set()
         self.join()
-
-
-def read_all(bootstrap, topic, partition, timeout=180):
-    """The (offset, value) pairs of a partition, from the log start offset to the end."""
-    config = {"group.id": "check", "enable.auto.commit": False, "check.crcs": True, "log_level": 0}
-    reader = Consumer({"bootstrap.servers": bootstrap, **config})
-    _, end = reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
-    reader.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-    found, deadline = [], time.monotonic() + timeout
-    while (found[-1][0] + 1 if found else 0) < end:
-        assert time.monotonic() < deadline, f"read {len(found)} of {end} records within {timeout} s"
-        for message in reader.consume(10_000, 0.5):
-            if not message.error():
-                found.append((message.offset(), message.value()))
-    reader.close()
-    return found
-
-
-def first_fault(numbers, count):
-    """Where a list of numbers departs from 0, 1, 2, ..."""
-    for index, number in enumerate(numbers):
-        if number != index:
-            return f"{len(numbers)} records for {count} sent; at {index}: {numbers[max(0, index - 2) : index + 3]}"
-    return f"{len(numbers)} records for {count} sent"

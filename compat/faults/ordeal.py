@@ -10,9 +10,10 @@ import time
 import strict
 from broker import kafka_classpath
 from confluent_kafka.admin import NewTopic
+from writer import Writer, read_all
 
 from faults import plan, say, strike
-from history import JavaReader, JavaWriter, Ledger, Member, Writer, own_reader, own_writer, read_all
+from history import JavaReader, JavaWriter, Ledger, Member, own_reader, own_writer
 from network import Network
 from nodes import Cluster
 from replicas import compare

@@ -10,8 +10,9 @@ import subprocess
 import threading
 
 from broker import ROOT, kafka_classpath
-from history import ENDING_S, LineReader, LineWriter
+from history import LineReader, LineWriter
 from suite import until
+from writer import ENDING_S
 
 # By itself, or by the signal to end: so Java tells that a signal came.
 ENDED_WELL = (0, 128 + signal.SIGINT)

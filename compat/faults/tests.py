@@ -11,11 +11,11 @@ import subprocess
 import time
 
 from faults import say
-from history import read_all
 from nodes import SESSION_S, told
 from ordeal import PARTITIONS, Ordeal
 from replicas import batches
 from suite import NIGHTLY, Skip, each, main, until
+from writer import HURRIED_S, UNHURRIED_S, read_all
 
 FAULTS = int(os.environ.get("FAULTS", "80" if NIGHTLY else "6"))
 SEED = int(os.environ.get("SEED", random.SystemRandom().randrange(1_000_000)))
@@ -166,12 +166,12 @@ class SmallDisks:
 @kinds("embedded", "apache-controllers")
 def test_disk_that_fills_stops_no_client(kind):
     with SmallDisks(3) as disks, Ordeal(kind, "-disk", prepare=disks.mount) as ordeal:
-        ordeal.writer.hurry()
+        ordeal.writer.pause_s = HURRIED_S
         ordeal.cluster.wait("others that lead", lambda seen: 3 not in seen.brokers)
         say("the disk is full")
         ordeal.wait_for_progress()
         disks.make_room()
-        ordeal.writer.take_its_time()
+        ordeal.writer.pause_s = UNHURRIED_S
         ordeal.look()
         ordeal.judge()
 
@@ -180,9 +180,9 @@ def test_disks_that_fill_together_leave_no_partition_without_a_leader():
     with SmallDisks(2, 3) as disks, Ordeal("apache-controllers", "-disks", prepare=disks.mount) as ordeal:
         away, *others = ordeal.cluster.brokers
         away.stop()
-        ordeal.writer.hurry()
+        ordeal.writer.pause_s = HURRIED_S
         until(lambda: all("Disk is full" in node.log_text() for node in others), "both disks full", 120)
-        ordeal.writer.take_its_time()
+        ordeal.writer.pause_s = UNHURRIED_S
         say("both disks are full")
         # Longer than any decision takes that one of them makes on what it has seen of the other.
         settled, deadline = 0, time.monotonic() + 60
