@@ -3,13 +3,12 @@
 import collections
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import threading
 import time
 
-from broker import ROOT, kafka_classpath, thalweg_binary
+from broker import kafka_classpath, thalweg_binary
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from writer import ENDING_S, PADDING, UNHURRIED_S, first_fault, number
 

@@ -17,15 +17,11 @@ SESSION_S = 4
 SETTINGS = {
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": str(SESSION_S * 1000),
-    "default.replication.factor": "3",
     "group.initial.rebalance.delay.ms": "0",
     "leader.imbalance.check.interval.seconds": "10",
     "log.segment.bytes": "1048576",
-    "min.insync.replicas": "2",
     "offsets.topic.num.partitions": "4",
-    "offsets.topic.replication.factor": "3",
     "replica.lag.time.max.ms": "6000",
-    "transaction.state.log.replication.factor": "3",
 }
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 JVM = ["java", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"]
@@ -37,6 +33,15 @@ appender.console.layout.pattern=[%d] %p %m (%c)%n
 rootLogger.level=INFO
 rootLogger.appenderRef.console.ref=console
 """
+# The makes of a kind's brokers, the roles of the first of them, and whether there are three controllers of Kafka's beside.
+KINDS = {
+    "single": (["thalweg"], "broker,controller", False),
+    "embedded": (["thalweg"] * 3, "broker,controller", False),
+    "apache-controllers": (["thalweg"] * 3, "broker", True),
+    "mixed": (["apache", "thalweg", "apache", "thalweg"], "broker", True),
+    "apache-single": (["apache"], "broker,controller", False),
+    "apache": (["apache"] * 3, "broker", True),
+}
 # The id of the first controller that is no broker.
 FIRST_CONTROLLER = 101
 
@@ -139,27 +144,22 @@ class Node:
 
 
 class Cluster:
-    """All nodes of a kind of cluster: `embedded`, `apache-controllers`, `mixed`, or the oracle, `apache`.
+    """All nodes of a kind of cluster: `single`, `embedded`, `apache-controllers`, `mixed`, or the oracle's, `apache-single`
+    and `apache`.
 
     `release` says as which release of Kafka its controllers are formatted.
     """
 
     def __init__(self, kind, directory, network, settings=None, release=None):
         self.kind, self.directory, self.network, self.release = kind, directory, network, release
-        self.settings = {**SETTINGS, **(settings or {})}
         self.directory.mkdir(parents=True)
         (self.directory / "log4j2.properties").write_text(LOGGING)
-        if kind == "embedded":
-            makes, roles = ["thalweg"] * 3, ["broker,controller", "broker", "broker"]
-        else:
-            makes = {
-                "apache-controllers": ["thalweg"] * 3,
-                "mixed": ["apache", "thalweg", "apache", "thalweg"],
-                "apache": ["apache"] * 3,
-            }[kind]
-            roles = ["broker"] * len(makes)
+        makes, first_role, has_quorum = KINDS[kind]
+        roles = [first_role] + ["broker"] * (len(makes) - 1)
+        self.replicas = min(3, len(makes))
+        self.settings = {**SETTINGS, **replication(self.replicas), **(settings or {})}
         self.nodes = []
-        if kind != "embedded":
+        if has_quorum:
             ids = range(FIRST_CONTROLLER, FIRST_CONTROLLER + 3)
             self.nodes += [Node(self, "apache", node_id, "controller") for node_id in ids]
         self.nodes += [Node(self, make, 1 + i, role) for i, (make, role) in enumerate(zip(makes, roles))]
@@ -213,11 +213,27 @@ class Cluster:
 
         return self.wait("all replicas in sync", whole, timeout)
 
+    def tool(self, name, *arguments):
+        """What one of Kafka's tools prints."""
+        command = ["java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", kafka_classpath()]
+        command += [f"org.apache.kafka.tools.{name}", "--bootstrap-server", self.bootstrap, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=self.directory)
+        assert done.returncode == 0, f"{name} {' '.join(arguments)}: {done.stdout}{done.stderr}"
+        return done.stdout
+
     def end(self):
         """Ends what still runs, by its process id."""
         for node in self.nodes:
             if node.process is not None and node.process.poll() is None:
                 node.kill()
+
+
+def replication(replicas):
+    """The settings by which every partition has so many replicas, and goes on without one of them."""
+    in_sync = str(max(1, replicas - 1))
+    factors = ("default.replication.factor", "offsets.topic.replication.factor", "transaction.state.log.replication.factor")
+    settings = {"min.insync.replicas": in_sync, "transaction.state.log.min.isr": in_sync}
+    return settings | dict.fromkeys(factors, str(replicas))
 
 
 def addresses(ports):

@@ -2,13 +2,10 @@
 
 import os
 import pathlib
-import subprocess
 import tempfile
-import threading
 import time
 
 import strict
-from broker import kafka_classpath
 from confluent_kafka.admin import NewTopic
 from writer import Writer, read_all
 
@@ -141,11 +138,3 @@ class Ordeal:
         """No error that a client does not try again by itself."""
         assert not self.ledger.refused, self.ledger.refused[:5]
         assert not self.java_reader.failures(), self.java_reader.failures()[:5]
-
-    def tool(self, name, *arguments):
-        """What one of Kafka's tools prints."""
-        command = ["java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", kafka_classpath()]
-        command += [f"org.apache.kafka.tools.{name}", "--bootstrap-server", self.cluster.bootstrap, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=self.directory)
-        assert done.returncode == 0, f"{name} {' '.join(arguments)}: {done.stdout}{done.stderr}"
-        return done.stdout

@@ -15,6 +15,7 @@ from nodes import SESSION_S, told
 from ordeal import PARTITIONS, Ordeal
 from replicas import batches
 from suite import NIGHTLY, Skip, each, main, until
+from transaction_tests import *  # noqa: F403
 from writer import HURRIED_S, UNHURRIED_S, read_all
 
 FAULTS = int(os.environ.get("FAULTS", "80" if NIGHTLY else "6"))
@@ -83,9 +84,9 @@ def reassign(ordeal, replicas_of):
     plan = ordeal.directory / "reassignment.json"
     plan.write_text(json.dumps({"version": 1, "partitions": moves}))
     name, file = "reassign.ReassignPartitionsCommand", ("--reassignment-json-file", str(plan))
-    ordeal.tool(name, *file, "--execute")
-    until(lambda: "in progress" not in ordeal.tool(name, *file, "--verify"), "the reassignment", 120)
-    ordeal.tool("LeaderElectionCommand", "--election-type", "preferred", "--all-topic-partitions")
+    ordeal.cluster.tool(name, *file, "--execute")
+    until(lambda: "in progress" not in ordeal.cluster.tool(name, *file, "--verify"), "the reassignment", 120)
+    ordeal.cluster.tool("LeaderElectionCommand", "--election-type", "preferred", "--all-topic-partitions")
     wanted = {(move["topic"], move["partition"]): move["replicas"] for move in moves}
 
     def is_done(seen):
@@ -124,9 +125,9 @@ def test_metadata_version_is_raised_under_load():
     with Ordeal("apache-controllers", "-features", release="3.9") as ordeal:
         # From 3.9-IV0 over those that change requests or records to 4.3-IV0.
         for level in ("metadata.version=23", "metadata.version=26", "eligible.leader.replicas.version=1"):
-            ordeal.tool("FeatureCommand", "upgrade", "--feature", level)
+            ordeal.cluster.tool("FeatureCommand", "upgrade", "--feature", level)
             ordeal.look()
-        ordeal.tool("FeatureCommand", "upgrade", "--feature", "metadata.version=30")
+        ordeal.cluster.tool("FeatureCommand", "upgrade", "--feature", "metadata.version=30")
         for node in ordeal.cluster.brokers:
             node.kill()
             node.start()
