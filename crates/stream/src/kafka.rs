@@ -85,7 +85,7 @@ pub fn with_headers(settings: &Settings) -> bool {
 }
 
 /// The configuration of a client: what the stage needs, then what the file says. For a stream that runs exactly once, some of it
-/// is fixed, and with it the cluster: the file may say nothing else there.
+/// is fixed: the file may say nothing else there.
 pub fn config(
     settings: &Settings,
     fixed: &[(&str, &str)],
@@ -93,9 +93,7 @@ pub fn config(
 ) -> Result<ClientConfig, StageError> {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", settings.text("bootstrap")).set("client.id", "thalweg-stream");
-    let bootstrap = [("bootstrap.servers", settings.text("bootstrap"))];
-    let fixed = || fixed.iter().chain(bootstrap.iter().filter(|_| !fixed.is_empty()));
-    for (key, value) in needed.iter().chain(fixed()) {
+    for (key, value) in needed.iter().chain(fixed) {
         config.set(*key, *value);
     }
     if let Some(path) = settings.optional_text("properties") {
@@ -103,11 +101,11 @@ pub fn config(
         let security = Security::take(&mut properties).map_err(|error| failed(reading(path), error))?;
         for key in properties.rest() {
             let value = properties.get(key).unwrap_or_default();
-            if let Some((_, right)) = fixed().find(|(name, right)| *name == key && *right != value) {
+            if let Some((_, right)) = fixed.iter().find(|(name, right)| *name == key && *right != value) {
                 let reason = format!(
                     "{key}={value} does not go with --guarantee=exactly-once: {right} would be right"
                 );
-                return Err(failed(format!("Reading the properties in {path}"), reason));
+                return Err(failed(reading(path), reason));
             }
             config.set(key, value);
         }
