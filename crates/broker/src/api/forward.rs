@@ -90,7 +90,8 @@ async fn shown(broker: &Broker) {
     let partition =
         asked.ok().and_then(|quorum| quorum.topics.into_iter().next()?.partitions.into_iter().next());
     if let Some(partition) = partition {
-        let all = changes.wait_for(|offset| offset + 1 >= partition.high_watermark);
+        let shown = changes.wait_for(|offset| offset + 1 >= partition.high_watermark);
+        let all = async { shown.await.map(drop) };
         // The client asks again if it has to.
         drop(tokio::time::timeout(SHOWN_WITHIN, all).await);
     }

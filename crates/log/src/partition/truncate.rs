@@ -54,7 +54,8 @@ impl PartitionLog {
         for index in first..self.segments.len() - 1 {
             let next = self.segments[index + 1].base_offset;
             let segment = &mut self.segments[index];
-            let end = segment.read_next_offset(&self.home).map_err(LogError::in_segment(segment.base_offset))?;
+            let end =
+                segment.read_next_offset(&self.home).map_err(LogError::in_segment(segment.base_offset))?;
             if end < next && end >= self.recovery_point {
                 tracing::warn!(
                     partition = %self.name, log_end = end.0, next = next.0,
