@@ -55,12 +55,27 @@ struct Sequences {
     id: ProducerId,
     epoch: ProducerEpoch,
     next: i32,
-    /// Base sequences that were given out and whose end is not known, in order.
-    outstanding: VecDeque<i32>,
+    /// Batches from the oldest on whose end is not known, in order.
+    outstanding: VecDeque<Outstanding>,
     /// Whether the partition must start again once nothing is under way.
     restart: bool,
     /// Whether a batch of this id and epoch is stored.
     known: bool,
+}
+
+/// A batch that was given a sequence.
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    base_sequence: i32,
+    /// It came to its end before one that is older.
+    ended: bool,
+}
+
+impl Sequences {
+    /// Whether the batch is the oldest whose end is not known.
+    fn is_oldest(&self, base_sequence: i32) -> bool {
+        self.outstanding.front().is_some_and(|oldest| oldest.base_sequence == base_sequence)
+    }
 }
 
 impl PartitionQueue {
@@ -136,10 +151,10 @@ impl PartitionQueue {
             return self.in_flight == 0;
         }
         match batch.sequence {
-            Some(sequence) => sequences.outstanding.front() == Some(&sequence),
+            Some(sequence) => sequences.is_oldest(sequence),
             // A broker that does not know the producer takes any sequence: until the first batch is stored, a second one
             // could overtake it. And it knows so many batches again: the oldest may be under way still to a broker that
-            // leads no longer, and is sent again when all others are stored.
+            // leads no longer, and is sent again when all behind it are stored.
             None => {
                 let room = sequences.known && sequences.outstanding.len() < BATCHES_REMEMBERED;
                 sequences.outstanding.is_empty() || (room && sequences.id == identity.id)
@@ -156,7 +171,7 @@ impl PartitionQueue {
         if identity.is_some() && batch.sequence.is_none() {
             let sequences = &mut self.sequences;
             batch.identify(sequences.id, sequences.epoch, sequences.next);
-            sequences.outstanding.push_back(sequences.next);
+            sequences.outstanding.push_back(Outstanding { base_sequence: sequences.next, ended: false });
             sequences.next = increment_sequence(sequences.next, batch.record_count());
         }
         batch.sealed = true;
@@ -196,7 +211,7 @@ impl PartitionQueue {
 
     /// Whether the batch is the oldest whose end is not known: an out-of-order answer to it means a lost one before.
     pub(super) fn is_oldest(&self, batch: &Batch) -> bool {
-        batch.sequence.is_some() && self.sequences.outstanding.front() == batch.sequence.as_ref()
+        batch.sequence.is_some_and(|sequence| self.sequences.is_oldest(sequence))
     }
 
     /// A batch came to its end, stored or given up.
@@ -212,7 +227,13 @@ impl PartitionQueue {
 
     fn forget(&mut self, batch: &Batch, stored: bool) {
         let Some(sequence) = batch.sequence else { return };
-        self.sequences.outstanding.retain(|&other| other != sequence);
+        let outstanding = &mut self.sequences.outstanding;
+        if let Some(known) = outstanding.iter_mut().find(|known| known.base_sequence == sequence) {
+            known.ended = true;
+        }
+        while outstanding.front().is_some_and(|oldest| oldest.ended) {
+            outstanding.pop_front();
+        }
         self.sequences.restart |= !stored;
         self.sequences.known |= stored;
     }
@@ -288,9 +309,12 @@ mod tests {
         let mut taken: VecDeque<_> = (0..5).map(|_| queue.take(Some(IDENTITY))).collect();
         assert_eq!(readiness(&queue), Readiness::Nothing);
         // Though all behind it are stored, by another broker perhaps, the oldest may have to be sent again.
-        while let Some(later) = taken.pop_back().filter(|_| !taken.is_empty()) {
+        let oldest = taken.pop_front().expect("there are five");
+        for later in taken {
             queue.ended(&later, true);
         }
+        assert_eq!(readiness(&queue), Readiness::Nothing);
+        queue.ended(&oldest, true);
         assert_eq!(readiness(&queue), Readiness::Ready);
     }
 
