@@ -45,6 +45,11 @@ impl Faults {
         }
         self.next_ms = now_ms + self.chance.between(20, self.plan.pause_ms_max);
         let kind = *self.chance.pick(&self.plan.kinds);
+        let takes_brokers =
+            matches!(kind, Kind::Cuts | Kind::Kills | Kind::Stops | Kind::Holds | Kind::Operator);
+        if takes_brokers && !self.plan.flushes && !self.is_renewed(simulation) {
+            return;
+        }
         tracing::info!(now_ms, ?kind, "Fault");
         self.count += 1;
         match kind {
@@ -152,14 +157,19 @@ impl Faults {
         if self.plan.flushes || id == CONTROLLER {
             return true;
         }
-        let renewed = self.lost_power.iter().all(|&(lost, epoch)| {
+        self.is_renewed(simulation) && simulation.unsettled().is_none()
+    }
+
+    /// Whether all brokers that have lost power are registered anew, and all know. Until then the controller counts them
+    /// as in sync, with all that they have lost; were all others taken away meanwhile, they would lead.
+    fn is_renewed(&self, simulation: &Simulation) -> bool {
+        self.lost_power.iter().all(|&(lost, epoch)| {
             let registered = |broker: usize| {
                 let image = simulation.machines[broker].broker()?.image();
                 Some(image.broker(i32::try_from(lost).ok()?)?.epoch.0)
             };
             (1..=BROKERS).all(|broker| registered(broker).is_some_and(|now| now > epoch))
-        });
-        renewed && simulation.unsettled().is_none()
+        })
     }
 
     fn hold(&mut self, simulation: &mut Simulation) {
