@@ -4,6 +4,7 @@
 //! tasks that serve connections.
 
 use crate::broker::Broker;
+use crate::partition::Partition;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -43,7 +44,7 @@ pub fn start(broker: &Arc<Broker>) -> JoinSet<()> {
         loop {
             ticks.tick().await;
             for partition in flushed.partitions.all() {
-                partition.flush_if_due(flushed.clock.now_ms()).await;
+                Partition::flush_if_due(&partition, flushed.clock.now_ms()).await;
             }
         }
     });

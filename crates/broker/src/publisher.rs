@@ -176,12 +176,17 @@ impl Publisher {
     /// The log that was found, if it belongs to the topic; else it belongs to another of that name, and is set aside.
     fn claim(&self, mut log: PartitionLog, topic_id: Uuid) -> Option<PartitionLog> {
         match log.assign_topic_id(log_uuid(topic_id)) {
-            Ok(true) => return Some(log),
-            Ok(false) => {}
-            Err(error) => tracing::error!(partition = %log.name(), %error, "A log could not be claimed"),
+            Ok(false) => {
+                self.set_aside(log);
+                None
+            }
+            Ok(true) => Some(log),
+            Err(error) => {
+                // Nobody else has claimed it. That it is this topic's is noted at the next start, once there is room.
+                tracing::warn!(partition = %log.name(), %error, "The id of its topic cannot be noted beside a log");
+                Some(log)
+            }
         }
-        self.set_aside(log);
-        None
     }
 
     /// After the first image, logs that it does not name are strays: their topics were deleted, or their partitions

@@ -66,6 +66,7 @@ fn read_entries<T>(
         return Ok(Vec::new());
     }
     let text = String::from_utf8(bytes).map_err(|_| BadCheckpoint::Malformed { line: 1 })?;
+    let is_whole = text.ends_with('\n');
     let mut lines = text.lines();
     if lines.next() != Some(VERSION) {
         return Err(BadCheckpoint::Malformed { line: 1 });
@@ -75,6 +76,10 @@ fn read_entries<T>(
     let mut entries = Vec::new();
     for (index, line) in lines.enumerate() {
         entries.push(parse(line).ok_or(BadCheckpoint::Malformed { line: index + 3 })?);
+    }
+    if !is_whole {
+        // A number that was cut short is a number too.
+        return Err(BadCheckpoint::Malformed { line: entries.len() + 2 });
     }
     if entries.len() != announced {
         return Err(BadCheckpoint::WrongCount { announced, found: entries.len() });
@@ -109,15 +114,21 @@ pub fn write_offsets(disk: &Disk, path: &Path, offsets: &BTreeMap<TopicPartition
     disk.replace(path, text.as_bytes(), Durability::Synced)
 }
 
-/// Reads a partition's leader epochs, each with its first offset.
+/// Reads a partition's leader epochs, each with its first offset; both rise. The file is overwritten in place, and where
+/// power failed meanwhile, it may be old in one part and new in another.
 pub fn read_epochs(disk: &Disk, path: &Path) -> Result<Vec<(LeaderEpoch, Offset)>, BadCheckpoint> {
-    read_entries(disk, path, |line| {
+    let entries = read_entries(disk, path, |line| {
         let mut words = line.split_ascii_whitespace();
         let epoch: i32 = words.next()?.parse().ok()?;
         let start: i64 = words.next()?.parse().ok()?;
         let whole = words.next().is_none() && epoch >= 0 && start >= 0;
         whole.then_some((LeaderEpoch(epoch), Offset(start)))
-    })
+    })?;
+    let rises = |pair: &[(LeaderEpoch, Offset)]| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1;
+    match entries.windows(2).position(|pair| !rises(pair)) {
+        Some(index) => Err(BadCheckpoint::Malformed { line: index + 4 }),
+        None => Ok(entries),
+    }
 }
 
 /// Replaces a partition's leader epochs.

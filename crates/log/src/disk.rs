@@ -162,9 +162,10 @@ impl Disk {
         let mut temporary = OsString::from(path);
         temporary.push(".tmp");
         let temporary = PathBuf::from(temporary);
+        // One that a stop has left has content of its own, which may be what the medium has in the end.
+        self.remove(&temporary)?;
         let file = self.open_or_create(&temporary)?;
         file.write_all_at(bytes, 0)?;
-        file.trim(bytes.len() as u64)?;
         if durability == Durability::Synced {
             file.sync_data()?;
         }
@@ -464,6 +465,17 @@ impl LogFile {
 /// Whether an error says that the disk, or the quota on it, is full.
 pub fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Lets a full disk be when only hints could not be written: a log on it can still be read.
+pub(crate) fn unless_full(written: io::Result<()>) -> io::Result<()> {
+    match written {
+        Err(error) if is_disk_full(&error) => {
+            tracing::warn!(%error, "Disk is full and hints about a log are not written");
+            Ok(())
+        }
+        other => other,
+    }
 }
 
 fn ignore_missing(result: io::Result<()>) -> io::Result<()> {

@@ -54,6 +54,7 @@ pub(crate) use load::split_name;
 pub use read::LogSlice;
 pub use timestamps::TimestampedOffset;
 
+use flush::Names;
 use read::ReadHints;
 
 /// The offsets of a partition that others may look at without its lock: the checkpoint writers, metrics.
@@ -74,7 +75,7 @@ impl PublishedOffsets {
         Offset(self.log_start.load(Ordering::Relaxed))
     }
 
-    /// The base offset of the first segment: what the log start is when no checkpoint says otherwise.
+    /// The base offset of the first segment on the medium: what the log start is when no checkpoint says otherwise.
     pub fn first_segment_offset(&self) -> Offset {
         Offset(self.first_segment.load(Ordering::Relaxed))
     }
@@ -141,12 +142,16 @@ pub struct PartitionLog {
     /// Why nothing is appended any more.
     poison: Option<Arc<str>>,
     hints: ReadHints,
+    /// Whether the checkpoint may say more than the recovery point, since a truncation.
+    recovery_point_sank: bool,
+    /// Where the last batch ends, when a truncation within a batch has left the log end behind that.
+    gap_from: Option<Offset>,
     /// Counts truncations, so that a flush that began before one is not taken for one after.
     truncations: u64,
-    /// Whether names in the directory wait to be made durable.
-    dir_is_dirty: bool,
-    /// Whether the name of the directory itself does.
-    parent_is_dirty: bool,
+    /// Names in the directory.
+    names: Names,
+    /// The name of the directory itself.
+    own_name: Names,
     last_flush_ms: i64,
     /// The log end when it was last asked whether the partition is quiet.
     trim_seen_end: Offset,
@@ -365,6 +370,13 @@ impl PartitionLog {
         self.state.as_ref()
     }
 
+    /// The newest segment's file was cut: the next flush has to cover it, also when the log has gone on in another segment
+    /// by then. Else a power failure might bring back what was cut, in front of what came after it.
+    fn cut_is_unsynced(&mut self) {
+        let base = self.active().base_offset;
+        self.recovery_point = self.recovery_point.min(base);
+    }
+
     /// Moves the directory to a name under which it will be removed; nothing is appended any more.
     pub(crate) fn retire(&mut self, renamed: &Path) -> io::Result<()> {
         self.poison = Some("the partition is deleted".into());
@@ -386,7 +398,10 @@ impl PartitionLog {
     fn publish(&self) {
         let published = &self.published;
         published.log_start.store(self.log_start.0, Ordering::Relaxed);
-        published.first_segment.store(self.segments[0].base_offset.0, Ordering::Relaxed);
+        // As long as segments that were deleted may come back with the power, the checkpoint has to say where the log begins.
+        if self.names.unsynced().is_none() {
+            published.first_segment.store(self.segments[0].base_offset.0, Ordering::Relaxed);
+        }
         published.recovery_point.store(self.recovery_point.0, Ordering::Relaxed);
         published.high_watermark.store(self.high_watermark.0, Ordering::Relaxed);
         published.log_end.store(self.log_end.0, Ordering::Relaxed);
@@ -397,6 +412,9 @@ impl PartitionLog {
     /// Gives back what an idle partition need not hold: open files, reserved space, cached places. Everything
     /// comes back at the next append or read.
     pub fn release_idle_resources(&mut self) -> io::Result<()> {
+        if self.has_zeros() {
+            self.cut_is_unsynced();
+        }
         for segment in &mut self.segments {
             segment.release(&self.home)?;
         }
@@ -414,9 +432,11 @@ impl PartitionLog {
     pub fn trim_if_quiet(&mut self) -> io::Result<()> {
         let is_quiet = std::mem::replace(&mut self.trim_seen_end, self.log_end) == self.log_end;
         match self.segments.last_mut() {
-            Some(active) if is_quiet && active.has_zeros() => active.trim(&self.home),
-            _ => Ok(()),
+            Some(active) if is_quiet && active.has_zeros() => active.trim(&self.home)?,
+            _ => return Ok(()),
         }
+        self.cut_is_unsynced();
+        Ok(())
     }
 
     /// Deletes the files whose time under the `.deleted` name is over.

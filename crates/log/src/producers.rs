@@ -262,14 +262,6 @@ impl Producers {
         self.map_end = self.map_end.max(log_start);
     }
 
-    /// The offset below which consumers that read only committed data may read, once `completed` is applied.
-    pub fn last_stable_offset(&self, completed: &CompletedTransaction) -> i64 {
-        self.ongoing
-            .iter()
-            .find(|(_, transaction)| transaction.producer_id != completed.producer_id)
-            .map_or(completed.last_offset + 1, |(&first_offset, _)| first_offset)
-    }
-
     /// Applies a prepared append once its batches are in the log. The completed transactions are applied one by
     /// one with [`Producers::complete`].
     pub fn apply(&mut self, prepared: Vec<PreparedProducer>) {

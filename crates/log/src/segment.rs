@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use thalweg_record::{BatchHeader, NO_TIMESTAMP, Offset};
 
-use crate::disk::{Disk, LogFile};
+use crate::disk::{Disk, LogFile, unless_full};
 use crate::index::{Index, OffsetEntry, TimeEntry};
 use crate::scan::{CorruptBatch, HeaderScan, Placed, ScanError};
 
@@ -129,12 +129,14 @@ pub struct FoundFiles {
 impl Segment {
     /// Creates an empty segment and its files.
     pub fn create(home: &Home, base_offset: Offset, now_ms: i64) -> io::Result<Segment> {
-        let file = home.disk.open_or_create(&home.file(base_offset, LOG_SUFFIX))?;
-        file.trim(0)?;
-        for suffix in [INDEX_SUFFIX, TIME_INDEX_SUFFIX] {
-            home.disk.open_or_create(&home.file(base_offset, suffix))?.trim(0)?;
-        }
-        home.disk.remove(&home.file(base_offset, TXN_INDEX_SUFFIX))?;
+        let file = create_files(home, base_offset).inspect_err(|_| {
+            // A part of it would be taken for a segment at the next start.
+            for path in Segment::paths(home, base_offset) {
+                if let Err(error) = home.disk.remove(&path) {
+                    tracing::warn!(path = %path.display(), %error, "Half a segment cannot be removed");
+                }
+            }
+        })?;
         Ok(Segment {
             base_offset,
             size_bytes: 0,
@@ -200,10 +202,8 @@ impl Segment {
     /// Closes the files and gives preallocated space and cached places back. Slices that are being sent keep
     /// the file open for themselves.
     pub fn release(&mut self, home: &Home) -> io::Result<()> {
-        self.offsets.write_pending(&home.disk, &home.file(self.base_offset, INDEX_SUFFIX))?;
-        self.times.write_pending(&home.disk, &home.file(self.base_offset, TIME_INDEX_SUFFIX))?;
-        self.offsets.close();
-        self.times.close();
+        self.write_indexes(home)?;
+        self.close_indexes();
         if let Some(file) = self.file.take() {
             self.ahead.release(&file, self.size_bytes)?;
         }
@@ -381,10 +381,15 @@ impl Segment {
             self.index_batch(home, batch.position, &batch.header, write::INDEX_INTERVAL_DEFAULT);
         }
         self.append_max_timestamp(home);
-        self.offsets.write_pending(&home.disk, &home.file(self.base_offset, INDEX_SUFFIX))?;
-        self.times.write_pending(&home.disk, &home.file(self.base_offset, TIME_INDEX_SUFFIX))?;
+        unless_full(self.write_indexes(home))?;
         self.recent.forget();
         Ok(())
+    }
+
+    /// Brings the index entries that wait in memory to their files. Those that find no room go on waiting.
+    fn write_indexes(&mut self, home: &Home) -> io::Result<()> {
+        self.offsets.write_pending(&home.disk, &home.file(self.base_offset, INDEX_SUFFIX))?;
+        self.times.write_pending(&home.disk, &home.file(self.base_offset, TIME_INDEX_SUFFIX))
     }
 
     /// Empties both indexes; the batches are about to be indexed again.
@@ -517,16 +522,27 @@ impl Segment {
         self.has_txn_index.then(|| home.file(self.base_offset, TXN_INDEX_SUFFIX))
     }
 
-    /// Adds an aborted transaction to the transaction index.
-    pub fn add_aborted(&mut self, home: &Home, aborted: &transactions::AbortedTransaction) -> io::Result<()> {
+    /// Adds aborted transactions to the transaction index.
+    pub fn add_aborted(
+        &mut self,
+        home: &Home,
+        aborted: &[transactions::AbortedTransaction],
+    ) -> io::Result<()> {
+        transactions::append(&home.disk, &home.file(self.base_offset, TXN_INDEX_SUFFIX), aborted)?;
         self.has_txn_index = true;
-        transactions::append(&home.disk, &home.file(self.base_offset, TXN_INDEX_SUFFIX), aborted)
+        Ok(())
     }
 
-    /// Drops the transaction index; the batches are about to be replayed.
-    pub fn reset_transactions(&mut self, home: &Home) -> io::Result<()> {
-        if std::mem::take(&mut self.has_txn_index) {
-            home.disk.remove(&home.file(self.base_offset, TXN_INDEX_SUFFIX))?;
+    /// Has the transaction index say this and nothing else. One that says it already is left alone, so that a full disk
+    /// is in nobody's way.
+    pub fn replace_aborted(
+        &mut self,
+        home: &Home,
+        aborted: &[transactions::AbortedTransaction],
+    ) -> io::Result<()> {
+        if self.aborted_transactions(home)? != aborted {
+            transactions::replace(&home.disk, &home.file(self.base_offset, TXN_INDEX_SUFFIX), aborted)?;
+            self.has_txn_index = !aborted.is_empty();
         }
         Ok(())
     }
@@ -557,6 +573,17 @@ impl Segment {
         }
         Ok(renamed)
     }
+}
+
+/// Creates the files of an empty segment; gives the one for the batches.
+fn create_files(home: &Home, base_offset: Offset) -> io::Result<LogFile> {
+    let file = home.disk.open_or_create(&home.file(base_offset, LOG_SUFFIX))?;
+    file.trim(0)?;
+    for suffix in [INDEX_SUFFIX, TIME_INDEX_SUFFIX] {
+        home.disk.open_or_create(&home.file(base_offset, suffix))?.trim(0)?;
+    }
+    home.disk.remove(&home.file(base_offset, TXN_INDEX_SUFFIX))?;
+    Ok(file)
 }
 
 /// Refuses a batch whose offsets do not follow.

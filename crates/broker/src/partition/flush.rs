@@ -21,15 +21,15 @@ impl Partition {
             return Ok(());
         }
         let target = partition.state.lock().log.flush_target();
-        partition.sync(target).await
+        Partition::sync(partition, target).await
     }
 
     /// Flushes what the policy wants flushed by now: old records, and segments that were left.
-    pub async fn flush_if_due(&self, now_ms: i64) {
-        // One at a time: who syncs the directory must be done before another says that all is on the medium.
-        let _turn = self.flushing.turn.lock().await;
+    pub async fn flush_if_due(partition: &Arc<Partition>, now_ms: i64) {
+        // One at a time, as those who wait for the medium: one sync serves all.
+        let _turn = partition.flushing.turn.lock().await;
         let target = {
-            let log = &mut self.state.lock().log;
+            let log = &mut partition.state.lock().log;
             if log.needs_flush(now_ms) {
                 log.flush_target()
             } else if log.needs_background_flush() {
@@ -39,11 +39,13 @@ impl Partition {
             }
         };
         // A failure is reported by the log, which takes no more batches after it.
-        let _ = self.sync(target).await;
+        let _ = Partition::sync(partition, target).await;
     }
 
+    /// Syncs, and has the log take note of the outcome, whether or not somebody still waits for it: the kernel tells of a
+    /// failure once, and a connection that ends meanwhile must not take it along.
     async fn sync(
-        &self,
+        partition: &Arc<Partition>,
         target: Result<Option<FlushTarget>, thalweg_log::LogError>,
     ) -> Result<(), ErrorCode> {
         let target = match target {
@@ -51,25 +53,24 @@ impl Partition {
             // Nothing to sync, or a log that is refused: its next append says why.
             Ok(None) => return Ok(()),
             Err(error) => {
-                tracing::error!(partition = ?self, %error, "Flushing failed");
+                tracing::error!(?partition, %error, "Flushing failed");
                 return Err(ErrorCode::KafkaStorageError);
             }
         };
-        let disk = target.disk().clone();
-        let synced = disk.spawn(move || {
+        let (disk, synced) = (target.disk().clone(), Arc::clone(partition));
+        let completed = disk.spawn(move || {
             let outcome = target.sync();
-            (target, outcome)
+            let completed = {
+                let mut state = synced.state.lock();
+                let completed = state.log.complete_flush(&target, outcome);
+                state.raise_high_watermark(&synced.surroundings);
+                completed
+            };
+            completed.map_err(|error| {
+                tracing::error!(partition = ?synced, %error, "Flushing failed");
+                ErrorCode::KafkaStorageError
+            })
         });
-        let (target, outcome) = synced.await.expect("a sync does not panic");
-        let completed = {
-            let mut state = self.state.lock();
-            let completed = state.log.complete_flush(&target, outcome);
-            state.raise_high_watermark(&self.surroundings);
-            completed
-        };
-        completed.map_err(|error| {
-            tracing::error!(partition = ?self, %error, "Flushing failed");
-            ErrorCode::KafkaStorageError
-        })
+        completed.await.expect("a sync does not panic")
     }
 }

@@ -253,7 +253,7 @@ impl CompactionJob {
                 }
                 stats.batches_after += 1;
                 if let Some(aborted) = judgement.aborted {
-                    out.segment.add_aborted(&home, &aborted)?;
+                    out.segment.add_aborted(&home, &[aborted])?;
                     has_txn_index = true;
                 }
             }

@@ -5,7 +5,8 @@
 //! lets the power fail draws the lots.
 //!
 //! It behaves like a journaling file system: changes of names reach the medium in their order, and any sync brings all
-//! that came before it. Bytes reach it in any order, page by page; those of pages that did not are as before, or zero.
+//! that came before it, or only a sync of a directory does, as POSIX allows ([`MemoryDisk::set_names_apart`]). Bytes reach
+//! it in any order, page by page; those of pages that did not are as before, or zero.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -34,6 +35,7 @@ pub struct MemoryDisk {
     /// Raised when the process or the machine ends; handles of earlier times do nothing any more.
     life: AtomicU64,
     syncs_lie: AtomicBool,
+    names_apart: AtomicBool,
     delays: Mutex<Option<Delays>>,
 }
 
@@ -106,6 +108,7 @@ impl MemoryDisk {
             names: Mutex::default(),
             life: AtomicU64::new(0),
             syncs_lie: AtomicBool::new(false),
+            names_apart: AtomicBool::new(false),
             delays: Mutex::new(None),
         })
     }
@@ -113,6 +116,11 @@ impl MemoryDisk {
     /// From now on a sync says that it is done and does nothing.
     pub fn set_syncs_lie(&self, lie: bool) {
         self.syncs_lie.store(lie, Ordering::SeqCst);
+    }
+
+    /// From now on the sync of a file leaves names alone, its own too: that takes a sync of the directory.
+    pub fn set_names_apart(&self, apart: bool) {
+        self.names_apart.store(apart, Ordering::SeqCst);
     }
 
     /// Work that is handed to the disk takes as long as `delays` says from now on.
@@ -429,7 +437,9 @@ impl MemoryFile {
         self.is_alive()?;
         if !self.disk.syncs_lie.load(Ordering::SeqCst) {
             // The journal goes first, and with it the name of the file.
-            self.disk.sync_names();
+            if !self.disk.names_apart.load(Ordering::SeqCst) {
+                self.disk.sync_names();
+            }
             self.content.lock().sync();
         }
         Ok(())

@@ -12,9 +12,7 @@ use thalweg_record::{
 use super::error::{AppendError, BatchTooLarge, LogError, OffsetsOutOfOrder, UnexpectedOffset};
 use super::{PartitionLog, replay};
 use crate::disk::{self, Durability};
-use crate::producers::{
-    AppendOrigin, BatchMetadata, CompletedTransaction, PreparedAppend, VerificationGuard,
-};
+use crate::producers::{AppendOrigin, BatchMetadata, PreparedAppend, VerificationGuard};
 use crate::segment::transactions::AbortedTransaction;
 use crate::segment::{Piece, WriteError};
 
@@ -201,11 +199,14 @@ impl PartitionLog {
         }
     }
 
-    fn check_writable(&self) -> Result<(), AppendError> {
+    fn check_writable(&mut self) -> Result<(), AppendError> {
         let offline = || self.state.as_ref().and_then(|state| state.offline());
-        match self.poison.clone().or_else(offline) {
-            Some(reason) => Err(AppendError::Poisoned { reason }),
-            None => Ok(()),
+        if let Some(reason) = self.poison.clone().or_else(offline) {
+            return Err(AppendError::Poisoned { reason });
+        }
+        match self.lower_recovery_point() {
+            Err(error) if disk::is_disk_full(&error) => Err(self.lacks_room(error)),
+            lowered => Ok(lowered.map_err(LogError::Io)?),
         }
     }
 
@@ -282,11 +283,17 @@ impl PartitionLog {
         if self.epochs.is_stale() {
             self.write_epochs()?;
         }
-        self.write(stored)?;
         let (first_offset, last_offset) = (first.header.base_offset, last.header.last_offset());
+        let aborted = self.producers.aborted_by(&prepared);
+        self.add_aborted(&aborted)?;
+        if let Err(error) = self.write(stored) {
+            self.take_aborted_back(&aborted, first_offset);
+            return Err(error);
+        }
         self.log_end = last_offset + 1;
+        self.gap_from = None;
         self.producers.apply(prepared.producers);
-        self.complete_transactions(&prepared.completed)?;
+        prepared.completed.iter().for_each(|transaction| self.producers.complete(transaction));
         self.producers.set_map_end(self.log_end.0);
         self.update_first_unstable();
         self.publish_append(appended_bytes);
@@ -336,28 +343,35 @@ impl PartitionLog {
         }
     }
 
-    /// Ends transactions. A transaction index that cannot be written would make consumers see aborted records
-    /// after a restart, so the log takes no more batches then.
-    fn complete_transactions(&mut self, completed: &[CompletedTransaction]) -> Result<(), AppendError> {
-        for transaction in completed {
-            let last_stable_offset = Offset(self.producers.last_stable_offset(transaction));
-            if transaction.aborted {
-                let aborted = AbortedTransaction {
-                    producer_id: transaction.producer_id,
-                    first_offset: Offset(transaction.first_offset),
-                    last_offset: Offset(transaction.last_offset),
-                    last_stable_offset,
-                };
-                let segment = self.segments.last_mut().expect("a log always has a segment");
-                self.dir_is_dirty |= segment.txn_index(&self.home).is_none();
-                if let Err(error) = segment.add_aborted(&self.home, &aborted) {
-                    self.set_poison(format!("the transaction index cannot be written: {error}"));
-                    return Err(LogError::Io(error).into());
-                }
-            }
-            self.producers.complete(transaction);
+    /// Writes aborted transactions to the index, ahead of the markers that abort them: were it the other way round, a disk
+    /// that is full in between would leave a log whose consumers see aborted records after a restart.
+    fn add_aborted(&mut self, aborted: &[AbortedTransaction]) -> Result<(), AppendError> {
+        if aborted.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let segment = self.segments.last_mut().expect("a log always has a segment");
+        if segment.txn_index(&self.home).is_none() {
+            self.names.note_change();
+        }
+        match segment.add_aborted(&self.home, aborted) {
+            Ok(()) => Ok(()),
+            Err(error) if disk::is_disk_full(&error) => Err(self.lacks_room(error)),
+            Err(error) => {
+                self.set_poison(format!("the transaction index cannot be written: {error}"));
+                Err(LogError::Io(error).into())
+            }
+        }
+    }
+
+    /// The markers could not be written.
+    fn take_aborted_back(&mut self, aborted: &[AbortedTransaction], first_offset: Offset) {
+        if aborted.is_empty() {
+            return;
+        }
+        let segment = self.segments.last_mut().expect("a log always has a segment");
+        if let Err(error) = segment.truncate_transactions(&self.home, first_offset) {
+            self.set_poison(format!("the transaction index cannot be cut back: {error}"));
+        }
     }
 
     fn publish_append(&self, appended_bytes: u64) {

@@ -188,7 +188,7 @@ impl PartitionLog {
         let gone: Vec<_> = cleaned.replaces.iter().copied().filter(|&old| old != base).collect();
         self.snapshots.retain(|offset| !gone.contains(offset));
         self.segments.splice(range, [segment]);
-        self.dir_is_dirty = true;
+        self.names.note_change();
         self.doom(renamed);
         Ok(())
     }

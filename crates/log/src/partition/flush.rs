@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use thalweg_record::Offset;
 
-use super::PartitionLog;
 use super::error::LogError;
+use super::{PartitionLog, metadata};
 use crate::checkpoint::LEADER_EPOCH_FILE;
 use crate::disk::{Disk, Durability, LogFile};
 
@@ -19,14 +19,42 @@ use crate::disk::{Disk, Durability, LogFile};
 #[derive(Debug)]
 pub struct FlushTarget {
     up_to: Offset,
+    /// The directory of the log.
+    log_dir: PathBuf,
     files: Vec<Arc<LogFile>>,
     /// The transaction indexes of the segments: what is below the recovery point is not read again to make them anew.
     txn_indexes: Vec<PathBuf>,
     disk: Disk,
     epoch_file: Option<(PathBuf, u64)>,
-    /// Directories with new names in them.
-    dirs: Vec<PathBuf>,
+    /// With the name of the directory goes whose it is: without that, any topic of the name may claim it.
+    metadata_file: Option<PathBuf>,
+    /// The directories with changed names in them, each with the changes that a sync of it covers.
+    dir: Option<(PathBuf, u64)>,
+    parent: Option<(PathBuf, u64)>,
     truncations: u64,
+}
+
+/// Changes of names, and how many of them are on the medium. Both only rise: a flush that began before a change says
+/// nothing about it, and one that comes to nothing leaves the changes to the next.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    changes: u64,
+    synced: u64,
+}
+
+impl Names {
+    pub(super) fn note_change(&mut self) {
+        self.changes += 1;
+    }
+
+    /// What a sync covers that begins now; `None` when there is nothing to sync.
+    pub(super) fn unsynced(&self) -> Option<u64> {
+        (self.changes > self.synced).then_some(self.changes)
+    }
+
+    fn set_synced(&mut self, changes: u64) {
+        self.synced = self.synced.max(changes);
+    }
 }
 
 impl FlushTarget {
@@ -46,14 +74,14 @@ impl FlushTarget {
             file.sync_data()?;
         }
         let epoch_file = self.epoch_file.as_ref().map(|(path, _)| path);
-        for path in self.txn_indexes.iter().chain(epoch_file) {
+        for path in self.txn_indexes.iter().chain(epoch_file).chain(&self.metadata_file) {
             match self.disk.open(path) {
                 Ok(file) => file.sync_data()?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
         }
-        self.dirs.iter().try_for_each(|dir| self.disk.sync_dir(dir))
+        self.dir.iter().chain(&self.parent).try_for_each(|(dir, _)| self.disk.sync_dir(dir))
     }
 }
 
@@ -112,20 +140,18 @@ impl PartitionLog {
             files.push(segment.file(&self.home)?);
             txn_indexes.extend(segment.txn_index(&self.home));
         }
-        let mut dirs = Vec::new();
-        if std::mem::take(&mut self.dir_is_dirty) {
-            dirs.push(self.home.dir.clone());
-        }
-        if std::mem::take(&mut self.parent_is_dirty) {
-            dirs.extend(self.home.dir.parent().map(ToOwned::to_owned));
-        }
+        let dir = self.names.unsynced().map(|changes| (self.home.dir.clone(), changes));
+        let parent = self.own_name.unsynced().zip(self.home.dir.parent());
         Ok(Some(FlushTarget {
             up_to,
+            log_dir: self.home.dir.clone(),
             files,
             txn_indexes,
             disk: self.home.disk.clone(),
             epoch_file: self.epochs.unsynced().map(|writes| (self.home.dir.join(LEADER_EPOCH_FILE), writes)),
-            dirs,
+            metadata_file: parent.map(|_| self.home.dir.join(metadata::FILE)),
+            dir,
+            parent: parent.map(|(changes, parent)| (parent.to_owned(), changes)),
             truncations: self.truncations,
         }))
     }
@@ -133,6 +159,10 @@ impl PartitionLog {
     /// Takes note of the outcome of a flush. After a failed one the log takes no more batches: the kernel may
     /// have dropped what it could not write, and a later sync would not say so.
     pub fn complete_flush(&mut self, target: &FlushTarget, outcome: io::Result<()>) -> Result<(), LogError> {
+        if target.log_dir != self.home.dir {
+            // It was of a log whose place this one has taken.
+            return Ok(());
+        }
         if let Err(error) = outcome {
             self.set_poison(format!("a sync of {} has failed: {error}", self.home.dir.display()));
             return Err(error.into());
@@ -143,9 +173,21 @@ impl PartitionLog {
         if let Some((_, writes)) = target.epoch_file {
             self.epochs.set_synced(writes);
         }
+        if let Some((_, changes)) = target.dir {
+            self.names.set_synced(changes);
+        }
+        if let Some((_, changes)) = target.parent {
+            self.own_name.set_synced(changes);
+        }
         self.last_flush_ms = self.clock.now_ms();
         self.publish();
         Ok(())
+    }
+
+    /// Has the next flush sync the directory and its own name.
+    pub(super) fn note_unsynced_names(&mut self) {
+        self.names.note_change();
+        self.own_name.note_change();
     }
 
     /// Makes everything durable on the spot.

@@ -15,12 +15,13 @@ use std::sync::Arc;
 use thalweg_record::Offset;
 
 use super::error::LogError;
+use super::flush::Names;
 use super::in_flight::recall_in_flight;
 use super::replay::{replay_epoch, replay_segments};
 use super::{PartitionLog, PublishedOffsets, ReadHints, metadata};
 use crate::clock::Clock;
 use crate::config::LogConfig;
-use crate::disk::{self, Durability, Listed};
+use crate::disk::{Durability, Listed, unless_full};
 use crate::epochs::LeaderEpochs;
 use crate::producers::{Producers, snapshot};
 use crate::scan::{HeaderScan, ScanError};
@@ -106,8 +107,7 @@ impl PartitionLog {
             log_end: Offset::ZERO,
         };
         let mut log = loading.into_log(name, topic_id, config, clock, Offset::ZERO);
-        log.dir_is_dirty = true;
-        log.parent_is_dirty = true;
+        log.note_unsynced_names();
         log.publish();
         Ok(log)
     }
@@ -141,8 +141,12 @@ impl PartitionLog {
         loading.load(&name, &config, options, now_ms)?;
         let log_start = options.log_start.max(loading.segments[0].base_offset).min(loading.log_end);
         let mut log = loading.into_log(name, topic_id, config, clock, log_start);
-        log.recovery_point =
-            if options.clean { log.log_end } else { options.recovery_point.min(log.log_end) };
+        log.recovery_point = if options.clean { log.log_end } else { options.recovery_point };
+        if !options.clean {
+            // Recovery may have cut the newest segment, and changed names, as may have the process before.
+            log.cut_is_unsynced();
+            log.note_unsynced_names();
+        }
         log.cleaned_to = options.cleaned_to.min(log.log_end);
         log.epochs.truncate_from_start(log_start);
         log.producers.on_log_start(log_start.0);
@@ -190,9 +194,11 @@ impl Loading {
             snapshots: self.snapshots,
             poison: None,
             hints: ReadHints::default(),
+            recovery_point_sank: false,
+            gap_from: None,
             truncations: 0,
-            dir_is_dirty: false,
-            parent_is_dirty: false,
+            names: Names::default(),
+            own_name: Names::default(),
             last_flush_ms,
             trim_seen_end: Offset::NONE,
             doomed: Vec::new(),
@@ -297,6 +303,9 @@ impl Loading {
             }
         }
         self.segments.push(Segment::create(&self.home, log_start, now_ms)?);
+        for snapshot in std::mem::take(&mut self.snapshots) {
+            self.home.disk.remove(&self.home.file(snapshot, SNAPSHOT_SUFFIX))?;
+        }
         self.epochs.clear();
         self.producers = Producers::starting_at(log_start.0);
         self.log_end = log_start;
@@ -336,17 +345,6 @@ impl Loading {
         }
         unless_full(self.epochs.write(&self.home.disk, &self.home.dir, Durability::PageCache))?;
         Ok(())
-    }
-}
-
-/// Lets a full disk be when only hints could not be written: a log on it can still be read.
-pub(super) fn unless_full(written: io::Result<()>) -> io::Result<()> {
-    match written {
-        Err(error) if disk::is_disk_full(&error) => {
-            tracing::warn!(%error, "Disk is full and hints about a log are not written");
-            Ok(())
-        }
-        other => other,
     }
 }
 

@@ -7,13 +7,14 @@ use thalweg_record::Offset;
 
 use super::error::LogError;
 use super::in_flight::recall_in_flight;
-use super::load::{Loading, OpenOptions, unless_full};
-use super::replay::{replay_completion, replay_epoch, replay_producers, replay_segments};
+use super::load::{Loading, OpenOptions};
+use super::replay::{replay_epoch, replay_producers, replay_segments};
 use crate::config::LogConfig;
-use crate::disk::{Durability, LogFile};
+use crate::disk::{Durability, LogFile, unless_full};
 use crate::epochs::LeaderEpochs;
 use crate::producers::{Producers, snapshot};
 use crate::scan::{BatchFault, BatchScan, CorruptBatch, HeaderScan, Placed, ScanError, is_zeros};
+use crate::segment::transactions::AbortedTransaction;
 use crate::segment::{Home, SNAPSHOT_SUFFIX, Segment, check_order};
 use crate::topic_partition::TopicPartition;
 
@@ -33,6 +34,9 @@ impl Loading {
         };
         let first = self.segments.partition_point(|segment| segment.base_offset <= recovery_point);
         let first = first.saturating_sub(1);
+        if let Some(before) = first.checked_sub(1) {
+            self.cut_leftovers(before, name)?;
+        }
         let first_base = self.segments[first].base_offset;
         self.load_producers(config, first_base, now_ms)?;
         replay_segments(&self.home, &mut self.segments[..first], &mut self.producers, first_base)?;
@@ -41,10 +45,12 @@ impl Loading {
         let mut index = first;
         while index < self.segments.len() {
             let cut_bytes = self.recover_segment(index, name, config, recovery_point, synced_to)?;
-            if cut_bytes > 0 {
-                self.drop_segments_after(index, name)?;
-            }
             index += 1;
+            let next = self.segments.get(index).map(|segment| segment.base_offset);
+            // One that begins below the end of the one before was left in its place, and has come back.
+            if cut_bytes > 0 || next.is_some_and(|next| next < self.log_end) {
+                self.drop_segments_from(index, name)?;
+            }
         }
         if self.log_end < synced_to {
             return Err(LogError::EndsEarly { log_end: self.log_end, synced_to });
@@ -69,6 +75,39 @@ impl Loading {
         Ok(())
     }
 
+    /// Cuts what a segment that was synced has behind its last batch, before the next segment begins: it was cut before,
+    /// and has come back with the power.
+    fn cut_leftovers(&mut self, index: usize, name: &TopicPartition) -> Result<(), LogError> {
+        let Some(limit) = self.next_begins_at(index) else { return Ok(()) };
+        let segment = &mut self.segments[index];
+        let base = segment.base_offset;
+        let last = match segment.locate(&self.home, limit - 1) {
+            Ok(Some(last)) => {
+                segment.batch_at(&self.home, last.position).map_err(LogError::in_segment(base))?
+            }
+            Err(ScanError::Io(error)) => return Err(error.into()),
+            // Damage below the recovery point is for those to meet who read it.
+            Ok(None) | Err(ScanError::Corrupt(_)) => None,
+        };
+        let Some(last) = last else { return Ok(()) };
+        let end = if last.header.next_offset() > limit { last.position } else { last.end() };
+        if end < segment.size_bytes() {
+            let cut_bytes = segment.size_bytes() - end;
+            tracing::warn!(partition = %name, segment = base.0, cut_bytes, "Segment has bytes behind its last batch and is cut");
+            segment.cut(&self.home, end)?;
+            segment.truncate_transactions(&self.home, limit)?;
+            segment.rebuild_indexes(&self.home).map_err(LogError::in_segment(base))?;
+        }
+        Ok(())
+    }
+
+    /// Where the segment behind this one begins, if it has a batch: what lies there or beyond is none of this one's.
+    fn next_begins_at(&mut self, index: usize) -> Option<Offset> {
+        let next = self.segments.get_mut(index + 1)?;
+        let first = next.batch_at(&self.home, 0).ok()??;
+        (first.header.base_offset >= next.base_offset).then_some(next.base_offset)
+    }
+
     /// Reads one segment to its end or to the first batch that is not valid; says how many bytes were cut.
     fn recover_segment(
         &mut self,
@@ -78,9 +117,9 @@ impl Loading {
         recovery_point: Offset,
         synced_to: Offset,
     ) -> Result<u64, LogError> {
+        let limit = self.next_begins_at(index);
         let segment = &mut self.segments[index];
         segment.reset_indexes(&self.home)?;
-        segment.reset_transactions(&self.home)?;
         let file = segment.file(&self.home)?;
         let size_bytes = segment.size_bytes();
         let mut recovery = Recovery {
@@ -90,12 +129,17 @@ impl Loading {
             segment,
             producers: &mut self.producers,
             epochs: &mut self.epochs,
+            aborted: Vec::new(),
+            limit,
+            overlaps: false,
             valid_bytes: 0,
         };
         let outcome = recovery
             .skim(&file, size_bytes, recovery_point)
             .and_then(|()| recovery.check_rest(&file, size_bytes));
-        let (log_end, valid_bytes) = (recovery.expected, recovery.valid_bytes);
+        let (log_end, valid_bytes, aborted) = (recovery.expected, recovery.valid_bytes, recovery.aborted);
+        // What is behind the end was cut before: nothing is lost, and the next segment goes on from here.
+        let is_leftover = recovery.overlaps || limit == Some(log_end);
         self.log_end = log_end;
         let mut cut_bytes = size_bytes - valid_bytes;
         let follows = self.segments.get(index + 1).is_none_or(|next| next.base_offset == log_end);
@@ -110,6 +154,7 @@ impl Loading {
             Err(ScanError::Corrupt(_)) if follows && is_zeros(&file, valid_bytes, size_bytes)? => {
                 cut_bytes = 0;
             }
+            Err(ScanError::Corrupt(_)) if is_leftover => cut_bytes = 0,
             Err(ScanError::Corrupt(fault)) => tracing::warn!(
                 partition = %name, segment = segment.base_offset.0, %fault, cut_bytes, log_end = log_end.0,
                 "Log ends with bytes that are no valid batch and is cut"
@@ -117,21 +162,27 @@ impl Loading {
         }
         // Also when nothing is cut: space that was reserved beyond the end is given back.
         segment.cut(&self.home, valid_bytes)?;
+        segment.replace_aborted(&self.home, &aborted)?;
         unless_full(segment.finish(&self.home))?;
         Ok(cut_bytes)
     }
 
-    fn drop_segments_after(&mut self, index: usize, name: &TopicPartition) -> Result<(), LogError> {
-        for mut segment in self.segments.split_off(index + 1) {
+    /// The last goes first, and all of them on the medium before anything is appended: were one to come back, it would
+    /// stand behind what took its place.
+    fn drop_segments_from(&mut self, index: usize, name: &TopicPartition) -> Result<(), LogError> {
+        if index == self.segments.len() {
+            return Ok(());
+        }
+        for mut segment in self.segments.split_off(index).into_iter().rev() {
             tracing::error!(
                 partition = %name, segment = segment.base_offset.0, size_bytes = segment.size_bytes(),
-                "Segment follows a damaged one and is dropped"
+                log_end = self.log_end.0, "Segment does not follow the one before, whose end is cut or lost, and is dropped"
             );
             for path in segment.mark_deleted(&self.home, true)? {
                 self.home.disk.remove(&path)?;
             }
         }
-        Ok(())
+        Ok(self.home.disk.sync_dir(&self.home.dir)?)
     }
 }
 
@@ -147,8 +198,14 @@ struct Recovery<'a> {
     segment: &'a mut Segment,
     producers: &'a mut Producers,
     epochs: &'a mut LeaderEpochs,
+    /// The transactions of the segment that were aborted.
+    aborted: Vec<AbortedTransaction>,
     /// The smallest base offset that the next batch may have.
     expected: Offset,
+    /// Where the next segment begins.
+    limit: Option<Offset>,
+    /// Whether a batch reaches beyond that.
+    overlaps: bool,
     /// Where the last accepted batch ends.
     valid_bytes: u64,
 }
@@ -183,6 +240,13 @@ impl Recovery<'_> {
 
     fn accept(&mut self, placed: &Placed, bytes: &[u8]) -> Result<(), ScanError> {
         check_order(placed, self.expected)?;
+        if self.limit.is_some_and(|limit| placed.header.next_offset() > limit) {
+            self.overlaps = true;
+            let (base_offset, last_offset) = (placed.header.base_offset.0, placed.header.last_offset().0);
+            let reason =
+                BatchFault::OffsetsOutOfOrder { base_offset, last_offset, expected: self.expected.0 };
+            return Err(CorruptBatch { position: placed.position, reason }.into());
+        }
         self.segment.index_batch(
             self.home,
             placed.position,
@@ -190,11 +254,7 @@ impl Recovery<'_> {
             self.config.index_interval_bytes,
         );
         replay_epoch(self.epochs, &placed.header, placed.header.base_offset);
-        if let Some(completed) = replay_producers(self.producers, &placed.header, bytes)
-            && let Some(aborted) = replay_completion(self.producers, &completed)
-        {
-            self.segment.add_aborted(self.home, &aborted)?;
-        }
+        self.aborted.extend(replay_producers(self.producers, &placed.header, bytes));
         self.expected = placed.header.next_offset();
         self.valid_bytes = placed.end();
         Ok(())

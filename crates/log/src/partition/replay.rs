@@ -7,7 +7,7 @@ use thalweg_record::{Batch, BatchHeader, ControlRecordType, DecompressBuffer, Of
 
 use super::error::LogError;
 use crate::epochs::LeaderEpochs;
-use crate::producers::{AppendOrigin, CompletedTransaction, EndMarker, PreparedAppend, Producers};
+use crate::producers::{AppendOrigin, EndMarker, PreparedAppend, Producers};
 use crate::scan::{HeaderScan, Placed, ScanError};
 use crate::segment::transactions::AbortedTransaction;
 use crate::segment::{Home, Segment};
@@ -33,36 +33,24 @@ pub(super) fn end_marker(header: &BatchHeader, bytes: &[u8]) -> Option<EndMarker
     Some(EndMarker { aborts, coordinator_epoch, timestamp: record.timestamp })
 }
 
-/// Brings `producers` up to date with one stored batch; says which transaction it ended.
+/// Brings `producers` up to date with one stored batch; gives the entry for the transaction index where it aborted a
+/// transaction.
 pub(super) fn replay_producers(
     producers: &mut Producers,
     header: &BatchHeader,
     bytes: &[u8],
-) -> Option<CompletedTransaction> {
+) -> Option<AbortedTransaction> {
     let mut prepared = PreparedAppend::default();
     let marker = end_marker(header, bytes);
     if let Err(error) = producers.prepare(&mut prepared, header, marker, AppendOrigin::Replication, 0) {
         tracing::warn!(offset = header.base_offset.0, %error, "A stored batch does not fit its producer's state");
         return None;
     }
+    let aborted = producers.aborted_by(&prepared).pop();
     producers.apply(prepared.producers);
+    prepared.completed.iter().for_each(|transaction| producers.complete(transaction));
     producers.set_map_end(header.next_offset().0);
-    prepared.completed.pop()
-}
-
-/// Ends a replayed transaction; gives the entry for the transaction index when it was aborted.
-pub(super) fn replay_completion(
-    producers: &mut Producers,
-    completed: &CompletedTransaction,
-) -> Option<AbortedTransaction> {
-    let last_stable_offset = Offset(producers.last_stable_offset(completed));
-    producers.complete(completed);
-    completed.aborted.then_some(AbortedTransaction {
-        producer_id: completed.producer_id,
-        first_offset: Offset(completed.first_offset),
-        last_offset: Offset(completed.last_offset),
-        last_stable_offset,
-    })
+    aborted
 }
 
 /// Notes the epoch of a stored batch. The first epoch begins at `first_start`, or with the batch if that is lower.
@@ -130,10 +118,8 @@ fn replay_segment(
             bytes.resize(header.size_bytes(), 0);
             file.read_at(&mut bytes, position)?;
         }
-        if let Some(completed) = replay_producers(producers, &header, &bytes) {
-            // The transaction index of the segment has the entry already.
-            replay_completion(producers, &completed);
-        }
+        // The transaction index of the segment has the entry already.
+        replay_producers(producers, &header, &bytes);
     }
     Ok(())
 }

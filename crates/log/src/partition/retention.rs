@@ -35,7 +35,6 @@ impl PartitionLog {
         }
         self.log_start = offset;
         self.high_watermark = self.high_watermark.max(offset);
-        self.recovery_point = self.recovery_point.max(offset);
         self.epochs.truncate_from_start(offset);
         self.producers.on_log_start(offset.0);
         self.update_first_unstable();
@@ -125,7 +124,7 @@ impl PartitionLog {
         }
         self.raise_log_start(self.segments[count].base_offset);
         let removed: Vec<_> = self.segments.drain(..count).collect();
-        self.dir_is_dirty = true;
+        self.names.note_change();
         let mut failed = None;
         for mut segment in removed {
             tracing::info!(

@@ -7,7 +7,7 @@ use thalweg_record::{BatchHeader, NO_TIMESTAMP, Offset};
 
 use super::error::LogError;
 use super::{AppendError, PartitionLog};
-use crate::disk::{self, Durability};
+use crate::disk::{self, Durability, unless_full};
 use crate::producers::snapshot;
 use crate::segment::{SNAPSHOT_SUFFIX, Segment};
 
@@ -75,10 +75,17 @@ impl PartitionLog {
         i64::try_from(mixed % jitter.unsigned_abs()).unwrap_or(0)
     }
 
-    /// Leaves the active segment and begins one at `first_offset`, or at the log end if that is higher.
+    /// Leaves the active segment and begins one at `first_offset`, or where the log ends if that is higher.
     pub(super) fn roll(&mut self, first_offset: Offset) -> Result<(), LogError> {
-        let base = first_offset.max(self.log_end);
+        // A gap that a truncation has left is no gap between segments, which recovery would take for lost batches.
+        let base = match self.gap_from {
+            Some(end) if first_offset <= self.log_end => end,
+            _ => first_offset.max(self.log_end),
+        };
         let now_ms = self.clock.now_ms();
+        if self.has_zeros() {
+            self.cut_is_unsynced();
+        }
         let active = self.segments.last_mut().expect("a log always has a segment");
         if active.is_empty() {
             if active.base_offset == base {
@@ -90,14 +97,17 @@ impl PartitionLog {
             let renamed = empty.mark_deleted(&self.home, true)?;
             self.doom(renamed);
         } else {
-            // The new files come first: when the disk is full, the segment in use stays as it is.
+            // The new files come first: when there is no room for them, the segment in use stays as it is.
             let next = Segment::create(&self.home, base, now_ms)?;
-            active.finish(&self.home)?;
+            unless_full(active.finish(&self.home))?;
             self.segments.push(next);
         }
-        self.dir_is_dirty = true;
+        self.names.note_change();
         self.producers.set_map_end(base.0);
-        self.take_snapshot(Durability::PageCache)?;
+        match self.take_snapshot(Durability::PageCache) {
+            Err(LogError::Io(error)) => unless_full(Err(error))?,
+            other => other?,
+        }
         self.limit_open_files();
         self.publish();
         Ok(())

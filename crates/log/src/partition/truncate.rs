@@ -2,13 +2,15 @@
 //!
 //! Owns: keeping segments, epochs, producers and offsets consistent. Refuses: deciding how far to go back.
 
+use std::io;
+
 use thalweg_record::Offset;
 
 use super::error::LogError;
 use super::in_flight::recall_in_flight;
 use super::replay::replay_segments;
 use super::{PartitionLog, ReadHints};
-use crate::disk::Durability;
+use crate::disk::{self, Durability};
 use crate::producers::{Producers, snapshot};
 use crate::segment::{SNAPSHOT_SUFFIX, Segment};
 
@@ -28,22 +30,42 @@ impl PartitionLog {
         }
         if offset < self.segments[0].base_offset {
             self.truncate_fully_and_start_at(offset, None)?;
-            return Ok(true);
+        } else if let Err(error) = self.truncate_segments(offset) {
+            // What was cut, and what not, is known again after a restart.
+            self.set_poison(format!("the log cannot be truncated to offset {offset}: {error}"));
+            return Err(error);
         }
-        let kept = self.segments.partition_point(|segment| segment.base_offset <= offset);
-        for mut segment in self.segments.split_off(kept) {
-            let renamed = segment.mark_deleted(&self.home, true)?;
-            self.doom(renamed);
-        }
+        Ok(true)
+    }
+
+    fn truncate_segments(&mut self, offset: Offset) -> Result<(), LogError> {
+        self.drop_segments_above(offset)?;
         let active = self.segments.last_mut().expect("the segment with the offset was kept");
         let base = active.base_offset;
+        let removed = active.locate(&self.home, offset).map_err(LogError::in_segment(base))?;
         active.truncate(&self.home, offset).map_err(LogError::in_segment(base))?;
+        let end = removed.map(|batch| base + i64::from(batch.relative_base)).or(self.gap_from);
+        self.gap_from = end.filter(|end| *end < offset);
         self.log_end = offset;
         self.log_start = self.log_start.min(offset);
         self.epochs.truncate_from_end(offset);
         self.reload_producers()?;
         self.after_truncation();
-        Ok(true)
+        Ok(())
+    }
+
+    /// Takes the segments away that begin above `offset`, the last first, and on the medium too: were they to come back
+    /// after a power failure, they would stand behind what is appended in their place.
+    fn drop_segments_above(&mut self, offset: Offset) -> Result<(), LogError> {
+        let kept = self.segments.partition_point(|segment| segment.base_offset <= offset);
+        if kept == self.segments.len() {
+            return Ok(());
+        }
+        for mut segment in self.segments.split_off(kept).into_iter().rev() {
+            let renamed = segment.mark_deleted(&self.home, true)?;
+            self.doom(renamed);
+        }
+        Ok(self.home.disk.sync_dir(&self.home.dir)?)
     }
 
     /// Ends the log where batches are missing between two segments of which the first is not known to be synced: a power
@@ -74,23 +96,32 @@ impl PartitionLog {
         offset: Offset,
         log_start: Option<Offset>,
     ) -> Result<(), LogError> {
-        for mut segment in std::mem::take(&mut self.segments) {
-            match segment.mark_deleted(&self.home, true) {
+        let mut old = std::mem::take(&mut self.segments);
+        for index in 0..old.len() {
+            match old[index].mark_deleted(&self.home, true) {
                 Ok(renamed) => self.doom(renamed),
                 Err(error) => {
                     // A log without a segment is none: what cannot be renamed is left behind and the log stops.
-                    self.segments.push(segment);
+                    self.segments.push(old.swap_remove(index));
                     self.set_poison(format!("a segment cannot be renamed: {error}"));
                     return Err(error.into());
                 }
             }
         }
         // Deleting under one name and creating under the same is safe: the old file has its new name already.
-        self.segments.push(Segment::create(&self.home, offset, self.clock.now_ms())?);
+        match Segment::create(&self.home, offset, self.clock.now_ms()) {
+            Ok(segment) => self.segments.push(segment),
+            Err(error) => {
+                self.segments.extend(old.pop());
+                self.set_poison(format!("a segment cannot be created: {error}"));
+                return Err(error.into());
+            }
+        }
         for snapshot in std::mem::take(&mut self.snapshots) {
             self.home.disk.remove(&self.home.file(snapshot, SNAPSHOT_SUFFIX))?;
         }
         self.epochs.clear();
+        self.gap_from = None;
         self.producers = Producers::starting_at(offset.0);
         self.log_end = offset;
         self.log_start = log_start.unwrap_or(offset).min(offset);
@@ -102,19 +133,33 @@ impl PartitionLog {
     fn after_truncation(&mut self) {
         self.truncations += 1;
         self.hints = ReadHints::default();
-        self.dir_is_dirty = true;
-        self.recovery_point = self.recovery_point.min(self.log_end);
+        self.names.note_change();
+        self.cut_is_unsynced();
         self.cleaned_to = self.cleaned_to.min(self.log_end);
         self.set_high_watermark(self.high_watermark);
         if let Err(error) = self.epochs.write(&self.home.disk, &self.home.dir, Durability::PageCache) {
             tracing::warn!(partition = %self.name, %error, "Leader epochs cannot be written yet");
         }
         self.publish();
-        if let Some(state) = &self.state
-            && let Err(error) = state.recovery_point_sank(&self.name, self.recovery_point)
+        self.recovery_point_sank = true;
+        // Without room for that the log takes no batches until there is.
+        if let Err(error) = self.lower_recovery_point()
+            && !disk::is_disk_full(&error)
         {
             self.set_poison(format!("the recovery point cannot be lowered: {error}"));
         }
+    }
+
+    /// Has the checkpoint say no more than the recovery point after a truncation. Until it does, nothing is appended: a
+    /// crash would take for synced what is not.
+    pub(super) fn lower_recovery_point(&mut self) -> io::Result<()> {
+        if self.recovery_point_sank {
+            if let Some(state) = &self.state {
+                state.recovery_point_sank(&self.name, self.recovery_point)?;
+            }
+            self.recovery_point_sank = false;
+        }
+        Ok(())
     }
 
     /// Takes the producers from the newest snapshot at or below the log end and replays the batches after it.

@@ -4,7 +4,7 @@
 //! Owns: the rules for epochs, sequences, duplicates and transactions. Refuses: changing anything before the
 //! batches are written; what it prepares is applied afterwards.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use thalweg_record::{BatchHeader, NO_SEQUENCE, Offset, ProducerEpoch, ProducerId};
 
@@ -14,6 +14,7 @@ use super::error::{
 };
 use super::verification::VerificationGuard;
 use super::{BatchMetadata, ProducerEntry, Producers};
+use crate::segment::transactions::AbortedTransaction;
 
 /// Where the batches of an append come from, which decides how strictly they are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +101,33 @@ impl PreparedAppend {
 }
 
 impl Producers {
+    /// What the transaction index has to say of the transactions that a prepared append aborts, before it is applied.
+    pub fn aborted_by(&self, prepared: &PreparedAppend) -> Vec<AbortedTransaction> {
+        if !prepared.completed.iter().any(|completed| completed.aborted) {
+            return Vec::new();
+        }
+        let mut ongoing: BTreeMap<i64, ProducerId> =
+            self.ongoing.iter().map(|(&first, transaction)| (first, transaction.producer_id)).collect();
+        for producer in &prepared.producers {
+            ongoing.extend(producer.started.iter().map(|&first| (first, producer.producer_id)));
+        }
+        let mut aborted = Vec::new();
+        for completed in &prepared.completed {
+            let others = ongoing.iter().find(|&(_, &producer_id)| producer_id != completed.producer_id);
+            let last_stable_offset = others.map_or(completed.last_offset + 1, |(&first, _)| first);
+            ongoing.remove(&completed.first_offset);
+            if completed.aborted {
+                aborted.push(AbortedTransaction {
+                    producer_id: completed.producer_id,
+                    first_offset: Offset(completed.first_offset),
+                    last_offset: Offset(completed.last_offset),
+                    last_stable_offset: Offset(last_stable_offset),
+                });
+            }
+        }
+        aborted
+    }
+
     /// The batch of a producer that was appended before, if this is a retry of it.
     pub fn duplicate_of(&self, header: &BatchHeader) -> Option<BatchMetadata> {
         if !header.producer_id.is_some() {

@@ -35,20 +35,23 @@ pub struct AbortedTransaction {
     pub last_stable_offset: Offset,
 }
 
-/// Adds an entry to the index file, creating it when it is the first.
-pub fn append(disk: &Disk, path: &Path, aborted: &AbortedTransaction) -> io::Result<()> {
+/// Adds entries to the index file, creating it for the first. After an error none of them counts: it is cut back to what
+/// it was.
+pub fn append(disk: &Disk, path: &Path, entries: &[AbortedTransaction]) -> io::Result<()> {
     let file = disk.open_or_create(path)?;
     let whole = file.len()? / ENTRY_BYTES as u64 * ENTRY_BYTES as u64;
-    file.write_all_at(&encode(aborted), whole)
+    let bytes: Vec<u8> = entries.iter().flat_map(encode).collect();
+    file.write_all_at(&bytes, whole).or_else(|error| file.set_len(whole).and(Err(error)))
 }
 
-/// Replaces the index file by these entries; without any, the file goes.
+/// Has the index file hold these entries; without any, the file goes. It is overwritten in place, where there is room on a
+/// full disk too: a stop in the middle leaves a segment that is recovered, and its index made anew.
 pub fn replace(disk: &Disk, path: &Path, entries: &[AbortedTransaction]) -> io::Result<()> {
     if entries.is_empty() {
         return disk.remove(path);
     }
     let bytes: Vec<u8> = entries.iter().flat_map(encode).collect();
-    disk.replace(path, &bytes, crate::disk::Durability::PageCache)
+    disk.overwrite(path, &bytes)
 }
 
 /// All entries; bytes after the last whole one, or of an unknown version, are left out.

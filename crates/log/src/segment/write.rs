@@ -8,10 +8,7 @@ use std::sync::LazyLock;
 
 use thalweg_record::{BatchHeader, Offset};
 
-use super::{
-    Home, INDEX_SUFFIX, IndexTrust, NO_TIME, RecentBatches, Segment, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX,
-    transactions,
-};
+use super::{Home, INDEX_SUFFIX, IndexTrust, NO_TIME, RecentBatches, Segment, TIME_INDEX_SUFFIX};
 use crate::config::LogConfig;
 use crate::disk::{self, LogFile};
 use crate::index::{OffsetEntry, TimeEntry};
@@ -230,13 +227,12 @@ impl Segment {
         if self.indexes == IndexTrust::Checked {
             self.append_max_timestamp(home);
         }
-        self.offsets.write_pending(&home.disk, &home.file(self.base_offset, INDEX_SUFFIX))?;
-        self.times.write_pending(&home.disk, &home.file(self.base_offset, TIME_INDEX_SUFFIX))?;
+        let written = self.write_indexes(home);
         self.close_indexes();
         if let Some(file) = &self.file {
             self.ahead.release(file, self.size_bytes)?;
         }
-        Ok(())
+        written
     }
 
     /// Cuts the file at `size_bytes`, which is where a batch ends, whatever the indexes say.
@@ -274,12 +270,12 @@ impl Segment {
         Ok(cut_bytes)
     }
 
-    fn truncate_transactions(&mut self, home: &Home, offset: Offset) -> io::Result<()> {
+    /// Drops the aborted transactions whose marker is not below `offset`.
+    pub fn truncate_transactions(&mut self, home: &Home, offset: Offset) -> io::Result<()> {
         if self.has_txn_index {
             let mut kept = self.aborted_transactions(home)?;
-            kept.retain(|aborted| aborted.last_offset < offset);
-            self.has_txn_index = !kept.is_empty();
-            transactions::replace(&home.disk, &home.file(self.base_offset, TXN_INDEX_SUFFIX), &kept)?;
+            kept.truncate(kept.partition_point(|aborted| aborted.last_offset < offset));
+            self.replace_aborted(home, &kept)?;
         }
         Ok(())
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use thalweg_log::disk::{Disk, Faults};
 use thalweg_log::{
-    Clock, CreateError, LogConfig, LogDirs, LogDirsOptions, OpenError, PartitionLog, TopicPartition, Uuid,
+    AppendError, Clock, CreateError, LogConfig, LogDirs, LogDirsOptions, OpenError, PartitionLog,
+    TopicPartition, Uuid,
 };
 use thalweg_record::Offset;
 
@@ -222,6 +223,28 @@ fn truncation_lowers_the_recovery_point_on_disk() {
     log.flush().expect("syncs");
     dirs.checkpoint_recovery_points();
     log.truncate_to(Offset(0)).expect("truncates");
+    let text = std::fs::read_to_string(dir.path().join("recovery-point-offset-checkpoint")).expect("there");
+    assert_eq!(text, "0\n1\ntopic-with.dots_and-dashes 0 0\n");
+}
+
+#[test]
+fn a_truncation_on_a_full_disk_holds_appends_back_until_the_recovery_point_is_lowered() {
+    let dir = TempDir::new();
+    let faults = Arc::new(Faults::default());
+    faults.only("checkpoint.tmp");
+    let disk = Disk::with_faults(Arc::clone(&faults));
+    let (dirs, _) = open(LogDirsOptions { disk, ..options(&[dir.path()]) }).expect("opens");
+    let mut log = create(&dirs, 0);
+    append(&mut log, &Spec::new(10).build());
+    log.flush().expect("syncs");
+    dirs.checkpoint_recovery_points();
+    faults.set_free_bytes(Some(0));
+    log.truncate_to(Offset(0)).expect("truncates");
+    let next = Spec::new(1).build();
+    let refused = log.append_as_leader(&next, thalweg_record::LeaderEpoch(0), Default::default());
+    assert!(matches!(refused, Err(AppendError::DiskFull(_))), "{refused:?}");
+    faults.set_free_bytes(None);
+    append(&mut log, &next);
     let text = std::fs::read_to_string(dir.path().join("recovery-point-offset-checkpoint")).expect("there");
     assert_eq!(text, "0\n1\ntopic-with.dots_and-dashes 0 0\n");
 }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use thalweg_log::disk::{Disk, Faults};
-use thalweg_log::{AppendError, AppendOptions, LogConfig, LogError, PartitionLog, TopicPartition, Uuid};
-use thalweg_record::{ControlRecordType, LeaderEpoch, Offset};
+use thalweg_log::{
+    AppendError, AppendOptions, AppendOrigin, LogConfig, LogError, PartitionLog, TopicPartition, Uuid,
+};
+use thalweg_record::{ControlRecordType, LeaderEpoch, Offset, ProducerEpoch, ProducerId};
 
 use crate::support::*;
 
@@ -143,6 +145,96 @@ fn a_partition_that_could_not_be_created_can_be_created_later() {
         assert_eq!(again, Some(std::io::ErrorKind::AlreadyExists), "what is there is not overwritten");
         assert_eq!(bench.open_unclean().log_end_offset(), Offset(i64::from(failed)));
     }
+}
+
+/// Every file that a log writes finds the disk full, one after the other: appends are refused until there is room, what
+/// was accepted is served and complete after a crash, and nothing needs a restart.
+#[test]
+fn a_full_disk_under_any_of_the_files_is_no_failure() {
+    for suffix in [".txnindex", "index", ".snapshot", ".snapshot.tmp", "checkpoint", "checkpoint.tmp", ""] {
+        for free in [0, 1, 40, 100, 300] {
+            a_full_disk_is_survived(suffix, free);
+        }
+    }
+}
+
+fn a_full_disk_is_survived(suffix: &str, free: u64) {
+    let config = LogConfig { segment_bytes: 1500, index_interval_bytes: 100, ..LogConfig::default() };
+    let (bench, faults) = faulty(config, suffix);
+    let mut log = bench.create();
+    let mut accepted = Vec::new();
+    let mut aborted = 0;
+    for round in 0..40 {
+        match round {
+            10 => faults.set_free_bytes(Some(free)),
+            25 => faults.set_free_bytes(None),
+            _ => {}
+        }
+        let sequence = log.producer(ProducerId(1)).map_or(0, |producer| producer.last_sequence() + 1);
+        let data = Spec::new(2).value_bytes(50).producer(1, 0, sequence).transactional().build();
+        let coordinator = AppendOptions { origin: AppendOrigin::Coordinator, ..AppendOptions::default() };
+        let abort = marker(1, 0, ControlRecordType::Abort, 0);
+        let has_open = log.has_ongoing_transaction(ProducerId(1), ProducerEpoch(0));
+        let (batch, options) =
+            if has_open { (&abort, coordinator) } else { (&data, AppendOptions::default()) };
+        // Every few appends in another epoch, which is written down.
+        match log.append_as_leader(batch, LeaderEpoch(round / 4), options) {
+            Ok(info) => {
+                accepted.push(info.first_offset);
+                aborted += usize::from(has_open);
+            }
+            Err(AppendError::DiskFull(_)) if (10..25).contains(&round) => {}
+            Err(error) => panic!("{suffix} with {free} bytes left, at {round}: {error}"),
+        }
+    }
+    assert!(log.poison().is_none(), "{suffix}: {:?}", log.poison());
+    let end = log.log_end_offset();
+    log.set_high_watermark(end);
+    log.truncate_to(end - 1).expect("the log can be cut");
+    let cut = accepted.pop().expect("something was accepted");
+    assert!(cut < end, "{suffix}");
+    for open_again in [false, true] {
+        if open_again {
+            drop(log);
+            log = bench.open_unclean();
+        }
+        let found: Vec<_> = headers(&mut log).iter().map(|header| header.base_offset).collect();
+        assert_eq!(found, accepted, "{suffix} with {free} bytes left");
+        let known = log.aborted_transactions(Offset(0), log.log_end_offset()).expect("it is read");
+        assert!([aborted, aborted - 1].contains(&known.len()), "{suffix}: {aborted} aborted, {known:?}");
+        assert!(headers(&mut log).iter().all(|b| log.epoch_at(b.base_offset) == Some(b.leader_epoch)));
+    }
+}
+
+#[test]
+fn a_log_with_aborted_transactions_is_opened_on_a_full_disk_after_a_crash() {
+    let (bench, faults) = faulty(LogConfig::default(), "");
+    let mut log = bench.create();
+    append(&mut log, &Spec::new(2).producer(1, 0, 0).transactional().build());
+    append_marker(&mut log, &marker(1, 0, ControlRecordType::Abort, 0));
+    drop(log);
+    faults.set_free_bytes(Some(0));
+    let log = bench.open_unclean();
+    let known = log.aborted_transactions(Offset(0), Offset(3)).expect("it is read");
+    assert_eq!((known.len(), known[0].last_offset), (1, Offset(2)));
+}
+
+#[test]
+fn a_marker_that_finds_no_room_leaves_no_aborted_transaction_behind() {
+    let (bench, faults) = faulty(LogConfig::default(), ".log");
+    let mut log = bench.create();
+    append(&mut log, &Spec::new(2).producer(1, 0, 0).transactional().build());
+    faults.set_free_bytes(Some(10));
+    let options = AppendOptions { origin: AppendOrigin::Coordinator, ..AppendOptions::default() };
+    let abort = marker(1, 0, ControlRecordType::Abort, 0);
+    let refused = log.append_as_leader(&abort, LeaderEpoch(0), options);
+    assert!(matches!(refused, Err(AppendError::DiskFull(_))), "{refused:?}");
+    assert!(log.aborted_transactions(Offset(0), Offset(9)).expect("it is read").is_empty());
+    assert!(log.has_ongoing_transaction(ProducerId(1), ProducerEpoch(0)));
+    faults.set_free_bytes(None);
+    append_marker(&mut log, &abort);
+    let known = log.aborted_transactions(Offset(0), Offset(9)).expect("it is read");
+    assert_eq!(known.iter().map(|aborted| aborted.last_offset).collect::<Vec<_>>(), [Offset(2)]);
 }
 
 /// What is below the recovery point is not read again: the aborted transactions there must be on the medium too.
