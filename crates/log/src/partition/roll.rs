@@ -38,7 +38,10 @@ impl PartitionLog {
         if !due {
             return Ok(false);
         }
-        self.roll(first_offset.unwrap_or(self.log_end)).map_err(|error| match error {
+        // From the log end on, so that nothing lies between segments: after a power failure a gap is what was not written out.
+        let in_reach = last_offset - self.log_end <= i64::from(i32::MAX);
+        let base = first_offset.filter(|_| !in_reach).unwrap_or(self.log_end);
+        self.roll(base).map_err(|error| match error {
             LogError::Io(error) if disk::is_disk_full(&error) => self.lacks_room(error),
             other => other.into(),
         })?;

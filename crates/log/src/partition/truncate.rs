@@ -69,8 +69,8 @@ impl PartitionLog {
     }
 
     /// Ends the log where batches are missing between two segments of which the first is not known to be synced: a power
-    /// failure spares any of them, and may take whole batches from the end of one. For logs that are not compacted, which
-    /// have no other gaps. Says where it ends, if it does so earlier now.
+    /// failure spares any of them, and may take whole batches from the end of one. For logs that are not compacted: what was
+    /// compacted before, as far as that is known, has other gaps. Says where it ends, if it does so earlier now.
     pub fn end_at_gap(&mut self) -> Result<Option<Offset>, LogError> {
         let first = self.floor_index(self.recovery_point).unwrap_or(0);
         for index in first..self.segments.len() - 1 {
@@ -78,7 +78,7 @@ impl PartitionLog {
             let segment = &mut self.segments[index];
             let end =
                 segment.read_next_offset(&self.home).map_err(LogError::in_segment(segment.base_offset))?;
-            if end < next && end >= self.recovery_point {
+            if end < next && end >= self.recovery_point && next > self.cleaned_to {
                 tracing::warn!(
                     partition = %self.name, log_end = end.0, next = next.0,
                     "Log ends before its next segment begins: what lies between was not written out"
