@@ -519,3 +519,45 @@ fn verbs_at_the_same_moment_are_done_one_after_the_other() {
     assert_eq!(host.create("same", "time | null")["state"], "deployed");
     assert_eq!(host.done("POST", "/streams/same/undeploy", json!({}))["state"], "undeployed");
 }
+
+#[test]
+fn definitions_say_after_a_compaction_and_a_kill_what_they_said_before() {
+    let (dir, _) = dir_and("");
+    let compacts = [
+        "listeners=PLAINTEXT://127.0.0.1:0",
+        "log.roll.ms=200",
+        "log.cleaner.min.cleanable.ratio=0.01",
+        "log.cleaner.backoff.ms=100",
+    ];
+    let host = Host::with(dir.path(), &compacts);
+    let mut written = 0;
+    for _ in 0..20 {
+        for name in ["a", "b"] {
+            host.create(name, "time --initialDelay=1h | null");
+            host.done("POST", &format!("/streams/{name}/undeploy"), json!({}));
+            host.done("DELETE", &format!("/streams/{name}"), json!({}));
+            written += 3;
+        }
+    }
+    // Created, and killed before it was deployed.
+    host.create("deployed", "time --initialDelay=1h | null");
+    host.done(
+        "POST",
+        "/streams",
+        json!({ "name": "created", "definition": "time --initialDelay=1h | null" }),
+    );
+    until("a compaction", || {
+        let read = "consume __stream_definitions --from-beginning --timeout-ms 1000 -b";
+        let (_, records, _) = binary::run(&mut thalweg(&format!("{read} {}", host.address)));
+        records.lines().count() < written
+    });
+    host.signal(Signal::KILL);
+    let host = Host::with(dir.path(), &compacts);
+    let (_, answer) = host.ask("GET", "/streams", "");
+    let names: Vec<&str> =
+        answer["streams"].as_array().expect("a list").iter().filter_map(|s| s["name"].as_str()).collect();
+    assert_eq!(names, ["created", "deployed"]);
+    until("it runs again", || host.state("deployed") == "deployed");
+    assert_eq!(host.state("created"), "undeployed");
+    assert_eq!(host.done("POST", "/streams/created/deploy", json!({}))["state"], "deployed");
+}
