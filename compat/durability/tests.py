@@ -18,7 +18,7 @@ CYCLES = 30 if NIGHTLY else 3
 def own_broker(name):
     if TARGET not in TARGETS:
         raise Skip("the driver did not start this broker")
-    return Broker(TARGET, pathlib.Path(os.environ["WORK"]) / name, SUITE_SETTINGS).start()
+    return Broker(TARGET, pathlib.Path(os.environ["WORK"]) / name, SUITE_SETTINGS)
 
 
 def survived():
@@ -32,7 +32,7 @@ def survived():
 @functools.cache
 def undergone():
     """The ordeal, or the exception that ended it."""
-    broker = own_broker("ordeal")
+    broker = own_broker("ordeal").start()
     atexit.register(broker.stop)
     try:
         ordeal = Ordeal(broker, CYCLES)
