@@ -157,7 +157,8 @@ impl Faults {
         if self.plan.flushes || id == CONTROLLER {
             return true;
         }
-        self.is_renewed(simulation) && simulation.unsettled().is_none()
+        // Who is cut off looks in sync for a while, and may be fenced before the one that has lost its power.
+        self.heals_ms.is_none() && self.is_renewed(simulation) && simulation.unsettled().is_none()
     }
 
     /// Whether all brokers that have lost power are registered anew, and all know. Until then the controller counts them
