@@ -7,5 +7,6 @@ mod browser;
 mod compare;
 mod fixture;
 mod options;
+mod published_results;
 mod report;
 mod workload_pages;

@@ -1,0 +1,55 @@
+//! The tables of the README and of the pages under `docs/results/` are those of the results that they name. With
+//! UPDATE_DOCS=1, they are written anew.
+//!
+//! A table stands between `<!-- lab FOLDER/result.json WORKLOAD... -->` and `<!-- /lab -->`; the path is from the root.
+
+use std::path::{Path, PathBuf};
+
+use thalweg_lab::{report, result};
+
+const BEGIN: &str = "<!-- lab ";
+const END: &str = "<!-- /lab -->";
+
+/// The pages that may have such tables.
+fn pages(root: &Path) -> Vec<PathBuf> {
+    let results = std::fs::read_dir(root.join("docs/results")).expect("the folder is there");
+    let results = results.map(|entry| entry.expect("it can be read").path());
+    let mut pages: Vec<PathBuf> =
+        results.filter(|path| path.extension().is_some_and(|is| is == "md")).collect();
+    pages.push(root.join("README.md"));
+    pages
+}
+
+/// A page with its tables made from the results that they name, and how many there are.
+fn written(root: &Path, page: &str) -> (String, usize) {
+    let (mut whole, mut rest, mut tables) = (String::new(), page, 0);
+    while let Some((before, from)) = rest.split_once(BEGIN) {
+        let (words, from) = from.split_once(" -->\n").expect("the mark ends its line");
+        let (_, after) = from.split_once(END).expect("the table has an end");
+        let (path, workloads) = words.split_once(' ').expect("a path and workloads");
+        let mut run = result::read(&root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let wanted: Vec<&str> = workloads.split(' ').collect();
+        run.workloads.retain(|workload| wanted.contains(&workload.workload.name.as_str()));
+        assert_eq!(run.workloads.len(), wanted.len(), "{path} has not all of {wanted:?}");
+        whole += &format!("{before}{BEGIN}{words} -->\n{}{END}", report::markdown(&run));
+        (rest, tables) = (after, tables + 1);
+    }
+    (whole + rest, tables)
+}
+
+#[test]
+fn tables_are_those_of_the_results_that_they_name() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut tables = 0;
+    for path in pages(&root) {
+        let page = std::fs::read_to_string(&path).expect("the page is there");
+        let (fresh, count) = written(&root, &page);
+        tables += count;
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(&path, fresh).expect("it can be written");
+        } else {
+            assert!(page == fresh, "{} is stale: run this test with UPDATE_DOCS=1", path.display());
+        }
+    }
+    assert!(tables > 0, "the README has a table of the lab");
+}
