@@ -21,8 +21,8 @@ pub use throughput::cumulative_bars;
 use crate::quantity;
 use crate::result::{Comparison, RunResult, State, WorkloadResult};
 use palette::Palette;
-pub(crate) use text::escape;
 use text::folded;
+pub(crate) use text::{clean, escape};
 
 const STYLE: &str = include_str!("report/style.css");
 

@@ -108,12 +108,7 @@ pub(super) fn contradicted(point: &PointResult) -> bool {
 
 /// Every two targets of a run, compared: the first named by the second named.
 pub(super) fn comparisons(run: &RunResult, palette: &Palette) -> Vec<Comparison> {
-    let mut targets: Vec<&str> = Vec::new();
-    for series in palette.series() {
-        if !targets.contains(&series.target.as_str()) {
-            targets.push(&series.target);
-        }
-    }
+    let targets = palette.targets();
     let mut all = Vec::new();
     for (place, first) in targets.iter().enumerate() {
         for second in &targets[place + 1..] {

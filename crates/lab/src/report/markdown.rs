@@ -2,6 +2,7 @@
 
 use super::headline::{Subject, obstacles};
 use super::palette::Palette;
+use super::text::clean;
 use crate::quantity;
 use crate::result::{PointResult, RunResult, State, WorkloadResult};
 
@@ -23,13 +24,8 @@ pub fn markdown(run: &RunResult) -> String {
 }
 
 fn table(workload: &WorkloadResult, palette: &Palette) -> String {
-    let mut targets: Vec<&str> = Vec::new();
+    let targets = palette.targets();
     let mut rows: Vec<(&str, &'static str, Vec<&PointResult>)> = Vec::new();
-    for series in palette.series() {
-        if !targets.contains(&series.target.as_str()) {
-            targets.push(&series.target);
-        }
-    }
     for point in &workload.points {
         let (label, driver) = (point.point.label.as_str(), point.driver.words());
         match rows.iter_mut().find(|(of, by, _)| (*of, *by) == (label, driver)) {
@@ -108,6 +104,5 @@ fn line(cells: &[String]) -> String {
 
 /// Text that stays within its cell.
 fn cell(text: &str) -> String {
-    let flat: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    flat.replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;")
+    clean(text).replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;")
 }

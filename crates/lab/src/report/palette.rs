@@ -86,6 +86,15 @@ impl Palette {
         &self.series
     }
 
+    /// All targets, in order.
+    pub fn targets(&self) -> Vec<&str> {
+        let mut targets = Vec::new();
+        for series in &self.series {
+            add(&mut targets, series.target.as_str());
+        }
+        targets
+    }
+
     /// The series that a point belongs to.
     pub fn of_point(&self, point: &PointResult) -> &Series {
         let same = |series: &&Series| series.target == point.target && series.driver == point.driver;

@@ -20,6 +20,11 @@ pub(crate) fn escape(text: &str) -> String {
     safe
 }
 
+/// Texts of a result may come from anywhere: no control character of theirs reaches the terminal.
+pub(crate) fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 /// A table with a head; the cells are markup already. The first column heads its row, or all rows that follow each other
 /// with the same there; the columns from `numbers_from` on stand right.
 pub(super) fn table(heads: &[&str], numbers_from: usize, rows: &[Vec<String>]) -> String {

@@ -368,14 +368,13 @@ pub(super) fn warm_up_s(point: &Point, driver: Driver) -> f64 {
     match (point.measure, driver) {
         // A backlog is there at once, and gone when it is gone: the repetition before it was the warm-up.
         (Measure::Consume | Measure::Drain, _) => 0.0,
-        // Kafka's tool counts its records from its own beginning.
-        (Measure::Produce, _)
-            if point.extent.warm_up_s <= 0.0 && matches!(point.extent.unit, Unit::Records(_)) =>
+        // Nothing is sent before the virtual machine is there, and little before it has compiled what it runs. Without any
+        // warm-up, Kafka's tool counts so many records from its own beginning.
+        (Measure::Produce, Driver::Java)
+            if point.extent.warm_up_s > 0.0 || matches!(point.extent.unit, Unit::Seconds(_)) =>
         {
-            0.0
+            point.extent.warm_up_s.max(JAVA_WARM_UP_S)
         }
-        // Nothing is sent before the virtual machine is there, and little before it has compiled what it runs.
-        (Measure::Produce, Driver::Java) => point.extent.warm_up_s.max(JAVA_WARM_UP_S),
         (Measure::Produce, _) => point.extent.warm_up_s.max(0.0),
     }
 }

@@ -139,15 +139,21 @@ fn processors_of(repetition: &Repetition, prefixes: &[&str]) -> f64 {
     of_them.map(|used| used.user_s + used.system_s).sum::<f64>() / repetition.measured_s.max(0.001)
 }
 
-/// What of all processors was taken by processes that are not of the run; zero where the brokers' processes are not known,
-/// for they may be among them. Interrupts are the run's own: its network's and its disks'.
-fn others_share(repetition: &Repetition, machine: &Machine) -> f64 {
-    if !repetition.processes.iter().any(|used| is_one_of(&used.name, &BROKERS)) {
-        return 0.0;
-    }
+/// Processors' worth of time of processes that are neither clients nor brokers. Interrupts are the run's own: its network's
+/// and its disks'.
+fn others(repetition: &Repetition, machine: &Machine) -> f64 {
     let own = processors_of(repetition, &CLIENTS) + processors_of(repetition, &BROKERS);
     let host = &repetition.host;
-    (host.cpu_busy - host.cpu_interrupts - own / f64::from(machine.cpus.max(1))).max(0.0)
+    ((host.cpu_busy - host.cpu_interrupts) * f64::from(machine.cpus) - own).max(0.0)
+}
+
+/// What of all processors was taken by processes that are not of the run; zero where the brokers' processes are not known,
+/// for they may be among them.
+fn others_share(repetition: &Repetition, machine: &Machine) -> f64 {
+    match repetition.processes.iter().any(|used| is_one_of(&used.name, &BROKERS)) {
+        true => others(repetition, machine) / f64::from(machine.cpus.max(1)),
+        false => 0.0,
+    }
 }
 
 fn is_one_of(name: &str, prefixes: &[&str]) -> bool {
@@ -165,7 +171,7 @@ fn processors(repetition: &Repetition, machine: &Machine) -> Option<Finding> {
     let (clients, brokers) = (processors_of(repetition, &CLIENTS), processors_of(repetition, &BROKERS));
     let both = (clients + brokers).max(f64::MIN_POSITIVE);
     let interrupts = repetition.host.cpu_interrupts * f64::from(machine.cpus);
-    let others = repetition.host.cpu_busy * f64::from(machine.cpus) - interrupts - both;
+    let others = others(repetition, machine);
     let limit = match () {
         () if others > both => "machine CPU",
         () if clients / both > MOST => "generator CPU",
@@ -174,10 +180,9 @@ fn processors(repetition: &Repetition, machine: &Machine) -> Option<Finding> {
     };
     let reason = format!(
         "{:.0} % of {} processors were taken: clients took {clients:.2}, brokers {brokers:.2}, \
-         interrupts {interrupts:.2}, others {:.2}",
+         interrupts {interrupts:.2}, others {others:.2}",
         busy * 100.0,
-        machine.cpus,
-        others.max(0.0)
+        machine.cpus
     );
     Some(Finding::new(limit, reason))
 }

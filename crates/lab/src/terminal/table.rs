@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::quantity;
+use crate::report::clean;
 use crate::result::{Check, Comparison, Figure, Judgement, PointResult, RunResult, State};
 
 /// The results of a run: a row for each point, target and driver, and below what may not be quoted and why. With `colours`
@@ -209,11 +210,6 @@ fn besides(of: &Comparison, paint: &Paint) -> String {
         }
     }
     text + "\n" + &of.method + "\n"
-}
-
-/// Texts of a result may come from anywhere: no control character of theirs reaches the terminal.
-fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 struct Paint {
