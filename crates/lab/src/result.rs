@@ -10,6 +10,7 @@ mod file;
 mod histogram;
 mod measured;
 pub mod openmessaging;
+mod subject;
 mod usage;
 
 pub(crate) use compare::two_sided_95;
@@ -22,6 +23,7 @@ pub use figure::{FIGURES, Figure, FigureUnit};
 pub use file::{ReadError, WriteError, read, write, write_whole};
 pub use histogram::{Histogram, HistogramUnreadable};
 pub use measured::{Figures, Knee, PointResult, Repetition, Spread, Step, Summary, Verdict};
+pub use subject::Subject;
 pub use usage::{DiskUse, HostUse, ProcessUse, Sample};
 
 use std::collections::BTreeMap;

@@ -8,7 +8,8 @@
 //!
 //! Taking pages from a host is slow on one thread, and several times as fast on a few. Pages that were freed a moment ago
 //! are still this machine's: who takes them back before the host does has them at once. So what a repetition wrote is
-//! held from the end of its files to the beginning of the next. Whoever needs memory meanwhile gets it: the pages are clean.
+//! taken while its files are deleted, and held to the beginning of the next. Whoever needs memory meanwhile gets it: the
+//! pages are clean.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -31,6 +32,9 @@ const CHUNK_BYTES: usize = 1 << 20;
 
 /// The most time that it takes; what is not ready then stays so.
 const TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Between two looks at what is free, where nothing is.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// More threads take memory no faster.
 const THREADS_MAX: usize = 4;
@@ -64,15 +68,23 @@ impl Held {
     }
 }
 
-/// Takes about `bytes` of memory as page cache of the file system of `dir`. Never more than is free, and no more once
-/// `is_wanted` says no. Blocking, for seconds.
-pub fn memory(dir: &Path, bytes: u64, is_wanted: impl Fn() -> bool + Sync) -> io::Result<Held> {
+/// What else there is to take when nothing is free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum More {
+    /// Some is being freed: it is waited for.
+    Comes,
+    /// What is free now is all.
+    IsNone,
+    /// Nobody wants any more.
+    IsUnwanted,
+}
+
+/// Takes about `bytes` of memory as page cache of the file system of `dir`: what is free, and what becomes free as long as
+/// `more` says so. Blocking, for seconds.
+pub fn memory(dir: &Path, bytes: u64, more: impl Fn() -> More + Sync) -> io::Result<Held> {
     let file_system = rustix::fs::statfs(dir)?;
     let is_tmpfs = u64::try_from(file_system.f_type).is_ok_and(|magic| magic == TMPFS_MAGIC);
-    let mut wanted = bytes.min(free_bytes(
-        &std::fs::read_to_string("/proc/meminfo").unwrap_or_default(),
-        cgroup::memory_left_bytes(),
-    ));
+    let mut wanted = bytes;
     if is_tmpfs {
         let unit = u64::try_from(file_system.f_bsize).unwrap_or(0);
         wanted = wanted.min(file_system.f_bavail.saturating_mul(unit) / 2);
@@ -93,7 +105,7 @@ pub fn memory(dir: &Path, bytes: u64, is_wanted: impl Fn() -> bool + Sync) -> io
         next: AtomicU64::new(0),
         done: AtomicU64::new(0),
         deadline: Instant::now() + TIME_MAX,
-        is_wanted: &is_wanted,
+        more: &more,
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads()).map(|_| scope.spawn(|| filling.fill())).collect();
@@ -108,7 +120,7 @@ fn threads() -> usize {
 }
 
 /// A file, whose pages several threads take.
-struct Filling<'a, W> {
+struct Filling<'a, M> {
     file: &'a OwnedFd,
     is_tmpfs: bool,
     wanted: u64,
@@ -116,14 +128,14 @@ struct Filling<'a, W> {
     next: AtomicU64,
     done: AtomicU64,
     deadline: Instant,
-    is_wanted: &'a W,
+    more: &'a M,
 }
 
-impl<W: Fn() -> bool> Filling<'_, W> {
+impl<M: Fn() -> More> Filling<'_, M> {
     /// Takes chunks until there are no more.
     fn fill(&self) -> io::Result<()> {
         let mut chunk = vec![0; CHUNK_BYTES];
-        while Instant::now() < self.deadline && (self.is_wanted)() {
+        while self.is_chunk_free() {
             let mut at = self.next.fetch_add(CHUNK_BYTES as u64, Ordering::Relaxed);
             let end = (at + CHUNK_BYTES as u64).min(self.wanted);
             if at >= end {
@@ -148,6 +160,27 @@ impl<W: Fn() -> bool> Filling<'_, W> {
         }
         Ok(())
     }
+
+    /// Waits until a chunk may be taken; false where none will.
+    fn is_chunk_free(&self) -> bool {
+        while Instant::now() < self.deadline {
+            // Asked first: what was freed before the answer counts.
+            let more = (self.more)();
+            if more == More::IsUnwanted {
+                return false;
+            }
+            let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+            if free_bytes(&meminfo, cgroup::memory_left_bytes()) >= CHUNK_BYTES as u64 {
+                return true;
+            }
+            if more == More::IsNone {
+                return false;
+            }
+            #[expect(clippy::disallowed_methods, reason = "a thread of its own, which blocks")]
+            std::thread::sleep(PAUSE);
+        }
+        false
+    }
 }
 
 /// What may be taken: free memory of the machine and of the control group, less the reserve. Memory that the page cache
@@ -165,7 +198,7 @@ mod tests {
     fn memory_is_taken_and_given_back_without_a_trace() {
         let dir = tempfile::tempdir().expect("a directory");
         let asked = 32 << 20;
-        let held = memory(dir.path(), asked, || true).expect("a directory that can be written");
+        let held = memory(dir.path(), asked, || More::IsNone).expect("a directory that can be written");
         let warmed = held.bytes();
         assert!(warmed <= asked);
         let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -178,7 +211,8 @@ mod tests {
     #[test]
     fn it_ends_when_nobody_wants_it_any_more() {
         let dir = tempfile::tempdir().expect("a directory");
-        let held = memory(dir.path(), 32 << 20, || false).expect("a directory that can be written");
+        let held =
+            memory(dir.path(), 32 << 20, || More::IsUnwanted).expect("a directory that can be written");
         assert_eq!(held.bytes(), 0);
     }
 
@@ -193,6 +227,6 @@ mod tests {
 
     #[test]
     fn a_directory_that_is_not_there_is_an_error() {
-        assert!(memory(Path::new("/nowhere/at/all"), 1, || true).is_err());
+        assert!(memory(Path::new("/nowhere/at/all"), 1, || More::IsNone).is_err());
     }
 }

@@ -4,76 +4,32 @@ use super::palette::{Palette, Series};
 use super::text::escape;
 use crate::quantity;
 use crate::result::{
-    Comparison, Figure, Judgement, Pairing, PointResult, Ratio, RunResult, WorkloadResult, compare,
+    Comparison, Figure, Judgement, Pairing, PointResult, Ratio, RunResult, Subject, WorkloadResult, compare,
 };
-use crate::workload::{Load, Measure};
-
-/// What a point is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Subject {
-    /// The most that the cluster carries.
-    Knee,
-    /// Producing as fast as it goes.
-    Produce,
-    /// Consuming as fast as it goes.
-    Consume,
-    /// Consuming a backlog.
-    Drain,
-    /// Waiting, at a given rate.
-    Latency,
-}
 
 impl Subject {
-    /// All, in the order of the page.
-    pub const ALL: [Subject; 5] =
-        [Subject::Knee, Subject::Produce, Subject::Consume, Subject::Drain, Subject::Latency];
-
-    /// What a point is about.
-    pub fn of(point: &PointResult) -> Subject {
-        match (&point.point.load, point.point.measure) {
-            (_, Measure::Drain) => Subject::Drain,
-            (_, Measure::Consume) => Subject::Consume,
-            (Load::Rate { .. }, Measure::Produce) => Subject::Latency,
-            (Load::AddProducers { .. } | Load::RaiseRate { .. }, Measure::Produce) => Subject::Knee,
-            (Load::Maximum, Measure::Produce) => Subject::Produce,
-        }
-    }
-
-    /// The figure that tells it.
-    pub fn figure(self, point: &PointResult) -> &'static str {
-        match self {
-            Subject::Knee | Subject::Produce => "produced_records_per_s",
-            Subject::Consume => "consumed_records_per_s",
-            Subject::Drain => "drain_s",
-            Subject::Latency if point.summary.figures.contains_key("end_to_end_p99_us") => {
-                "end_to_end_p99_us"
-            }
-            Subject::Latency => "acknowledge_p99_us",
-        }
-    }
-
     /// In a few words.
-    pub fn title(self, point: &PointResult) -> &'static str {
+    pub(super) fn title(self, point: &PointResult) -> &'static str {
         match self {
             Subject::Knee => "Most records per second that are carried",
             Subject::Produce => "Records produced per second",
             Subject::Consume => "Records consumed per second",
             Subject::Drain => "Seconds until the backlog is gone",
-            Subject::Latency if self.figure(point) == "end_to_end_p99_us" => "p99 from end to end",
+            Subject::Latency if self.figure(&point.summary) == "end_to_end_p99_us" => "p99 from end to end",
             Subject::Latency => "p99 until acknowledged",
         }
     }
 
     /// The value that tells it.
-    pub fn value(self, point: &PointResult) -> Option<f64> {
+    pub(super) fn value(self, point: &PointResult) -> Option<f64> {
         match (self, &point.knee) {
             (Subject::Knee, Some(knee)) => Some(knee.records_per_s),
-            _ => point.summary.figures.get(self.figure(point)).map(|spread| spread.mean),
+            _ => point.summary.figures.get(self.figure(&point.summary)).map(|spread| spread.mean),
         }
     }
 
     /// A value, in large print.
-    pub fn text(self, value: f64) -> String {
+    pub(super) fn text(self, value: f64) -> String {
         match self {
             Subject::Latency => quantity::time_us(value),
             Subject::Drain => format!("{} s", quantity::number(value)),
@@ -124,7 +80,7 @@ pub(super) fn cards(workload: &WorkloadResult, palette: &Palette, comparisons: &
     let mut markup = String::new();
     for subject in Subject::ALL {
         let points: Vec<&PointResult> =
-            workload.points.iter().filter(|point| Subject::of(point) == subject).collect();
+            workload.points.iter().filter(|point| Subject::of(&point.point) == subject).collect();
         if let Some(best) = best(subject, &points) {
             let mut same: Vec<&PointResult> =
                 points.into_iter().filter(|point| point.point.label == best.point.label).collect();
@@ -188,7 +144,7 @@ fn line(subject: Subject, point: &PointResult, series: &Series) -> String {
     let value = subject.value(point);
     let figure = match (value, obstacles.is_empty()) {
         (Some(value), true) => {
-            let spread = point.summary.figures.get(subject.figure(point));
+            let spread = point.summary.figures.get(subject.figure(&point.summary));
             let spread = match spread {
                 Some(spread) if spread.count > 1 => format!("± {}", quantity::percent(spread.variation)),
                 _ => "one repetition".to_owned(),
@@ -212,7 +168,7 @@ fn ratios(
         let same = pair.a.workload == workload.workload.name
             && pair.a.label == point.point.label
             && pair.a.driver == point.driver;
-        let ratio = pair.ratios.iter().find(|ratio| ratio.figure == subject.figure(point));
+        let ratio = pair.ratios.iter().find(|ratio| ratio.figure == subject.figure(&point.summary));
         if let (true, Some(ratio)) = (same, ratio) {
             lines.push(sentence(&pair.b.target, &pair.a.target, ratio));
         }

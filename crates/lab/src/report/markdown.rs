@@ -1,10 +1,10 @@
 //! The results of a run as tables of Markdown, for a README or a page of a wiki.
 
-use super::headline::{Subject, obstacles};
+use super::headline::obstacles;
 use super::palette::Palette;
 use super::text::clean;
 use crate::quantity;
-use crate::result::{PointResult, RunResult, State, WorkloadResult};
+use crate::result::{PointResult, RunResult, State, Subject, WorkloadResult};
 
 /// A table for each workload: a row for each point (and driver, where there are several), a column for each target, and
 /// how many times the second the first is. What may not be quoted stands in brackets, and has no ratio.
@@ -45,7 +45,7 @@ fn table(workload: &WorkloadResult, palette: &Palette) -> String {
     }
     let mut text = line(&head) + &line(&vec!["---".to_owned(); head.len()]);
     for (label, driver, points) in rows {
-        let subject = Subject::of(points[0]);
+        let subject = Subject::of(&points[0].point);
         let name = if one_driver { label.to_owned() } else { format!("{label}, {driver}") };
         let mut cells = vec![cell(&name), subject.title(points[0]).to_owned()];
         let of = |target: &str| points.iter().copied().find(|point| point.target == target);
@@ -74,7 +74,7 @@ fn measured(subject: Subject, point: &PointResult) -> String {
     let Some(value) = subject.value(point) else {
         return if point.failure.is_some() { "failed".to_owned() } else { "not measured".to_owned() };
     };
-    let spread = point.summary.figures.get(subject.figure(point)).filter(|spread| spread.count > 1);
+    let spread = point.summary.figures.get(subject.figure(&point.summary)).filter(|spread| spread.count > 1);
     let spread = spread.map(|spread| format!(" ± {}", quantity::percent(spread.variation)));
     let text = subject.text(value) + &spread.unwrap_or_default();
     if obstacles(point).is_empty() { text } else { format!("({text})") }

@@ -1,16 +1,16 @@
 //! How much: bars of rates, of drained backlogs and of processor time for a record.
 
 use super::chart::{Bar, Bars, Group, Part};
-use super::headline::{Subject, obstacles};
+use super::headline::obstacles;
 use super::palette::Palette;
 use crate::quantity;
-use crate::result::{Figure, PointResult, Spread, WorkloadResult};
+use crate::result::{Figure, PointResult, Spread, Subject, WorkloadResult};
 
 /// The bars of a workload.
 pub(super) fn markup(workload: &WorkloadResult, palette: &Palette) -> String {
     let points: Vec<&PointResult> = workload.points.iter().collect();
     let about = |subjects: &[Subject]| -> Vec<&PointResult> {
-        points.iter().copied().filter(|point| subjects.contains(&Subject::of(point))).collect()
+        points.iter().copied().filter(|point| subjects.contains(&Subject::of(&point.point))).collect()
     };
     let mut panels = Vec::new();
     for (subjects, name, mb, title) in [

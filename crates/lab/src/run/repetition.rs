@@ -2,6 +2,7 @@
 //! start at, the course, the evidence; then topics and files gone.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::result::{Evidence, Repetition};
 use crate::sample::{Sampler, Usage};
 use crate::target::{self, Cluster};
 use crate::terminal::Progress;
-use crate::warm::{self, Held};
+use crate::warm::{self, Held, More};
 use crate::worker::{Assignment, Driver, Report, Role, StopWhen};
 use crate::workload::{Clients, Load, Measure, Point, Unit, Verify};
 
@@ -112,15 +113,20 @@ pub(super) async fn take(setting: &Setting<'_>) -> Result<Taken, Failure> {
     }
     tracing::debug!("Deleting topics");
     setting.progress.phase("deleting the topics");
-    let tidied = tidy(&admin, setting.cluster, setting.topics).await;
-    tracing::debug!("The topics' files are gone");
+    // What the files had becomes free now, and is no longer ours a second or two later.
+    let written = taken.as_ref().map_or(0, |taken| taken.repetition.evidence.bytes_on_disk);
+    let room = WARM_BYTES_MAX.saturating_sub(setting.memory.bytes());
+    let is_gone = Arc::new(AtomicBool::new(false));
+    let tidying = async {
+        let tidied = tidy(&admin, setting.cluster, setting.topics).await;
+        tracing::debug!("The topics' files are gone");
+        is_gone.store(true, Ordering::Release);
+        tidied
+    };
+    let (tidied, held) = tokio::join!(tidying, take_memory(setting, written.min(room), &is_gone));
     let taken = taken?;
     tidied?;
-    // What the files had is free now, and no longer ours in a second or two.
-    let room = WARM_BYTES_MAX.saturating_sub(setting.memory.bytes());
-    if let Some(held) = take_memory(setting, taken.repetition.evidence.bytes_on_disk.min(room)).await {
-        setting.memory.held().push(held);
-    }
+    setting.memory.held().extend(held);
     Ok(taken)
 }
 
@@ -423,14 +429,15 @@ async fn ready_consumers(setting: &Setting<'_>) -> Result<Fleet, Failure> {
 /// that another was given.
 async fn warm_memory(setting: &Setting<'_>) {
     let bytes = setting.expected_bytes.min(WARM_BYTES_MAX);
-    if let Some(more) = take_memory(setting, bytes.saturating_sub(setting.memory.bytes())).await {
-        setting.memory.held().push(more);
-    }
+    let is_freed = Arc::new(AtomicBool::new(true));
+    let more = take_memory(setting, bytes.saturating_sub(setting.memory.bytes()), &is_freed).await;
+    setting.memory.held().extend(more);
     setting.memory.give_back(bytes);
 }
 
-/// Takes memory. None where none is asked for, the repetition writes little, or it cannot be had.
-async fn take_memory(setting: &Setting<'_>, bytes: u64) -> Option<Held> {
+/// Takes memory, also such as becomes free until `is_freed`. None where none is asked for, the repetition writes little, or
+/// it cannot be had.
+async fn take_memory(setting: &Setting<'_>, bytes: u64, is_freed: &Arc<AtomicBool>) -> Option<Held> {
     let dir = setting.cluster.data_dir.clone()?;
     if bytes == 0 || setting.point.measure == Measure::Consume {
         return None;
@@ -438,8 +445,13 @@ async fn take_memory(setting: &Setting<'_>, bytes: u64) -> Option<Held> {
     // An interrupted run drops this future, and with it what the thread looks at: nobody waits for the rest.
     let waiting = Arc::new(());
     let waited_for = Arc::downgrade(&waiting);
-    let is_wanted = move || waited_for.strong_count() > 0;
-    let taken = tokio::task::spawn_blocking(move || warm::memory(&dir, bytes, is_wanted)).await;
+    let is_freed = is_freed.clone();
+    let more = move || match (waited_for.strong_count(), is_freed.load(Ordering::Acquire)) {
+        (0, _) => More::IsUnwanted,
+        (_, true) => More::IsNone,
+        (_, false) => More::Comes,
+    };
+    let taken = tokio::task::spawn_blocking(move || warm::memory(&dir, bytes, more)).await;
     drop(waiting);
     let taken = taken.unwrap_or_else(|error| Err(error.into()));
     taken.inspect_err(|error| tracing::warn!(%error, "Memory was not made ready before a repetition")).ok()

@@ -52,13 +52,6 @@ pub fn spread(values: &[f64]) -> Spread {
     }
 }
 
-/// The figure that a point is known by: what was consumed where consuming was measured, else what was produced.
-pub fn headline(summary: &Summary) -> Option<(&'static str, Spread)> {
-    ["produced_records_per_s", "consumed_records_per_s"]
-        .into_iter()
-        .find_map(|name| Some((name, *summary.figures.get(name)?)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,15 +13,14 @@
 //! | network | interfaces other than loopback carried more than loopback, and one way at least 90 % of the slowest link's speed; not concluded where the machine does not tell that speed |
 //! | one partition | there is one partition, and nothing else is at its end |
 //!
-//! No headline is printed when the figure varies by more than 10 %, when a repetition is shorter than 5 s or there are
+//! No headline is printed when the point's figure ([`Subject`]) varies by more than 10 %, when a repetition is shorter than 5 s or there are
 //! fewer than two, when the generator was the limit, when evidence is against it, when records were given up, or when the
 //! host took more than 5 % of the processors, or processes that are not of the run more than 15 %.
 
-use crate::result::{Machine, PointResult, Repetition, Summary, Verdict};
+use crate::result::{Machine, PointResult, Repetition, Subject, Summary, Verdict};
 use crate::workload::{Load, Measure, Point};
 
 use super::saturation::fell_behind;
-use super::summary::headline;
 use crate::machine::LINK_SPEED;
 
 /// Variation of a figure beyond which it says too little.
@@ -254,9 +253,10 @@ fn objections(
     if repetitions.len() < 2 {
         against.push("there is one repetition: nothing tells how far it varies".to_owned());
     }
-    if let Some((name, spread)) = headline(summary).filter(|(_, spread)| spread.variation > VARIATION_MAX) {
+    let figure = Subject::of(point).figure(summary);
+    if let Some(spread) = summary.figures.get(figure).filter(|spread| spread.variation > VARIATION_MAX) {
         against.push(format!(
-            "{name} varies by {:.1} % over {} repetitions: at most {:.0} % would do",
+            "{figure} varies by {:.1} % over {} repetitions: at most {:.0} % would do",
             spread.variation * 100.0,
             spread.count,
             VARIATION_MAX * 100.0
@@ -421,6 +421,23 @@ mod tests {
         let behind = verdict(&point, &[calm(80.0), calm(80.0)]);
         assert_ne!(behind.limit, "asked rate");
         assert!(behind.no_headline.iter().any(|reason| reason.contains("fell behind")), "{behind:?}");
+    }
+
+    #[test]
+    fn a_latency_is_no_headline_where_it_varies_though_the_rate_does_not() {
+        let mut point = point();
+        point.load = Load::Rate { records_per_s: 100.0 };
+        let repetition = |p99_us| {
+            let mut repetition = calm(100.0);
+            repetition.figures.end_to_end_p99_us = Some(p99_us);
+            repetition
+        };
+        assert_eq!(
+            verdict(&point, &[repetition(900.0), repetition(950.0)]).no_headline,
+            Vec::<String>::new()
+        );
+        let varies = verdict(&point, &[repetition(900.0), repetition(1300.0)]);
+        assert!(varies.no_headline[0].starts_with("end_to_end_p99_us varies by 25.7 %"), "{varies:?}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! the published reports that this project answers to.
 
 /// Name and text of each, in the order in which they are listed.
-const WORKLOADS: [(&str, &str); 11] = [
+const WORKLOADS: [(&str, &str); 12] = [
     ("quick", include_str!("../../../../workloads/quick.toml")),
     ("ibm-resilient", include_str!("../../../../workloads/ibm-resilient.toml")),
     ("ibm-fast", include_str!("../../../../workloads/ibm-fast.toml")),
@@ -14,6 +14,7 @@ const WORKLOADS: [(&str, &str); 11] = [
     ("aiven-saturation", include_str!("../../../../workloads/aiven-saturation.toml")),
     ("queue-kafka", include_str!("../../../../workloads/queue-kafka.toml")),
     ("replicated-latency", include_str!("../../../../workloads/replicated-latency.toml")),
+    ("replicated-scale", include_str!("../../../../workloads/replicated-scale.toml")),
 ];
 
 /// The names of the workloads that are built in.
