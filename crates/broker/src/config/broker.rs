@@ -142,8 +142,9 @@ impl BrokerConfig {
 
     pub(super) fn build(layers: Layers) -> Result<Self, InvalidConfig> {
         let merged = layers.merged();
-        let roles = Roles::of(&Values::parse(&merged, false).0);
-        let (values, mut errors) = Values::parse(&merged, !roles.controller);
+        let is_alone = rules::is_alone(&Values::parse(&merged, false).0);
+        let (values, mut errors) = Values::parse(&merged, !is_alone);
+        let roles = Roles::of(&values);
         // Rules between values that were replaced by defaults would only confuse.
         if errors.is_empty() {
             errors.extend(rules::broken(&values));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::broker::BrokerConfig;
 use super::key::{ConfigKey, ConfigType, Support};
+use super::rules;
 use super::table;
 
 /// Where a value comes from, numbered as in DescribeConfigs.
@@ -176,7 +177,7 @@ impl BrokerConfig {
         for (layer, source) in layers {
             found.extend(names.iter().filter_map(|name| Some(synonym(name, layer.get(*name)?, source))));
         }
-        let in_quorum = !self.roles.controller;
+        let in_quorum = !rules::is_alone(&self.values);
         let defaults = names.iter().filter_map(|name| {
             let default = table::broker_key(name)?.default_for(in_quorum)?;
             Some(synonym(name, default, ConfigSource::Default))

@@ -118,7 +118,7 @@ pub struct ConfigKey {
     pub documentation: &'static str,
     /// Why default or update mode are not Kafka's, when they are not.
     pub differs: Option<&'static str>,
-    /// The default of a broker in a quorum of Kafka controllers, when it is another.
+    /// The default of a broker that others may be beside, when it is another.
     pub default_in_quorum: Option<&'static str>,
     /// Kafka keeps it out of its documentation.
     pub internal: bool,
@@ -137,7 +137,7 @@ impl ConfigKey {
         self.update_mode != UpdateMode::ReadOnly
     }
 
-    /// The default of a broker that runs its own controller, or of one that joins a quorum of Kafka controllers.
+    /// The default of a broker that others may be beside, or of one that is alone with its controller.
     pub fn default_for(&self, in_quorum: bool) -> Option<&'static str> {
         if in_quorum { self.default_in_quorum.or(self.default) } else { self.default }
     }

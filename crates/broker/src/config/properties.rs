@@ -13,7 +13,9 @@ use super::error::{ConfigError, InvalidConfig};
 use super::java_properties::{self, Malformed};
 use super::key::{ConfigKey, Support};
 use super::outgoing;
+use super::rules;
 use super::table;
+use super::values::Values;
 
 /// More than a file of properties ever has; what is longer is another file, or a device without an end.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -148,7 +150,7 @@ impl ServerProperties {
 
     /// What is set without the effect that its author may expect, by key.
     pub fn warnings(&self) -> Vec<Warning> {
-        let is_alone = self.get("process.roles").is_none_or(|roles| roles.contains("controller"));
+        let is_alone = rules::is_alone(&Values::parse(&self.values, false).0);
         let warn = |(name, value): (&String, &String)| match out_of_reach(name, value) {
             Some(reason) if is_alone => {
                 Some(Warning { name: name.clone(), kind: WarningKind::Unserved(reason) })
@@ -170,7 +172,7 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Why a broker that has its own controller, and no other beside it, cannot do what a property asks for.
+/// Why a broker that no other can join cannot do what a property asks for.
 fn out_of_reach(name: &str, value: &str) -> Option<&'static str> {
     let reason = match name {
         "default.replication.factor" => {
@@ -322,6 +324,8 @@ mod tests {
         assert_eq!(names(parse(text)), both);
         assert_eq!(names(parse(&format!("process.roles=broker,controller\n{text}"))), both);
         assert!(names(parse(&format!("process.roles=broker\n{text}"))).is_empty());
+        let joined = "listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\n";
+        assert!(names(parse(&format!("{joined}{text}"))).is_empty(), "others can join its controller");
     }
 
     #[test]

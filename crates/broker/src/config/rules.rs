@@ -24,6 +24,16 @@ impl Roles {
     }
 }
 
+/// Whether no other node can belong to this one's cluster: the controller is in this process, and has no listener by which
+/// others could reach it.
+pub(super) fn is_alone(values: &Values) -> bool {
+    let of_controllers = values.list("controller.listener.names").unwrap_or_default();
+    let mut names = values.list("listeners").unwrap_or_default().iter().filter_map(|l| l.split_once("://"));
+    let is_reached =
+        |(name, _): (&str, &str)| of_controllers.iter().any(|known| known.eq_ignore_ascii_case(name.trim()));
+    Roles::of(values).controller && !names.any(is_reached)
+}
+
 /// Every rule that `values` break.
 pub(super) fn broken(values: &Values) -> Vec<ConfigError> {
     let rules =

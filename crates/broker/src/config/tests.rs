@@ -292,6 +292,9 @@ fn a_broker_in_a_quorum_follows_kafkas_replication() {
     assert_eq!(config.groups.offsets_topic.replication_factor, 3);
     assert_eq!(config.transactions.state_topic.configs["min.insync.replicas"], "2");
     assert_eq!(config.controller.bootstrap_servers, [("c1".to_owned(), 9093), ("::1".to_owned(), 9093)]);
+    let first = "listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\n";
+    let config = configure(first).expect("the broker that the others join");
+    assert_eq!(config.groups.offsets_topic.replication_factor, 3, "whichever broker makes the topic");
     let config = configure("process.roles=broker\nnode.id=4\ncontroller.quorum.voters=1@c1:9093\n");
     let voters = config.expect("a broker of a static quorum").controller.voters;
     assert_eq!(voters, [Voter { id: 1, host: "c1".to_owned(), port: 9093 }]);

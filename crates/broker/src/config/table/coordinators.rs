@@ -43,7 +43,7 @@ family! { GROUPS "Groups";
     "offsets.topic.replication.factor": Short = "1", at_least(1), High, ReadOnly, Served,
         "Replicas of `__consumer_offsets`.",
         in_quorum = "3",
-        differs = "With `process.roles=broker` it is 3, as in Kafka. A broker with its own controller is alone, and one replica is all there can be.";
+        differs = "Where other brokers can be it is 3, as in Kafka. A broker whose own controller has no listener is alone, and one replica is all there can be.";
     "offsets.topic.segment.bytes": Int = "104857600", at_least(1), High, ReadOnly, Served,
         "Segment size of `__consumer_offsets`.";
     "offsets.topic.compression.codec": Int = "0", ANY, High, ReadOnly, Served,
@@ -195,11 +195,11 @@ family! { TRANSACTION_KEYS "Transactions";
     "transaction.state.log.replication.factor": Short = "1", at_least(1), High, ReadOnly, Served,
         "Replicas of `__transaction_state`.",
         in_quorum = "3",
-        differs = "With `process.roles=broker` it is 3, as in Kafka. A broker with its own controller is alone.";
+        differs = "Where other brokers can be it is 3, as in Kafka. A broker whose own controller has no listener is alone.";
     "transaction.state.log.min.isr": Int = "1", at_least(1), High, ReadOnly, Served,
         "How many replicas of `__transaction_state` must be in sync for a write.",
         in_quorum = "2",
-        differs = "With `process.roles=broker` it is 2, as in Kafka. A broker with its own controller is alone.";
+        differs = "Where other brokers can be it is 2, as in Kafka. A broker whose own controller has no listener is alone.";
     "transaction.state.log.segment.bytes": Int = "104857600", at_least(1), High, ReadOnly, Served,
         "Segment size of `__transaction_state`.";
     "transaction.state.log.load.buffer.size": Int = "5242880", at_least(1), High, ReadOnly, Served,

@@ -170,6 +170,9 @@ async fn refused(classpath: &str, class: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
+/// There are two brokers.
+const ONE_REPLICA: (&str, &str) = ("offsets.topic.replication.factor", "1");
+
 const RACK_AWARE: (&str, &str) =
     ("replica.selector.class", "org.apache.kafka.common.replica.RackAwareReplicaSelector");
 
@@ -182,6 +185,7 @@ async fn kafkas_tools_work_with_the_embedded_controller() {
         ("node.id", "1"),
         ("listeners", "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"),
         ("broker.rack", "a"),
+        ONE_REPLICA,
         RACK_AWARE,
     ];
     let first = Running::start(dirs[0].path(), &combined).await;
@@ -190,7 +194,8 @@ async fn kafkas_tools_work_with_the_embedded_controller() {
     let to = ["--bootstrap-server", first.address()];
     let other = Topic::create(&first, "other", 1, &[]).await;
     let topic = Topic::create(&first, "moved", 1, &[]).await;
-    let second = join(dirs[1].path(), "2", &controller, &[("broker.rack", "b"), RACK_AWARE]).await;
+    let second =
+        join(dirs[1].path(), "2", &controller, &[("broker.rack", "b"), ONE_REPLICA, RACK_AWARE]).await;
     for topic in std::iter::once(&other).chain([&topic; 30]) {
         let put = first.ask(&produce(13, topic, 0, -1, batch(&[&[7; 50_000]]))).await;
         assert_eq!(put.responses[0].partition_responses[0].error_code, 0);
