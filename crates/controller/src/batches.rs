@@ -41,6 +41,21 @@ pub enum ControlRecord {
     Voters(VotersRecord),
 }
 
+impl ControlRecord {
+    /// The ids of the voters, in the records that name them.
+    pub fn voters(&self) -> Option<Vec<i32>> {
+        match self {
+            ControlRecord::Voters(record) => Some(record.voters.iter().map(|voter| voter.voter_id).collect()),
+            ControlRecord::LeaderChange(message) => {
+                Some(message.voters.iter().map(|voter| voter.voter_id).collect())
+            }
+            ControlRecord::SnapshotHeader(_)
+            | ControlRecord::SnapshotFooter
+            | ControlRecord::KRaftVersion(_) => None,
+        }
+    }
+}
+
 /// A batch, read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetadataBatch {

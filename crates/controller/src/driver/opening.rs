@@ -18,6 +18,7 @@ use super::Driver;
 use crate::options::{ConfigRules, ControllerOptions};
 use crate::quorum::{
     AppendFailure, MetadataLog, Observers, QuorumState, Recovered, StartError, encode_control_batch,
+    formatted_with,
 };
 use crate::state::State;
 
@@ -29,6 +30,10 @@ impl Driver {
             return Err(StartError::NoMetadataLog { dir: options.metadata_log_dir });
         }
         check_features(&options, &recovered.image)?;
+        if recovered.voters.iter().any(|id| *id != options.node_id) {
+            let (dir, voters) = (options.metadata_log_dir, recovered.voters);
+            return Err(StartError::OtherVoters { dir, voters });
+        }
         // The next start takes the beginning of this epoch as proof that all before it is on the medium.
         log.flush()?;
         let epoch = begin_epoch(&options, &log)?;
@@ -66,11 +71,16 @@ impl Driver {
     fn lead(&mut self, options: &ControllerOptions, recovered: Recovered) -> Result<(), StartError> {
         let now = self.now();
         let is_new = self.log.end_offset() == 0;
+        let formatted = match recovered.image.features().metadata_version() {
+            None => self.begin_as_formatted(options)?,
+            Some(_) => true,
+        };
         self.state.kraft_version = recovered.kraft_version.unwrap_or(i16::from(is_new));
         let mut control = vec![leader_change(options.node_id)];
         if is_new {
             let quorum = self.quorum_records();
-            self.log.format(options, quorum.clone(), self.state.bootstrap_records())?;
+            let records = (!formatted).then(|| self.state.bootstrap_records());
+            self.log.format(options, quorum.clone(), records)?;
             control.extend(quorum);
         }
         self.log.begin_epoch(self.epoch);
@@ -92,6 +102,24 @@ impl Driver {
             "Controller leads the metadata quorum"
         );
         Ok(())
+    }
+
+    /// Has the cluster begin with what its directory was formatted with, if it was.
+    fn begin_as_formatted(&mut self, options: &ControllerOptions) -> Result<bool, StartError> {
+        let Some(records) = formatted_with(options)? else { return Ok(false) };
+        let left_off = self.state.begin_with(records).map_err(|level| StartError::FormattedVersion {
+            path: options.metadata_log_dir.join("bootstrap.checkpoint"),
+            level,
+        })?;
+        if !left_off.is_empty() {
+            let features =
+                left_off.iter().map(|(name, level)| format!("{name}={level}")).collect::<Vec<_>>().join(",");
+            tracing::warn!(
+                features,
+                "The directory was formatted with features that are not served; the cluster begins without them"
+            );
+        }
+        Ok(true)
     }
 
     /// The quorum's own records, for a new log and for snapshots.

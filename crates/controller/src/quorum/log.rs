@@ -85,6 +85,15 @@ pub(crate) struct Recovered {
     pub open_transaction: bool,
     /// The level of `kraft.version`; none in a log that says nothing of it.
     pub kraft_version: Option<i16>,
+    /// The voters that the log names last; empty where it names none.
+    pub voters: Vec<i32>,
+}
+
+/// What a replay begins with.
+struct Base {
+    image: Arc<Image>,
+    kraft_version: Option<i16>,
+    voters: Option<Vec<i32>>,
 }
 
 /// The metadata log and its snapshots.
@@ -124,23 +133,23 @@ impl MetadataLog {
             retention_bytes: options.retention_bytes,
             retention_ms: options.retention_ms,
         };
-        let (base, kraft_version) = opened.load_snapshot()?;
-        let recovered = opened.replay(base, kraft_version)?;
+        let base = opened.load_snapshot()?;
+        let recovered = opened.replay(base)?;
         Ok((opened, recovered))
     }
 
     /// The image of the newest snapshot that can be read, or the empty one. A log that does not reach a snapshot is
     /// dropped in its favour; one that lies wholly behind it is what a crash before its cleaning leaves.
-    fn load_snapshot(&mut self) -> Result<(Arc<Image>, Option<i16>), StartError> {
+    fn load_snapshot(&mut self) -> Result<Base, StartError> {
         let log_start = self.log.log_start_offset().0;
         let mut failure: Option<SnapshotError> = None;
         for id in self.snapshots.keys().rev().copied().collect::<Vec<_>>() {
             match snapshot::load(&self.disk, &self.dir, id) {
-                Ok(LoadedSnapshot { image, kraft_version }) if id.end_offset >= log_start => {
+                Ok(LoadedSnapshot { image, kraft_version, voters }) if id.end_offset >= log_start => {
                     if self.log.log_end_offset().0 < id.end_offset {
                         self.log.truncate_fully_and_start_at(Offset(id.end_offset), None)?;
                     }
-                    return Ok((image, Some(kraft_version)));
+                    return Ok(Base { image, kraft_version: Some(kraft_version), voters });
                 }
                 Ok(_) => break,
                 Err(error) => {
@@ -151,18 +160,24 @@ impl MetadataLog {
             }
         }
         match failure {
-            _ if log_start == 0 => Ok((Arc::new(Image::empty()), None)),
+            _ if log_start == 0 => {
+                // Those that the directory was formatted for, where `kafka-storage format` was told. What is in the log later
+                // stands above it.
+                let formatted = snapshot::load(&self.disk, &self.dir, SnapshotId::BOOTSTRAP);
+                let voters = formatted.ok().and_then(|formatted| formatted.voters);
+                Ok(Base { image: Arc::new(Image::empty()), kraft_version: None, voters })
+            }
             Some(error) => Err(error.into()),
             None => Err(StartError::NoSnapshot { log_start }),
         }
     }
 
-    fn replay(&mut self, base: Arc<Image>, kraft_version: Option<i16>) -> Result<Recovered, StartError> {
+    fn replay(&mut self, base: Base) -> Result<Recovered, StartError> {
+        let Base { image, mut kraft_version, mut voters } = base;
         let log_end = self.log.log_end_offset().0;
-        let mut next = base.offset() + 1;
-        let mut loader = Loader::new(base);
+        let mut next = image.offset() + 1;
+        let mut loader = Loader::new(image);
         let mut registered_at = HashMap::new();
-        let mut kraft_version = kraft_version;
         let mut buffer = DecompressBuffer::new(DECOMPRESSED_BYTES_MAX_DEFAULT);
         while next < log_end {
             let bytes = self.read(next, REPLAY_BYTES, log_end)?;
@@ -187,6 +202,7 @@ impl MetadataLog {
                     if let ControlRecord::KRaftVersion(version) = control {
                         kraft_version = Some(version.k_raft_version);
                     }
+                    voters = control.voters().or(voters);
                 }
                 loader.load(decoded.last, &decoded.records)?;
                 next = decoded.last.offset + 1;
@@ -200,7 +216,8 @@ impl MetadataLog {
         }
         loader.publish();
         let image = loader.image().clone();
-        Ok(Recovered { image, registered_at, open_transaction, kraft_version })
+        let voters = voters.unwrap_or_default();
+        Ok(Recovered { image, registered_at, open_transaction, kraft_version, voters })
     }
 
     /// The offset of the next record.
@@ -357,23 +374,25 @@ impl MetadataLog {
         Ok(())
     }
 
-    /// Writes what a cluster is formatted with: the bootstrap files that `kafka-storage format` leaves.
+    /// Writes what a cluster is formatted with: the bootstrap files that `kafka-storage format` leaves. `records` are those
+    /// that it begins with, where it was not formatted before.
     pub fn format(
         &self,
         options: &ControllerOptions,
         quorum: Vec<(ControlRecordType, Bytes)>,
-        records: Vec<thalweg_metadata::VersionedRecord>,
+        records: Option<Vec<thalweg_metadata::VersionedRecord>>,
     ) -> Result<(), StartError> {
         let now_ms = options.clock.now_ms();
-        let bootstrap = SnapshotContent {
-            id: SnapshotId::BOOTSTRAP,
-            last_timestamp_ms: 0,
-            now_ms,
-            quorum: Vec::new(),
-            records,
-        };
-        let path = options.metadata_log_dir.join("bootstrap.checkpoint");
-        self.disk.replace(&path, &bootstrap.encode()?, Durability::PageCache)?;
+        if let Some(records) = records {
+            let bootstrap = SnapshotContent {
+                id: SnapshotId::BOOTSTRAP,
+                last_timestamp_ms: 0,
+                now_ms,
+                quorum: Vec::new(),
+                records,
+            };
+            self.disk.replace(&bootstrap_file(options), &bootstrap.encode()?, Durability::Synced)?;
+        }
         let first = SnapshotContent {
             id: SnapshotId::BOOTSTRAP,
             last_timestamp_ms: now_ms,
@@ -390,6 +409,18 @@ impl MetadataLog {
     pub fn close(&mut self) -> Result<(), LogError> {
         self.log.close()
     }
+}
+
+/// What a directory was formatted with: by a controller of ours, or by `kafka-storage format` before its first start.
+fn bootstrap_file(options: &ControllerOptions) -> PathBuf {
+    options.metadata_log_dir.join("bootstrap.checkpoint")
+}
+
+/// The records of the file that the directory was formatted with; none where there is no such file.
+pub(crate) fn formatted_with(
+    options: &ControllerOptions,
+) -> Result<Option<Vec<MetadataRecord>>, SnapshotError> {
+    snapshot::read_bootstrap(&options.disk, &bootstrap_file(options))
 }
 
 /// Where a loader stands, when the abort of its transaction is replayed ahead of being written.

@@ -20,7 +20,9 @@ use std::path::PathBuf;
 
 pub(crate) use describe::describe_quorum;
 pub(crate) use fetch::{FetchAsk, Leader, Observers, Ready, fetch_snapshot};
-pub(crate) use log::{AppendFailure, MetadataLog, Recovered, encode_batch, encode_control_batch};
+pub(crate) use log::{
+    AppendFailure, MetadataLog, Recovered, encode_batch, encode_control_batch, formatted_with,
+};
 pub(crate) use quorum_state::QuorumState;
 pub use quorum_state::QuorumStateError;
 pub use snapshot::SnapshotError;
@@ -62,8 +64,24 @@ pub enum StartError {
     NoMetadataLog { dir: PathBuf },
     #[error("the metadata log ends at offset {log_end}, below the {wanted} that was read")]
     ShortRead { log_end: i64, wanted: i64 },
+    #[error(
+        "{} (metadata.log.dir) belongs to a quorum with the voters {}, and the embedded controller has one vote, its own: \
+         leave it to Apache Kafka's controllers, and join them with process.roles=broker",
+        dir.display(), listed(voters)
+    )]
+    OtherVoters { dir: PathBuf, voters: Vec<i32> },
+    #[error(
+        "{} was formatted with metadata.version {level}, and the embedded controller begins clusters with 3.9-IV0 (21) to \
+         4.3-IV0 (30): kafka-storage format --release-version 3.9 would be right, or no file",
+        path.display()
+    )]
+    FormattedVersion { path: PathBuf, level: i16 },
     #[error("feature {feature} is finalized at level {level}, which this node does not serve")]
     UnservedFeature { feature: String, level: i16 },
     #[error("the task that opens the metadata log has failed")]
     Task,
+}
+
+fn listed(ids: &[i32]) -> String {
+    ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

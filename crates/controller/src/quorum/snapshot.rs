@@ -17,10 +17,10 @@ use thalweg_log::disk::{Disk, Durability};
 use thalweg_metadata::{Image, Loader, Provenance, ReplayError, VersionedRecord};
 use thalweg_record::{ControlRecordType, DECOMPRESSED_BYTES_MAX_DEFAULT, DecompressBuffer, batches};
 use thalweg_wire::data::{SnapshotFooterRecord, SnapshotHeaderRecord};
-use thalweg_wire::{EncodeError, Message};
+use thalweg_wire::{EncodeError, Message, MetadataRecord};
 
 use super::log::{encode_batch, encode_control_batch};
-use crate::batches::{self as metadata_batches, ControlRecord, MetadataBatchError};
+use crate::batches::{self as metadata_batches, ControlRecord, MetadataBatch, MetadataBatchError};
 
 const SUFFIX: &str = ".checkpoint";
 /// The most bytes of values in one batch.
@@ -145,30 +145,60 @@ pub(super) fn write_file(disk: &Disk, path: PathBuf, bytes: &[u8]) -> Result<u64
 pub(crate) struct LoadedSnapshot {
     pub image: Arc<Image>,
     pub kraft_version: i16,
+    /// The voters, where the quorum keeps them in its log.
+    pub voters: Option<Vec<i32>>,
 }
 
 /// Reads a snapshot from disk into an image.
 pub(crate) fn load(disk: &Disk, dir: &Path, id: SnapshotId) -> Result<LoadedSnapshot, SnapshotError> {
     let path = dir.join(id.file_name());
-    let io = |error| SnapshotError::Io { path: path.clone(), error };
-    let size = disk.facts(&path).map_err(io)?.len;
+    parse(&read_file(disk, &path)?, id, &path)
+}
+
+/// The records of the file that a directory was formatted with; none where there is no such file.
+pub(crate) fn read_bootstrap(disk: &Disk, path: &Path) -> Result<Option<Vec<MetadataRecord>>, SnapshotError> {
+    let bytes = match read_file(disk, path) {
+        Err(SnapshotError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        read => read?,
+    };
+    let mut records = Vec::new();
+    walk(&bytes, path, |batch| {
+        records.extend(batch.records);
+        Ok(())
+    })?;
+    Ok(Some(records))
+}
+
+fn read_file(disk: &Disk, path: &Path) -> Result<Vec<u8>, SnapshotError> {
+    let io = |error| SnapshotError::Io { path: path.to_owned(), error };
+    let size = disk.facts(path).map_err(io)?.len;
     if size > FILE_BYTES_MAX {
-        return Err(SnapshotError::TooLarge { path, size });
+        return Err(SnapshotError::TooLarge { path: path.to_owned(), size });
     }
-    let bytes = disk.read(&path).map_err(io)?;
-    parse(&bytes, id, &path)
+    disk.read(path).map_err(io)
+}
+
+/// Reads batch after batch.
+fn walk(
+    bytes: &[u8],
+    path: &Path,
+    mut each: impl FnMut(MetadataBatch) -> Result<(), SnapshotError>,
+) -> Result<(), SnapshotError> {
+    let mut buffer = DecompressBuffer::new(DECOMPRESSED_BYTES_MAX_DEFAULT);
+    for batch in batches(bytes) {
+        let batch = batch.map_err(|error| SnapshotError::Bytes { path: path.to_owned(), error })?;
+        let decoded = metadata_batches::decode(&batch, &mut buffer);
+        each(decoded.map_err(|error| SnapshotError::Batch { path: path.to_owned(), error })?)?;
+    }
+    Ok(())
 }
 
 fn parse(bytes: &[u8], id: SnapshotId, path: &Path) -> Result<LoadedSnapshot, SnapshotError> {
     let owned = || path.to_owned();
     let mut loader = Loader::new(Arc::new(Image::empty()));
-    let mut buffer = DecompressBuffer::new(DECOMPRESSED_BYTES_MAX_DEFAULT);
-    let (mut last_timestamp_ms, mut kraft_version) = (None, 0);
+    let (mut last_timestamp_ms, mut kraft_version, mut voters) = (None, 0, None);
     let mut complete = false;
-    for batch in batches(bytes) {
-        let batch = batch.map_err(|error| SnapshotError::Bytes { path: owned(), error })?;
-        let decoded = metadata_batches::decode(&batch, &mut buffer);
-        let decoded = decoded.map_err(|error| SnapshotError::Batch { path: owned(), error })?;
+    walk(bytes, path, |decoded| {
         if complete || (last_timestamp_ms.is_none() && decoded.control.is_empty()) {
             return Err(SnapshotError::Incomplete { path: owned() });
         }
@@ -179,19 +209,19 @@ fn parse(bytes: &[u8], id: SnapshotId, path: &Path) -> Result<LoadedSnapshot, Sn
                 }
                 ControlRecord::KRaftVersion(version) => kraft_version = version.k_raft_version,
                 ControlRecord::SnapshotFooter => complete = true,
-                ControlRecord::Voters(_) | ControlRecord::LeaderChange(_) => {}
+                ControlRecord::Voters(_) | ControlRecord::LeaderChange(_) => voters = control.voters(),
             }
         }
         let replay = |error| SnapshotError::Replay { path: owned(), error };
-        loader.load(decoded.last, &decoded.records).map_err(replay)?;
-    }
+        loader.load(decoded.last, &decoded.records).map_err(replay)
+    })?;
     let (Some(timestamp_ms), true) = (last_timestamp_ms, complete) else {
         return Err(SnapshotError::Incomplete { path: owned() });
     };
     let last = Provenance { offset: id.end_offset - 1, epoch: id.epoch, timestamp_ms };
     loader.load(last, []).expect("no record cannot fail to fit");
     loader.publish();
-    Ok(LoadedSnapshot { image: loader.image().clone(), kraft_version })
+    Ok(LoadedSnapshot { image: loader.image().clone(), kraft_version, voters })
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Features: what a new cluster begins with, and UpdateFeatures.
 
+use std::collections::BTreeMap;
+
 use thalweg_metadata::{MetadataVersion, VersionRange, VersionedRecord, feature};
 use thalweg_wire::metadata::{
     AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord, FeatureLevelRecord,
@@ -15,6 +17,9 @@ const UPGRADE: i8 = 1;
 const SAFE_DOWNGRADE: i8 = 2;
 const UNSAFE_DOWNGRADE: i8 = 3;
 
+/// The first metadata version with which a cluster is begun here, 3.9-IV0: `kraft.version` 1 needs it.
+const FIRST_BEGUN: i16 = 21;
+
 /// What goes before the reason of one feature.
 const ALL_OR_NONE: &str = "The update failed for all features since the following feature had an error: ";
 
@@ -23,12 +28,60 @@ fn feature_level(name: &str, feature_level: i16) -> VersionedRecord {
     VersionedRecord::new(MetadataRecord::FeatureLevel(record), 0)
 }
 
+/// The feature levels with which a cluster begins that was not formatted, as `kafka-storage format` writes them.
+pub(super) fn of_new_cluster(others: &BTreeMap<String, i16>) -> Vec<VersionedRecord> {
+    let first = feature_level(feature::METADATA_VERSION, MetadataVersion::LATEST.level());
+    let others = others.iter().map(|(name, level)| feature_level(name, *level));
+    std::iter::once(first).chain(others).collect()
+}
+
+fn turns_elr_on(record: &VersionedRecord) -> bool {
+    let MetadataRecord::FeatureLevel(record) = &record.record else { return false };
+    record.name == feature::ELIGIBLE_LEADER_REPLICAS_VERSION && record.feature_level > 0
+}
+
 impl State {
-    /// The feature levels of a new cluster, as `kafka-storage format` writes them.
+    /// What a new cluster begins with.
     pub fn bootstrap_records(&self) -> Vec<VersionedRecord> {
-        let first = feature_level(feature::METADATA_VERSION, MetadataVersion::LATEST.level());
-        let others = self.bootstrap_features.iter().map(|(name, level)| feature_level(name, *level));
-        std::iter::once(first).chain(others).collect()
+        self.bootstrap.clone()
+    }
+
+    /// Has a new cluster begin with what its directory was formatted with, `kafka-storage format`'s features and
+    /// credentials. Gives the features that are left off, since they are not served; fails with a metadata version with
+    /// which no cluster is begun.
+    pub fn begin_with(&mut self, formatted: Vec<MetadataRecord>) -> Result<Vec<(String, i16)>, i16> {
+        let mut left_off = Vec::new();
+        let mut records = Vec::with_capacity(formatted.len());
+        let mut version = None;
+        for record in formatted {
+            match &record {
+                MetadataRecord::FeatureLevel(finalized) if finalized.name == feature::METADATA_VERSION => {
+                    version = Some(finalized.feature_level);
+                }
+                MetadataRecord::FeatureLevel(finalized) if !self.serves(finalized) => {
+                    left_off.push((finalized.name.clone(), finalized.feature_level));
+                    continue;
+                }
+                _ => {}
+            }
+            records.push(VersionedRecord::new(record, 0));
+        }
+        match version {
+            None => {
+                records.insert(0, feature_level(feature::METADATA_VERSION, MetadataVersion::LATEST.level()))
+            }
+            Some(level) if !(FIRST_BEGUN..=MetadataVersion::LATEST.level()).contains(&level) => {
+                return Err(level);
+            }
+            Some(_) => {}
+        }
+        self.bootstrap = records;
+        Ok(left_off)
+    }
+
+    fn serves(&self, finalized: &FeatureLevelRecord) -> bool {
+        let range = self.supported_features.get(&finalized.name).copied().unwrap_or(VersionRange::DISABLED);
+        range.contains(finalized.feature_level)
     }
 
     /// The records with which a controller begins to lead: the features of a new cluster, in a transaction, or the
@@ -44,8 +97,7 @@ impl State {
             let name = Some("Bootstrap records".to_owned());
             push(MetadataRecord::BeginTransaction(BeginTransactionRecord { name }));
             records.extend(self.bootstrap_records());
-            if self.bootstrap_features.get(feature::ELIGIBLE_LEADER_REPLICAS_VERSION).is_some_and(|l| *l > 0)
-            {
+            if self.bootstrap.iter().any(turns_elr_on) {
                 records.extend(self.elr_safety_records());
             }
             let end = MetadataRecord::EndTransaction(EndTransactionRecord::default());

@@ -108,7 +108,8 @@ pub(crate) struct State {
     default_replication_factor: i16,
     delete_topics: bool,
     supported_features: BTreeMap<String, VersionRange>,
-    bootstrap_features: BTreeMap<String, i16>,
+    /// What the log of a new cluster begins with.
+    bootstrap: Vec<VersionedRecord>,
     pub kraft_version: i16,
     rules: Arc<dyn ConfigRules>,
     image: Arc<Image>,
@@ -131,7 +132,7 @@ impl State {
             default_replication_factor: options.default_replication_factor,
             delete_topics: options.delete_topics,
             supported_features: options.supported_features.clone(),
-            bootstrap_features: options.bootstrap_features.clone(),
+            bootstrap: features::of_new_cluster(&options.bootstrap_features),
             kraft_version: 1,
             rules,
             image: Arc::new(Image::empty()),
