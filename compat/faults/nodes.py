@@ -3,6 +3,8 @@
 Owns the processes and their directories. All listeners are advertised through the network that can be cut.
 """
 
+import base64
+import os
 import shutil
 import signal
 import subprocess
@@ -60,6 +62,8 @@ class Node:
             self.listeners["CONTROLLER"] = None
         self.listeners = {name: free_port() for name in self.listeners}
         self.proxies = {name: cluster.network.listen(self.name, port) for name, port in self.listeners.items()}
+        # Voters that are kept in the log are known by the directory in which they keep it.
+        self.directory_id = base64.urlsafe_b64encode(b"\x01" + os.urandom(15)).decode().rstrip("=")
         self.process = None
         # Whether it may be missing: it was killed on purpose.
         self.is_down = True
@@ -70,21 +74,23 @@ class Node:
     def is_controller(self):
         return "controller" in self.roles
 
+    def controller_address(self):
+        return f"127.0.0.1:{self.proxies['CONTROLLER']}"
+
     def settings(self):
         """Its properties, the same for both makes."""
-        brokers_own = {name: port for name, port in self.proxies.items() if name != "CONTROLLER"}
         settings = {
             "process.roles": self.roles,
             "node.id": str(self.id),
             "log.dirs": str(self.data),
             "listeners": addresses(self.listeners),
             "controller.listener.names": "CONTROLLER",
-            "controller.quorum.voters": self.cluster.voters(),
+            **self.cluster.quorum(),
+            "advertised.listeners": addresses(self.proxies),
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
             **self.cluster.settings,
         }
-        if brokers_own:
-            settings["advertised.listeners"] = addresses(brokers_own)
+        if self.is_broker():
             settings["inter.broker.listener.name"] = "INTERNAL"
         return settings
 
@@ -101,8 +107,7 @@ class Node:
                 command = [*JVM, temporary, logging, "-cp", kafka_classpath(), "kafka.Kafka", str(properties)]
                 if not self.data.exists():
                     form = ["kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config"]
-                    release = ["--release-version", self.cluster.release] if self.cluster.release else []
-                    form = [*command[:-2], *form, str(properties), *release]
+                    form = [*command[:-2], *form, str(properties), *self.cluster.format_options(self)]
                     subprocess.run(form, check=True, stdout=log, stderr=log)
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.cluster.network.runs_as(self.name, self.process.pid)
@@ -147,11 +152,12 @@ class Cluster:
     """All nodes of a kind of cluster: `single`, `embedded`, `apache-controllers`, `mixed`, or the oracle's, `apache-single`
     and `apache`.
 
-    `release` says as which release of Kafka its controllers are formatted.
+    `release` says as which release of Kafka its controllers are formatted, `dynamic` whether they keep in their log who votes
+    (KIP-853), which is not configured then.
     """
 
-    def __init__(self, kind, directory, network, settings=None, release=None):
-        self.kind, self.directory, self.network, self.release = kind, directory, network, release
+    def __init__(self, kind, directory, network, settings=None, release=None, dynamic=False):
+        self.kind, self.directory, self.network, self.release, self.dynamic = kind, directory, network, release, dynamic
         self.directory.mkdir(parents=True)
         (self.directory / "log4j2.properties").write_text(LOGGING)
         makes, first_role, has_quorum = KINDS[kind]
@@ -168,8 +174,21 @@ class Cluster:
         self.bootstrap = ",".join(f"127.0.0.1:{node.proxies['PLAINTEXT']}" for node in self.brokers)
         self.admin = None
 
-    def voters(self):
-        return ",".join(f"{node.id}@127.0.0.1:{node.proxies['CONTROLLER']}" for node in self.controllers)
+    def quorum(self):
+        """By which setting nodes find the controllers."""
+        if self.dynamic:
+            return {"controller.quorum.bootstrap.servers": ",".join(node.controller_address() for node in self.controllers)}
+        return {"controller.quorum.voters": ",".join(f"{node.id}@{node.controller_address()}" for node in self.controllers)}
+
+    def format_options(self, node):
+        """How the directory of a node of Kafka is formatted."""
+        release = ["--release-version", self.release] if self.release else []
+        if not self.dynamic:
+            return release
+        if not node.is_controller():
+            return [*release, "--no-initial-controllers"]
+        voters = ",".join(f"{node.id}@{node.controller_address()}:{node.directory_id}" for node in self.controllers)
+        return [*release, "--initial-controllers", voters]
 
     def broker(self, node_id):
         return next(node for node in self.brokers if node.id == node_id)

@@ -24,10 +24,10 @@ STAGE = 12
 class Ordeal:
     """A cluster with writers of several makes and a group of readers of each."""
 
-    def __init__(self, kind, name="", settings=None, release=None, prepare=None, with_strict=False):
+    def __init__(self, kind, name="", settings=None, release=None, dynamic=False, prepare=None, with_strict=False):
         work = pathlib.Path(os.environ.get("WORK") or tempfile.mkdtemp(prefix="faults-"))
         self.directory = work / f"{kind}{name}"
-        self.cluster = Cluster(kind, self.directory, Network(), settings, release)
+        self.cluster = Cluster(kind, self.directory, Network(), settings, release, dynamic)
         # What is done to the cluster before its start.
         self.prepare = prepare
         # Clients that take no error are there where nothing happens that would be one.

@@ -39,8 +39,11 @@ def test_random_faults_lose_double_and_reorder_nothing(kind):
     source = random.Random(f"{SEED} {kind}")
     # The features of Kafka's controllers: those that 4.3 has by itself, or those of clusters that began with 3.9.
     release = None if kind == "embedded" else source.choice([None, "3.9"])
-    with Ordeal(kind, "-faults", release=release) as ordeal:
-        say(f"{FAULTS} faults of seed {SEED}" + (f", formatted as {release}" if release else ""))
+    # Whether the voters are configured, or kept by the quorum in its log.
+    dynamic = kind != "embedded" and source.choice([False, True])
+    with Ordeal(kind, "-faults", release=release, dynamic=dynamic) as ordeal:
+        quorum = "voters in the log" if dynamic else "configured voters"
+        say(f"{FAULTS} faults of seed {SEED}, {quorum}" + (f", formatted as {release}" if release else ""))
         began = time.monotonic()
         done = ordeal.undergo(FAULTS, source)
         ordeal.look()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 // Moves records from a topic to another, each exactly once: reads, writes and commits offsets in one transaction.
 // compat/confluent-kafka/mover.py is the same on librdkafka, and says what its arguments, in $MOVER here, and its output are.
+// How many requests an idempotent producer has in flight is franz-go's to choose: five.
 func TestMovesUntilItIsKilled(t *testing.T) {
 	arguments := strings.Fields(os.Getenv("MOVER"))
 	if len(arguments) == 0 {
@@ -30,14 +30,11 @@ func TestMovesUntilItIsKilled(t *testing.T) {
 }
 
 func session(t *testing.T, arguments []string) (*kgo.GroupTransactSession, error) {
-	inFlight, err := strconv.Atoi(arguments[5])
-	must(t, err)
 	return kgo.NewGroupTransactSession(
 		kgo.SeedBrokers(strings.Split(arguments[0], ",")...),
 		kgo.ConsumeTopics(arguments[1]),
 		kgo.ConsumerGroup(arguments[3]),
 		kgo.TransactionalID(arguments[4]),
-		kgo.MaxProduceRequestsInflightPerBroker(inFlight),
 		kgo.TransactionTimeout(6*time.Second),
 		kgo.SessionTimeout(6*time.Second),
 		kgo.HeartbeatInterval(500*time.Millisecond),

@@ -67,7 +67,7 @@ class Writer(threading.Thread):
         assert numbers == list(range(self.sent)), first_fault(numbers, self.sent)
         placed = {n: offset for offset, n in enumerate(numbers)}
         # A retry that the broker knows for a duplicate may be answered without its offset.
-        wrong = [n for n, offset in self.acknowledged[partition].items() if offset >= 0 and placed[n] != offset]
+        wrong = [n for n, offset in self.acknowledged[partition].items() if offset is not None and placed[n] != offset]
         assert not wrong, f"acknowledged at another offset: {wrong[:3]}"
 
 
