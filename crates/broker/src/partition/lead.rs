@@ -79,7 +79,7 @@ impl Partition {
     }
 
     fn propose(&self, change: IsrChange) {
-        tracing::info!(partition = ?self, isr = ?change.isr, epoch = change.leader_epoch, "In-sync replicas should change");
+        tracing::debug!(partition = ?self, isr = ?change.isr, epoch = change.leader_epoch, "In-sync replicas should change");
         self.surroundings.isr_changes.submit(self.topic_id, self.index, change);
     }
 

@@ -367,7 +367,7 @@ impl Fetcher {
                 None
             }
             Verdict::Stop(code) => {
-                tracing::info!(
+                tracing::debug!(
                     ?partition,
                     leader = self.leader,
                     epoch = epoch.0,

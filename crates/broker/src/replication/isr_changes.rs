@@ -3,6 +3,7 @@
 
 use super::leadership::{ChangeOutcome, IsrChange};
 use crate::broker::Broker;
+use crate::partition::Partition;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -130,16 +131,31 @@ async fn send(broker: &Broker, changes: &mut Changes) -> Option<String> {
             let key = (topic.topic_id, answer.partition_index);
             let Some(change) = changes.get(&key) else { continue };
             let Some(outcome) = outcome(answer) else { continue };
-            tracing::info!(topic = %topic.topic_id, partition = key.1, isr = ?change.isr, ?outcome, "In-sync replicas proposed");
             broker.surroundings.isr_changes.counters.count(change, &outcome);
             let topic = broker.partitions.topic_by_id(key.0);
             if let Some(partition) = topic.and_then(|topic| topic.partition(key.1)) {
+                tell(&partition, change, &outcome);
                 partition.on_isr_change(change, &outcome);
             }
             changes.remove(&key);
         }
     }
     None
+}
+
+fn tell(partition: &Partition, change: &IsrChange, outcome: &ChangeOutcome) {
+    let listed = |ids: &[i32]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    match outcome {
+        ChangeOutcome::Made { isr, .. } if change.grows => {
+            tracing::info!(?partition, isr = %listed(isr), "In-sync replicas have grown");
+        }
+        ChangeOutcome::Made { isr, .. } => {
+            tracing::info!(?partition, isr = %listed(isr), "In-sync replicas have shrunk");
+        }
+        ChangeOutcome::Refused | ChangeOutcome::Outdated => {
+            tracing::debug!(?partition, isr = ?change.isr, ?outcome, "In-sync replicas stay as they are");
+        }
+    }
 }
 
 fn request(node_id: i32, broker_epoch: i64, changes: &Changes) -> AlterPartitionRequest {
