@@ -76,7 +76,7 @@ async fn launch(
     let (mut brokers, plan) =
         launch::lay_out(KIND, Software::ApacheKafka, controllers, spec, settings, options)?;
     let jvm = Jvm::new(jars, options.heap_mb, brokers.dir())?;
-    format(&mut brokers, &plan.nodes, jars, options.start_timeout).await?;
+    format(&mut brokers, &plan.nodes, None, jars, options.start_timeout).await?;
     for node in &plan.nodes {
         brokers.spawn(&node.name(), jvm.command(node), &node.dir.join("broker.log"))?;
     }
@@ -140,21 +140,18 @@ fn temporary(broker_dir: &Path) -> String {
     format!("-Djava.io.tmpdir={}", broker_dir.display())
 }
 
-/// Formats the directories of nodes, all at the same time.
+/// Formats the directories of nodes, all at the same time, for this cluster or a new one.
 pub(super) async fn format(
     brokers: &mut Brokers,
     nodes: &[Node],
+    cluster_id: Option<String>,
     jars: &KafkaJars,
     timeout: Duration,
 ) -> Result<(), TargetError> {
-    let mut id = [0; 16];
-    getrandom::fill(&mut id).map_err(|error| DirectoryFailed {
-        path: PathBuf::from("a random cluster id"),
-        source: std::io::Error::other(error.to_string()),
-    })?;
-    // Kafka's ids do not begin with a dash: its tools would take it for an option.
-    id[0] &= 0x7f;
-    let cluster_id = URL_SAFE_NO_PAD.encode(id);
+    let cluster_id = match cluster_id {
+        Some(id) => id,
+        None => new_cluster_id()?,
+    };
     for node in nodes {
         let mut command = Command::new(&jars.java);
         command.env("CLASSPATH", &jars.classpath).current_dir(&node.dir);
@@ -165,6 +162,17 @@ pub(super) async fn format(
     }
     let done = brokers.complete(timeout).await;
     done.map_err(|(name, output)| FormatFailed { name, output }.into())
+}
+
+fn new_cluster_id() -> Result<String, DirectoryFailed> {
+    let mut id = [0; 16];
+    getrandom::fill(&mut id).map_err(|error| DirectoryFailed {
+        path: PathBuf::from("a random cluster id"),
+        source: std::io::Error::other(error.to_string()),
+    })?;
+    // Kafka's ids do not begin with a dash: its tools would take it for an option.
+    id[0] &= 0x7f;
+    Ok(URL_SAFE_NO_PAD.encode(id))
 }
 
 fn notes(

@@ -7,10 +7,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::apache_kafka::{self, Jvm};
-use super::error::TargetError;
+use super::error::{DirectoryFailed, TargetError};
 use super::plan::{Controllers, Node, Plan, Software};
 use super::process::Brokers;
-use super::{check_brokers, embedded, readiness};
+use super::{check_brokers, embedded, properties, readiness};
 
 /// How many controllers of Apache Kafka there are: they outlive one of them.
 const APACHE_CONTROLLERS: usize = 3;
@@ -39,7 +39,7 @@ pub struct LocalOptions {
     pub first_port: Option<u16>,
     /// Racks that the brokers are spread over, in turn.
     pub racks: Vec<String>,
-    /// Properties of every broker.
+    /// Properties of every node.
     pub properties: BTreeMap<String, String>,
     /// The binary of the brokers; none for the one that runs.
     pub binary: Option<PathBuf>,
@@ -65,10 +65,12 @@ impl LocalOptions {
         }
     }
 
+    /// Whether each node gets a property by its place in the cluster, so that it cannot be set for all brokers.
+    pub fn is_owned(key: &str) -> bool {
+        key == properties::LOG_DIRS || properties::is_owned(key)
+    }
+
     fn settings(&self, node: &Node) -> BTreeMap<String, String> {
-        if node.broker.is_none() {
-            return BTreeMap::new();
-        }
         let replicas = self.brokers.min(3);
         let in_sync = if replicas >= 3 { "2" } else { "1" };
         let mut settings = BTreeMap::from(
@@ -81,7 +83,9 @@ impl LocalOptions {
             ]
             .map(|(key, value)| (key.to_owned(), value)),
         );
-        if !self.racks.is_empty() {
+        // Controllers have all of it too: they decide how many partitions and replicas a topic has that asks for no number,
+        // when a session ends, and with eligible leader replicas how many must be in sync.
+        if node.broker.is_some() && !self.racks.is_empty() {
             let turn = (node.id as usize - 1) % self.racks.len();
             settings.insert("broker.rack".to_owned(), self.racks[turn].clone());
         }
@@ -180,7 +184,8 @@ fn log(node: &Node) -> PathBuf {
     node.dir.join(format!("{}.log", if node.broker.is_some() { "broker" } else { "controller" }))
 }
 
-/// Formats the controllers of Apache Kafka if that was not done before, and starts them.
+/// Formats those controllers of Apache Kafka that were not formatted before, for the cluster of those that were, and starts
+/// all of them.
 async fn start_controllers(
     processes: &mut Brokers,
     plan: &Plan,
@@ -193,17 +198,29 @@ async fn start_controllers(
     }
     let jars = apache_kafka::find_jars().await?;
     let jvm = Jvm::new(&jars, CONTROLLER_HEAP_MB, processes.dir())?;
-    if !nodes.iter().all(|node| is_formatted(&data(node))) {
-        apache_kafka::format(processes, &nodes, &jars, timeout).await?;
+    let mut cluster_id = None;
+    let mut bare = Vec::new();
+    for node in &nodes {
+        match recorded_cluster_id(&data(node))? {
+            Some(id) => cluster_id = Some(id),
+            None => bare.push(node.clone()),
+        }
     }
+    apache_kafka::format(processes, &bare, cluster_id, &jars, timeout).await?;
     for node in &nodes {
         processes.spawn(&node.name(), jvm.command(node), &log(node))?;
     }
     Ok(())
 }
 
-fn is_formatted(dir: &Path) -> bool {
-    dir.join("meta.properties").is_file()
+/// The cluster that a directory was formatted for; none where it was not.
+fn recorded_cluster_id(dir: &Path) -> Result<Option<String>, DirectoryFailed> {
+    let path = dir.join("meta.properties");
+    let text = match std::fs::read_to_string(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        read => read.map_err(|source| DirectoryFailed { path, source })?,
+    };
+    Ok(text.lines().find_map(|line| line.strip_prefix("cluster.id=")).map(str::to_owned))
 }
 
 #[cfg(test)]
@@ -232,6 +249,16 @@ mod tests {
     }
 
     #[test]
+    fn what_was_formatted_says_for_which_cluster() {
+        let dir = tempfile::tempdir().expect("a directory");
+        assert_eq!(recorded_cluster_id(dir.path()).expect("nothing is there"), None);
+        let text = "#\n#Sun\ncluster.id=4L6g3nShT-eMCtK--X86sw\nnode.id=101\nversion=1\n";
+        std::fs::write(dir.path().join("meta.properties"), text).expect("a file");
+        let found = recorded_cluster_id(dir.path()).expect("it is there");
+        assert_eq!(found.as_deref(), Some("4L6g3nShT-eMCtK--X86sw"));
+    }
+
+    #[test]
     fn what_is_asked_for_wins() {
         let mut options = LocalOptions::new(3, "/c");
         options.properties.insert("min.insync.replicas".to_owned(), "1".to_owned());
@@ -243,6 +270,8 @@ mod tests {
             dir: PathBuf::new(),
         };
         assert_eq!(options.settings(&node(Some("h:1")))["min.insync.replicas"], "1");
-        assert!(options.settings(&node(None)).is_empty(), "they are the brokers'");
+        let of_controllers = options.settings(&node(None));
+        assert_eq!(of_controllers["min.insync.replicas"], "1", "they keep it for the whole cluster");
+        assert_eq!(of_controllers["default.replication.factor"], "3", "they place what asks for no number");
     }
 }

@@ -23,14 +23,19 @@ const OWNED: [&str; 12] = [
 ];
 
 /// Where the data lies: `log.dirs` of the workload may name several.
-const LOG_DIRS: &str = "log.dirs";
+pub(super) const LOG_DIRS: &str = "log.dirs";
+
+/// Whether the lab sets a property by itself.
+pub(super) fn is_owned(key: &str) -> bool {
+    OWNED.contains(&key)
+}
 
 /// What the workload and the lab's defaults for so many brokers make together.
 pub(super) fn merged(
     asked: &BTreeMap<String, String>,
     brokers: u32,
 ) -> Result<BTreeMap<String, String>, PropertyOwned> {
-    if let Some(key) = asked.keys().find(|key| OWNED.contains(&key.as_str())) {
+    if let Some(key) = asked.keys().find(|key| is_owned(key)) {
         return Err(PropertyOwned { key: key.clone() });
     }
     let mut merged: BTreeMap<String, String> =

@@ -12,6 +12,7 @@ use thalweg_lab::workload::WorkloadError;
 use thalweg_stream::NotExactlyOnce;
 use thalweg_stream::deployment::WrongProperty;
 use thalweg_stream::language::Complaints;
+use thalweg_wire::ApiKey;
 use tracing_subscriber::EnvFilter;
 
 /// Arguments that do not go together, or have no meaning.
@@ -31,7 +32,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     // With standard error closed there is nobody to tell.
-    let _ = writeln!(io::stderr(), "thalweg: {}", causes(error));
+    let _ = writeln!(io::stderr(), "thalweg: {}{}", causes(error), hint(error));
     if is_usage(error) { ExitCode::from(2) } else { ExitCode::FAILURE }
 }
 
@@ -45,6 +46,25 @@ fn causes(error: &anyhow::Error) -> String {
         }
     }
     text
+}
+
+/// What it may mean that a request was not answered.
+fn hint(error: &anyhow::Error) -> &'static str {
+    let timed_out = error.chain().find_map(|cause| match cause.downcast_ref() {
+        Some(ClientError::RequestTimedOut(late)) => Some(late.api),
+        _ => None,
+    });
+    match timed_out {
+        Some(
+            ApiKey::CreateTopics
+            | ApiKey::DeleteTopics
+            | ApiKey::CreatePartitions
+            | ApiKey::IncrementalAlterConfigs,
+        ) => {
+            "; brokers send this on to the active controller, and `thalweg cluster status` tells whether there is one"
+        }
+        _ => "",
+    }
 }
 
 fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {

@@ -213,6 +213,14 @@ fn a_port_that_is_taken_is_named_before_anything_starts() {
 }
 
 #[test]
+fn what_each_node_has_of_its_own_cannot_be_set_for_all() {
+    for setting in ["node.id=7", "listeners=PLAINTEXT://:9092", "log.dirs=/tmp"] {
+        let (code, _, error) = run(&mut thalweg(&format!("cluster up --set {setting}")));
+        assert!(code == Some(2) && error.contains("leave it out"), "{code:?} {error}");
+    }
+}
+
+#[test]
 #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn brokers_join_controllers_of_apache_kafka_and_outlive_one_of_them() {
     if std::env::var_os("KAFKA_CLASSPATH").is_none() {
@@ -234,6 +242,8 @@ fn brokers_join_controllers_of_apache_kafka_and_outlive_one_of_them() {
     );
     up.run("topic create orders --partitions 4");
     let status = up.status_where("a leader of each partition", is_whole);
+    let replicas = status["brokers"].as_array().expect("a list").iter().map(|b| b["replicas"].as_u64());
+    assert_eq!(replicas.flatten().sum::<u64>(), 8, "two replicas of each, unasked");
     let leader = status["quorum"]["leader"].as_u64().expect("there is one");
     let active = &up.nodes[usize::try_from(leader - 101).expect("a controller")];
     signal(active.pid, Signal::KILL);

@@ -245,7 +245,11 @@ impl Status {
     fn quorum_text(&self) -> String {
         let quorum = match &self.quorum {
             Ok(quorum) => quorum,
-            Err(why) => return format!("Controller quorum: not told ({why})\n"),
+            Err(why) => {
+                return format!(
+                    "Controller quorum: not told ({why})\nWithout an active controller, brokers tell what they knew last.\n"
+                );
+            }
         };
         let mut rows = vec![row(["  NODE", "ROLE", "ADDRESS", "LOG END", "LAG"])];
         rows.extend(quorum.nodes.iter().map(|node| {

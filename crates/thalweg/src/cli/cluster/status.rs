@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
+use std::time::Duration;
 
 use clap::Args;
 use thalweg_client::{Cluster, Metadata, Refused};
@@ -21,8 +22,9 @@ const TOPICS_PER_REQUEST: usize = 200;
 const TOPIC_RESOURCE: i8 = 2;
 const MIN_INSYNC_REPLICAS: &str = "min.insync.replicas";
 const METADATA_TOPIC: &str = "__cluster_metadata";
-/// Time that the controller has to list reassignments.
-const TIMEOUT_MS: i32 = 30_000;
+/// Time that the controllers have. Where they have no majority brokers look for an active one much longer, and whoever asks
+/// then wants to see the rest.
+const CONTROLLERS_WAIT: Duration = Duration::from_secs(5);
 
 /// Show how a cluster is: its brokers and their racks, who leads how much, partitions without a leader, with too few
 /// replicas in sync or with less than they should have, reassignments, and the controllers' quorum. It works with every
@@ -60,8 +62,7 @@ pub async fn ask(cluster: &Cluster) -> anyhow::Result<Status> {
     let described = describe(cluster).await?;
     let metadata = cluster.refresh_all().await?;
     let min_isr = min_isr(cluster, &metadata).await?;
-    let reassignments = reassignments(cluster).await;
-    let quorum = quorum(cluster).await;
+    let (reassignments, quorum) = tokio::join!(in_time(reassignments(cluster)), in_time(quorum(cluster)));
     let mut partitions = partitions(&metadata, &min_isr);
     for going in reassignments.iter().flatten() {
         let is_it = |p: &&mut PartitionStatus| p.topic == going.topic && p.partition == going.partition;
@@ -75,9 +76,16 @@ pub async fn ask(cluster: &Cluster) -> anyhow::Result<Status> {
         topics: metadata.topics.len(),
         partitions,
         // What a cluster does not tell is no reason to keep back the rest.
-        reassignments: reassignments.map_err(|error| error.to_string()),
-        quorum: quorum.map_err(|error| error.to_string()),
+        reassignments,
+        quorum,
     })
+}
+
+async fn in_time<T>(answer: impl Future<Output = anyhow::Result<T>>) -> Result<T, String> {
+    match tokio::time::timeout(CONTROLLERS_WAIT, answer).await {
+        Ok(answered) => answered.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("no active controller has answered within {} s", CONTROLLERS_WAIT.as_secs())),
+    }
 }
 
 async fn describe(cluster: &Cluster) -> anyhow::Result<DescribeClusterResponse> {
@@ -176,7 +184,8 @@ fn partitions(metadata: &Metadata, min_isr: &BTreeMap<String, usize>) -> Vec<Par
 }
 
 async fn reassignments(cluster: &Cluster) -> anyhow::Result<Vec<Reassignment>> {
-    let request = ListPartitionReassignmentsRequest { timeout_ms: TIMEOUT_MS, topics: None };
+    let timeout_ms = i32::try_from(CONTROLLERS_WAIT.as_millis()).expect("a few seconds");
+    let request = ListPartitionReassignmentsRequest { timeout_ms, topics: None };
     let answer = cluster.send_controller(&request).await?;
     let what = || "The list of reassignments".to_owned();
     Refused::check(answer.error_code, answer.error_message.as_deref(), what)?;

@@ -42,7 +42,7 @@ pub struct Up {
     /// Racks that the brokers are spread over, in turn.
     #[arg(long, value_name = "RACK,...", value_delimiter = ',')]
     racks: Vec<String>,
-    /// Set a property of every broker, by Kafka's name; can be repeated.
+    /// Set a property of every node, by Kafka's name; can be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }
@@ -91,6 +91,10 @@ impl Up {
         let mut properties = BTreeMap::new();
         for setting in &self.settings {
             match setting.split_once('=') {
+                Some((key, _)) if LocalOptions::is_owned(key.trim()) => {
+                    let problem = "is set for each node by its place in the cluster; leave it out";
+                    return Err(Usage(format!("--set {setting}: {key} {problem}")));
+                }
                 Some((key, value)) if !key.is_empty() => {
                     properties.insert(key.trim().to_owned(), value.trim().to_owned());
                 }
