@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::result::{Machine, PointResult, State, TargetInfo};
 use crate::run::{Duel, Interrupt, Options, now_rfc_3339};
+use crate::target::TargetSpec;
 use crate::terminal::Progress;
 use crate::workload::Point;
 use decision::{Gain, gain, half_interval};
@@ -101,9 +102,8 @@ pub struct Tried {
 }
 
 /// How many repetitions a study has at the most, those that do not count among them.
-pub fn repetitions(base: &Point, cpus: u32, brokers_are_ours: bool) -> u64 {
-    let tried: usize =
-        steps::all(base, cpus, brokers_are_ours).iter().map(|setting| setting.changes.len()).sum();
+pub fn repetitions(base: &Point, cpus: u32, target: &TargetSpec) -> u64 {
+    let tried: usize = steps::all(base, cpus, target).iter().map(|setting| setting.changes.len()).sum();
     (u64::from(base.repetitions.max(1)) + 1) * (1 + 2 * tried as u64)
 }
 
@@ -150,7 +150,7 @@ async fn take(study: &mut Study, duel: &mut Duel<'_>, keep: &dyn Fn(&Study)) -> 
     }
     study.measured_base = Some(best(&base));
     interim(study, keep);
-    let settings = steps::all(&study.base, study.machine.cpus, duel.brokers_are_ours());
+    let settings = steps::all(&study.base, study.machine.cpus, duel.target()?);
     let mut now = best(&base);
     for setting in settings {
         study.steps.push(Step {

@@ -28,17 +28,16 @@ impl<'a> Duel<'a> {
         &self.run.result.machine
     }
 
-    /// Whether the lab starts the brokers, so that their settings are its to choose.
-    pub(crate) fn brokers_are_ours(&self) -> bool {
-        !matches!(self.run.options.targets.first(), Some(TargetSpec::Bootstrap { .. }) | None)
+    /// What is measured.
+    pub(crate) fn target(&self) -> Result<&'a TargetSpec, String> {
+        self.run.options.targets.first().ok_or_else(|| "there is no target".to_owned())
     }
 
     /// Takes points, in turns. An error is why the run is to end.
     pub(crate) async fn measure(&mut self, points: &[&Point]) -> Result<Vec<PointResult>, String> {
         let options = self.run.options;
-        let (Some(target), Some(driver)) = (options.targets.first(), options.drivers.first()) else {
-            return Err("there is no target".to_owned());
-        };
+        let target = self.target()?;
+        let driver = options.drivers.first().ok_or("there is no driver")?;
         let workload = Workload {
             name: "tune".to_owned(),
             title: String::new(),

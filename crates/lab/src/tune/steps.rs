@@ -1,6 +1,7 @@
 //! The steps of the study: which settings are tried, in which order, and why. The order is that of the study of Kafka 3.0.0
 //! on IBM z16: where the data lies, then partitions, then the client, then the broker's threads. Pure.
 
+use crate::target::TargetSpec;
 use crate::workload::Point;
 
 /// A setting, with the values that are tried of it.
@@ -77,8 +78,9 @@ fn producers(count: u32) -> Change {
     Change { label: format!("{count} producers, a thread each"), what: What::Producers { count } }
 }
 
-/// What is tried from a point on, on a machine with so many processors; settings of brokers only where they can be set.
-pub(super) fn all(base: &Point, cpus: u32, brokers_are_ours: bool) -> Vec<Setting> {
+/// What is tried from a point on, on a machine with so many processors; of brokers what can be set and has an effect.
+pub(super) fn all(base: &Point, cpus: u32, target: &TargetSpec) -> Vec<Setting> {
+    let brokers_are_ours = !matches!(target, TargetSpec::Bootstrap { .. });
     let mut all = Vec::new();
     if brokers_are_ours {
         all.push(log_dirs());
@@ -86,8 +88,12 @@ pub(super) fn all(base: &Point, cpus: u32, brokers_are_ours: bool) -> Vec<Settin
     all.extend(partitions());
     all.extend(batches());
     all.extend(producing(base.producers.count));
+    if matches!(target, TargetSpec::ApacheKafka) {
+        // Thalweg has a worker thread for each processor, whatever these say.
+        all.extend(broker_threads(cpus));
+    }
     if brokers_are_ours {
-        all.extend(broker_threads_and_flushes(cpus));
+        all.push(flushes());
     }
     all.push(Setting {
         name: "buffer.memory",
@@ -160,7 +166,7 @@ fn producing(count: u32) -> [Setting; 2] {
     ]
 }
 
-fn broker_threads_and_flushes(cpus: u32) -> [Setting; 3] {
+fn broker_threads(cpus: u32) -> [Setting; 2] {
     [
         Setting {
             name: "num.io.threads",
@@ -174,24 +180,32 @@ fn broker_threads_and_flushes(cpus: u32) -> [Setting; 3] {
             note: None,
             changes: vec![broker("num.network.threads", cpus.max(2))],
         },
-        Setting {
-            name: "fsync policy",
-            why: "syncing early keeps the kernel from holding writers up later; it is tried, and mostly costs",
-            note: None,
-            changes: vec![broker("log.flush.interval.messages", 100_000)],
-        },
     ]
+}
+
+fn flushes() -> Setting {
+    Setting {
+        name: "fsync policy",
+        why: "syncing early keeps the kernel from holding writers up later; it is tried, and mostly costs",
+        note: None,
+        changes: vec![broker("log.flush.interval.messages", 100_000)],
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::run::testing::point;
+    use std::collections::BTreeMap;
+
+    fn names(target: &TargetSpec) -> Vec<&'static str> {
+        all(&point(), 4, target).iter().map(|setting| setting.name).collect()
+    }
 
     #[test]
     fn each_change_changes_the_point_once() {
         let base = point();
-        for setting in all(&base, 4, true) {
+        for setting in all(&base, 4, &TargetSpec::ApacheKafka) {
             for change in &setting.changes {
                 let Some(changed) = change.of(&base) else {
                     assert_eq!(setting.name, "producers", "only half of one producer is one producer");
@@ -204,9 +218,18 @@ mod tests {
     }
 
     #[test]
+    fn threads_are_tried_where_they_have_an_effect() {
+        let threads = ["num.io.threads", "num.network.threads"];
+        let (kafka, ours) = (names(&TargetSpec::ApacheKafka), names(&TargetSpec::Embedded));
+        assert!(threads.iter().all(|name| kafka.contains(name) && !ours.contains(name)));
+        assert!(ours.contains(&"log.dirs") && ours.contains(&"fsync policy"));
+    }
+
+    #[test]
     fn brokers_of_others_are_left_alone() {
         let base = point();
-        for setting in all(&base, 4, false) {
+        let others = TargetSpec::Bootstrap { servers: vec!["b:1".to_owned()], properties: BTreeMap::new() };
+        for setting in all(&base, 4, &others) {
             for change in &setting.changes {
                 if let Some(changed) = change.of(&base) {
                     assert_eq!(changed.cluster, base.cluster, "{}", setting.name);

@@ -84,8 +84,7 @@ impl Tune {
             lab_version: lab_version(),
         };
         let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
-        let brokers_are_ours = !matches!(target, thalweg_lab::target::TargetSpec::Bootstrap { .. });
-        let progress = Progress::new(tune::repetitions(&base, cpus, brokers_are_ours));
+        let progress = Progress::new(tune::repetitions(&base, cpus, target));
         let interim = output.file("tune.json");
         let keep = |study: &tune::Study| {
             let written = serde_json::to_string_pretty(study).map_err(anyhow::Error::from);
