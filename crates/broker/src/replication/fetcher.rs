@@ -348,6 +348,7 @@ impl Fetcher {
                 flush_due.then_some(partition)
             }
             Verdict::Truncate(leader) => {
+                self.session.not_taken();
                 self.truncate(key, partition, epoch, from, leader).await;
                 None
             }
@@ -395,7 +396,10 @@ impl Fetcher {
                     self.go_on(key, Ok(next));
                 }
             }
-            Err(error @ FollowError::Void(_)) => self.go_on(key, Err(error)),
+            Err(error @ FollowError::Void(_)) => {
+                self.session.not_taken();
+                self.go_on(key, Err(error));
+            }
             Err(error) => {
                 // Told once for a row of failures: it is tried again for as long as a disk is full.
                 if followed.failures == 0 {

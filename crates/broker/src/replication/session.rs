@@ -112,6 +112,12 @@ impl FetchSession {
         self.epoch = 0;
     }
 
+    /// Something of an answer could not be used, though the leader told it without an error. It does not tell its high
+    /// watermark a second time in a session, and if nothing more is appended nobody would hear of it: so another begins.
+    pub fn not_taken(&mut self) {
+        self.reset();
+    }
+
     /// The leader does not know the session: the next request begins another.
     pub fn lost(&mut self) {
         (self.id, self.epoch) = (0, 0);
@@ -185,6 +191,9 @@ mod tests {
         session.reset();
         assert_eq!(told(&session), (7, 0, vec![(1, 0, 10)], vec![]));
         session.answered(8);
+        session.not_taken();
+        assert_eq!(told(&session), (8, 0, vec![(1, 0, 10)], vec![]), "the leader tells all anew");
+        session.answered(9);
         session.lost();
         assert_eq!(told(&session), (0, 0, vec![(1, 0, 10)], vec![]));
     }
