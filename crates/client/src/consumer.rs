@@ -382,7 +382,12 @@ impl Consumer {
                     });
                     return Ok(with_offset.collect());
                 }
-                Err(error) if error.is_retriable() => tokio::time::sleep(self.config.retry_backoff).await,
+                Err(error) if error.is_retriable() => {
+                    if let Some(member) = &mut self.member {
+                        member.doubt_coordinator(&error);
+                    }
+                    tokio::time::sleep(self.config.retry_backoff).await;
+                }
                 Err(error) => return Err(error.into()),
             }
         }

@@ -5,6 +5,7 @@
 mod certificates;
 mod connection;
 mod fake;
+mod groups;
 mod kafka;
 mod producer;
 mod random;
