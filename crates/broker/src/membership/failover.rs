@@ -1,4 +1,5 @@
-//! The observer and a quorum in memory whose leader changes: what was never committed is dropped, nothing else is.
+//! A quorum in memory whose leader changes. The observer drops what was never committed and nothing else; a broker that
+//! leaves waits for the new one.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,10 +17,13 @@ use thalweg_wire::request::api_versions_response::ApiVersion;
 use thalweg_wire::request::fetch_response::{
     EpochEndOffset, FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint, PartitionData,
 };
-use thalweg_wire::request::{ApiVersionsResponse, FetchRequest, FetchResponse};
+use thalweg_wire::request::{
+    ApiVersionsResponse, BrokerHeartbeatRequest, BrokerHeartbeatResponse, FetchRequest, FetchResponse,
+};
 use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message, MetadataRecord, Records, Uuid};
 use tokio::io::{AsyncWriteExt, DuplexStream};
 
+use super::member::{Member, Wish};
 use super::observer::Observer;
 use super::*;
 
@@ -47,6 +51,12 @@ struct Fake {
     nodes: [Node; 3],
     /// How often an observer was told that its log diverges.
     diverged: usize,
+    /// How long a leader takes to answer a heartbeat.
+    beat_takes: Duration,
+    /// The heartbeats that each node has answered.
+    beats: [usize; 3],
+    /// The node that lets brokers go, with its third answer.
+    lets_go: Option<usize>,
 }
 
 type Shared = Arc<Mutex<Fake>>;
@@ -122,10 +132,21 @@ fn answer(fake: &mut Fake, node: usize, request: &FetchRequest) -> (FetchRespons
     (response, is_ready)
 }
 
+fn answer_beat(fake: &mut Fake, node: usize) -> BrokerHeartbeatResponse {
+    if !is_leader(fake, node) {
+        let error_code = ErrorCode::NotController.code();
+        return BrokerHeartbeatResponse { error_code, ..Default::default() };
+    }
+    fake.beats[node] += 1;
+    let should_shut_down = fake.lets_go == Some(node) && fake.beats[node] == 3;
+    BrokerHeartbeatResponse { should_shut_down, ..Default::default() }
+}
+
 fn versions() -> ApiVersionsResponse {
     let api = |api: ApiKey, max_version| ApiVersion { api_key: api as i16, min_version: 0, max_version };
+    let beats = api(ApiKey::BrokerHeartbeat, BrokerHeartbeatRequest::MAX_VERSION);
     ApiVersionsResponse {
-        api_keys: vec![api(ApiKey::Fetch, 18), api(ApiKey::ApiVersions, 4)],
+        api_keys: vec![api(ApiKey::Fetch, 18), api(ApiKey::ApiVersions, 4), beats],
         ..Default::default()
     }
 }
@@ -139,6 +160,11 @@ async fn serve(shared: Shared, node: usize, stream: DuplexStream) {
         let (version, id) = (prefix.api_version, prefix.correlation_id);
         let encoded = if prefix.api_key == ApiKey::ApiVersions as i16 {
             encode_response(&versions(), ApiKey::ApiVersions, version, id)
+        } else if prefix.api_key == ApiKey::BrokerHeartbeat as i16 {
+            let takes = shared.lock().beat_takes;
+            tokio::time::sleep(takes).await;
+            let response = answer_beat(&mut shared.lock(), node);
+            encode_response(&response, ApiKey::BrokerHeartbeat, version, id)
         } else {
             let mut d = Decoder::new(frame);
             decode_request_header(&mut d, ApiKey::Fetch, version).expect("a header");
@@ -217,13 +243,7 @@ async fn what_a_new_leader_does_not_have_is_dropped_and_was_never_shown() {
         fake.nodes[1] = Node { is_up: true, log: uncommitted, high_watermark: 3 };
         fake.nodes[2] = Node { is_up: true, log: common.clone(), high_watermark: 3 };
     }
-    let progress = Arc::new(Progress {
-        applied: watch::Sender::new(-1),
-        image: watch::Sender::new(Arc::new(Image::empty())),
-        failed: watch::Sender::new(None),
-        offline: watch::Sender::new(Vec::new()),
-        withdrawn: watch::Sender::new(false),
-    });
+    let progress = progress();
     let observer = Observer::new(link(&shared), &options, Arc::new(Nothing), progress.clone());
     let observer = tokio::spawn(observer.run());
     let mut images = progress.image.subscribe();
@@ -244,5 +264,44 @@ async fn what_a_new_leader_does_not_have_is_dropped_and_was_never_shown() {
     assert!(shows(&seen, "committed") && !shows(&seen, "lost"));
     assert_eq!((seen.offset(), shared.lock().diverged), (3, 1));
     assert!(progress.failed.borrow().is_none());
+    observer.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_leaves_waits_for_a_controller_that_was_just_elected() {
+    let options = MembershipOptions { node_id: 9, ..MembershipOptions::default() };
+    let session = options.session_timeout;
+    let shared: Shared = Shared::default();
+    {
+        let mut fake = shared.lock();
+        (fake.epoch, fake.leader) = (5, 1);
+        fake.nodes.iter_mut().for_each(|node| node.is_up = true);
+        fake.beat_takes = Duration::from_millis(500);
+    }
+    let (link, progress) = (link(&shared), progress());
+    let observer = Observer::new(link.clone(), &options, Arc::new(Nothing), progress.clone());
+    let observer = tokio::spawn(observer.run());
+    let (wishes, wished) = mpsc::channel(1);
+    let member = tokio::spawn(Member::new(link, options, progress).run(wished));
+    let (done, mut left) = oneshot::channel();
+    wishes.send((Wish::Leave, done)).await.expect("the member runs");
+    // The controller has heard the wish, and ends before others let it grant that.
+    assert!(tokio::time::timeout(Duration::from_secs(3), &mut left).await.is_err());
+    let heard = {
+        let mut fake = shared.lock();
+        fake.nodes[1].is_up = false;
+        assert!(fake.beats[1] > 0);
+        Instant::now()
+    };
+    // Another is elected when the broker's session with the first is all but over, and its answers take their time.
+    tokio::time::sleep_until(heard + session - Duration::from_millis(700)).await;
+    {
+        let mut fake = shared.lock();
+        (fake.epoch, fake.leader, fake.lets_go) = (6, 2, Some(2));
+        fake.beat_takes = Duration::from_secs(1);
+    }
+    tokio::time::timeout(session, left).await.expect("in time").expect("the broker leaves");
+    assert_eq!(shared.lock().beats[2], 3, "the new controller has let it go");
+    member.await.expect("it has ended in order");
     observer.abort();
 }

@@ -10,6 +10,7 @@ use thalweg_controller::{Controller, HandleError};
 use thalweg_wire::frame::{self, LENGTH_LEN};
 use thalweg_wire::request::{FetchRequest, FetchResponse};
 use thalweg_wire::{ApiKey, DecodeError, EncodeError, ErrorCode, Message, Request};
+use tokio::time::Instant;
 
 use super::quorum::{FETCH_WAIT, Quorum, QuorumOptions};
 use crate::watch;
@@ -95,6 +96,14 @@ impl ControllerLink {
         match &self.0.way {
             Way::InProcess(controller) => self.call(controller, &request, version).await,
             Way::Network(quorum) => quorum.send(&request, version).await,
+        }
+    }
+
+    /// When the newest active controller was found; nothing where it is in this process.
+    pub(super) fn elected(&self) -> Option<Instant> {
+        match &self.0.way {
+            Way::InProcess(_) => None,
+            Way::Network(quorum) => quorum.elected(),
         }
     }
 

@@ -318,31 +318,46 @@ impl Member {
         }
     }
 
-    /// Asks to shut down until the controller agrees, or until it has not been heard for so long that it has given the
-    /// broker up.
+    /// Asks to shut down until the controller agrees, or until no controller counts the broker as alive any more.
     async fn leave(&mut self, mut contact: Contact) {
         let until = Instant::now() + self.options.controlled_shutdown_timeout;
         let at_least = Instant::now() + LEAVE;
         let mut applied = self.progress.applied.subscribe();
         while Instant::now() < until {
             applied.mark_unchanged();
-            let given_up = (contact.heard + self.options.session_timeout).max(at_least);
-            match tokio::time::timeout_at(given_up, self.beat(true)).await {
-                Ok(Beat::Answered(response)) if response.should_shut_down => return,
-                Ok(Beat::Answered(_)) => contact.answered(),
-                Ok(Beat::Unknown) => return,
-                Ok(Beat::Failed(why)) if Instant::now() < given_up => {
-                    contact.failed(&why);
-                    tokio::time::sleep(RETRY).await;
-                }
-                Ok(Beat::Failed(_)) | Err(_) => {
+            let answered = tokio::select! {
+                biased;
+                answered = self.beat(true) => answered,
+                () = self.given_up(contact.heard, at_least) => {
                     tracing::warn!("No controller answers and the broker leaves without being let go");
                     return;
+                }
+            };
+            match answered {
+                Beat::Answered(response) if response.should_shut_down => return,
+                Beat::Answered(_) => contact.answered(),
+                Beat::Unknown => return,
+                Beat::Failed(why) => {
+                    contact.failed(&why);
+                    tokio::time::sleep(RETRY).await;
                 }
             }
             let _ = tokio::time::timeout(REPEAT, applied.changed()).await;
         }
         tracing::warn!("Controller did not let the broker go in time");
+    }
+
+    /// Waits until a controller that has heard of the broker for the last time at `heard` has given it up, and until each
+    /// controller that was elected since has: a new one waits for all brokers of its image anew.
+    async fn given_up(&self, heard: Instant, at_least: Instant) {
+        loop {
+            let waits_since = self.link.elected().map_or(heard, |elected| elected.max(heard));
+            let given_up = (waits_since + self.options.session_timeout).max(at_least);
+            if Instant::now() >= given_up {
+                return;
+            }
+            tokio::time::sleep_until(given_up).await;
+        }
     }
 }
 

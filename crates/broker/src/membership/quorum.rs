@@ -77,6 +77,8 @@ pub(super) struct Quorum {
     options: QuorumOptions,
     search: Mutex<LeaderSearch>,
     leader: watch::Sender<Option<Leader>>,
+    /// The newest epoch of which a leader was found, and when it was.
+    elected: Mutex<Option<(i32, Instant)>>,
     /// What the active controller serves, once one has said so.
     versions: Mutex<Option<ApiVersions>>,
     channels: [tokio::sync::Mutex<Option<Connection>>; 4],
@@ -88,6 +90,7 @@ impl Quorum {
             search: Mutex::new(LeaderSearch::new(options.servers.clone(), options.voters.clone())),
             options,
             leader: watch::Sender::new(None),
+            elected: Mutex::new(None),
             versions: Mutex::new(None),
             channels: Default::default(),
         }
@@ -116,6 +119,11 @@ impl Quorum {
         Ok(())
     }
 
+    /// When the newest active controller was found: the first time, not each time that it is found again.
+    pub fn elected(&self) -> Option<Instant> {
+        self.elected.lock().map(|(_, at)| at)
+    }
+
     /// Whether it is known what the active controller serves.
     pub fn is_known(&self) -> bool {
         self.versions.lock().is_some()
@@ -133,6 +141,12 @@ impl Quorum {
                 None => search.failed(&address),
             }
             let leader = search.leader().cloned();
+            if let Some(Leader { epoch, .. }) = leader {
+                let mut elected = self.elected.lock();
+                if elected.is_none_or(|(newest, _)| newest < epoch) {
+                    *elected = Some((epoch, Instant::now()));
+                }
+            }
             self.leader.send_if_modified(|known| {
                 let changed = *known != leader;
                 if changed {
