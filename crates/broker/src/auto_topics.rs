@@ -4,8 +4,8 @@
 use crate::api::{Call, forward};
 use crate::broker::Broker;
 use parking_lot::Mutex;
-use std::collections::HashSet;
 use std::time::Duration;
+use thalweg_hash::HashSet;
 use thalweg_metadata::topic_name::{self, OFFSETS, TRANSACTIONS};
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use thalweg_wire::request::{CreateTopicsRequest, CreateTopicsResponse};

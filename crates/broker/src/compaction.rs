@@ -5,8 +5,8 @@
 use crate::broker::Broker;
 use crate::config::CleanerSettings;
 use crate::partition::Partition;
-use std::collections::HashSet;
 use std::sync::Arc;
+use thalweg_hash::HashSet;
 use thalweg_log::{CompactionError, CompactionJob, LogError};
 use thalweg_wire::Uuid;
 use tokio::sync::Semaphore;
@@ -18,7 +18,7 @@ pub async fn run(broker: Arc<Broker>) {
     if !settings.enable {
         return;
     }
-    let mut uncleanable = Uncleanable::new();
+    let mut uncleanable = Uncleanable::default();
     loop {
         tokio::time::sleep(settings.backoff).await;
         round(&broker, &settings, &mut uncleanable).await;

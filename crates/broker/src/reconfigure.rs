@@ -9,9 +9,9 @@ use crate::broker::Broker;
 use crate::config::{BrokerConfig, EffectiveTopicConfig, NetworkSettings};
 use crate::net::ConnectionLimits;
 use crate::partition::Topic;
-use std::collections::HashMap;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
+use thalweg_hash::HashMap;
 use thalweg_log::LogConfig;
 use thalweg_metadata::{ConfigResource, ConfigResourceKind, Image};
 
@@ -70,7 +70,7 @@ pub fn connection_limits(network: &NetworkSettings) -> Arc<ConnectionLimits> {
 
 /// `max.connections.per.ip.overrides` by address; names are resolved once, when they are set.
 fn overrides(network: &NetworkSettings) -> HashMap<IpAddr, usize> {
-    let mut found = HashMap::new();
+    let mut found = HashMap::default();
     for (host, max) in &network.max_connections_per_ip_overrides {
         match (host.as_str(), 0).to_socket_addrs() {
             Ok(addresses) => found.extend(addresses.map(|address| (address.ip().to_canonical(), *max))),

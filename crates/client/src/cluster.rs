@@ -3,11 +3,11 @@
 //! A connection is made when it is first needed, shared by all who ask for the same broker, and made anew when it has
 //! ended. Nothing happens in the background.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use thalweg_hash::HashMap;
 use thalweg_wire::request::metadata_request::MetadataRequestTopic;
 use thalweg_wire::request::{FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest};
 use thalweg_wire::{ApiKey, ErrorCode, Request};

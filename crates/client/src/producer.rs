@@ -16,10 +16,10 @@ mod housekeeper;
 mod partition;
 mod sender;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
+use thalweg_hash::HashMap;
 use thalweg_record::BatchHeader;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -170,7 +170,7 @@ impl Producer {
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(housekeeper::run(Arc::clone(&shared)));
-        Producer { shared, topics: HashMap::new(), sticky: Vec::new(), _tasks: tasks }
+        Producer { shared, topics: HashMap::default(), sticky: Vec::new(), _tasks: tasks }
     }
 
     /// The topic of this name. Waits up to `max.block.ms` for its metadata; brokers that allow it create it.

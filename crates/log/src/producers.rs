@@ -4,8 +4,9 @@
 //! Refuses: files (see [`snapshot`]) and offsets of batches that are not in the log: an append is first prepared
 //! ([`Producers::prepare`]), then written, then applied ([`Producers::apply`]).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use thalweg_hash::HashMap;
 use thalweg_record::{BatchHeader, NO_SEQUENCE, ProducerEpoch, ProducerId};
 
 mod append;

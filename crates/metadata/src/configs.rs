@@ -1,7 +1,8 @@
 //! Configurations that were set at run time, for each resource.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use thalweg_hash::HashMap;
 
 /// What a configuration belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

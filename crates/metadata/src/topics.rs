@@ -1,8 +1,9 @@
 //! Topics and their partitions.
 
 use crate::PartitionRegistration;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use thalweg_hash::HashMap;
 use thalweg_wire::Uuid;
 
 /// A topic.

@@ -87,6 +87,7 @@ pub fn run(seed: u64) -> Outcome {
 pub fn run_plan(seed: u64, plan: Plan) -> Outcome {
     thalweg_log::seed_ids_of_this_thread(Some(seed));
     thalweg_wire::seed_ids_of_this_thread(Some(!seed));
+    thalweg_hash::seed_maps_of_this_thread(Some(seed));
     panics::watch();
     let mut simulation = Simulation::new(seed, plan);
     let faults = simulation.run(seed);
@@ -95,6 +96,7 @@ pub fn run_plan(seed: u64, plan: Plan) -> Outcome {
     drop(simulation);
     thalweg_log::seed_ids_of_this_thread(None);
     thalweg_wire::seed_ids_of_this_thread(None);
+    thalweg_hash::seed_maps_of_this_thread(None);
     outcome
 }
 

@@ -1,6 +1,6 @@
-//! Lots that tokio draws, in what the simulation runs: two runs of a seed would differ.
+//! Lots that tokio and the standard library draw, in what the simulation runs: two runs of a seed would differ.
 
-use super::tree::Tree;
+use super::tree::{Tree, has_word};
 use super::{Finding, Rule};
 
 pub const RULE: Rule = Rule {
@@ -11,6 +11,8 @@ pub const RULE: Rule = Rule {
 
 /// What runs in a simulation.
 const CRATES: [&str; 7] = ["broker", "client", "controller", "log", "metadata", "record", "wire"];
+/// What std gives another order each time.
+const HASHED: [&str; 2] = ["HashMap", "HashSet"];
 
 fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -21,6 +23,13 @@ fn check(tree: &Tree) -> Vec<Finding> {
                 findings.push(Finding::new(source.path, number, "a `select!` does not begin with `biased;`"));
             }
             in_select = line.trim_end().ends_with("select! {");
+            if line.contains("std::collections") && HASHED.iter().any(|name| has_word(line, name)) {
+                findings.push(Finding::new(
+                    source.path,
+                    number,
+                    "a hash map of std's: take `thalweg_hash`'s",
+                ));
+            }
             if line.contains("sync::watch") || (line.contains("tokio::sync::{") && line.contains("watch")) {
                 findings.push(Finding::new(source.path, number, "tokio's `watch`: take `crate::watch`"));
             }
@@ -48,6 +57,14 @@ mod tests {
         let text = "use tokio::sync::watch;\nuse tokio::sync::{mpsc, watch};\nlet a = tokio::select! {\n    b = c => {}\n}\n";
         assert_eq!(lines("crates/broker/src/a.rs", text), [1, 2, 4]);
         assert_eq!(lines("crates/lab/src/a.rs", text), [0; 0]);
+    }
+
+    #[test]
+    fn maps_without_an_order_are_found() {
+        let text = "use std::collections::{BTreeMap, HashMap};\nlet a = std::collections::HashSet::new();\n";
+        assert_eq!(lines("crates/log/src/a.rs", text), [1, 2]);
+        let other = "use std::collections::{BTreeMap, VecDeque};\nuse thalweg_hash::HashMap;\n";
+        assert_eq!(lines("crates/log/src/a.rs", other), [0; 0]);
     }
 
     #[test]

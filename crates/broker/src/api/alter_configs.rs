@@ -8,8 +8,9 @@
 use super::{Call, forward};
 use crate::broker::Broker;
 use crate::config::AlterError;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use thalweg_hash::HashMap;
 use thalweg_metadata::ConfigResourceKind;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::alter_configs_request::AlterConfigsResource;
@@ -61,7 +62,7 @@ impl Verdicts {
         name: impl Fn(&R) -> (i8, &str),
         check: impl Fn(&R) -> Result<Option<Verdict>, Verdict>,
     ) -> Self {
-        let mut counts: HashMap<(i8, &str), usize> = HashMap::new();
+        let mut counts: HashMap<(i8, &str), usize> = HashMap::default();
         for resource in resources {
             *counts.entry(name(resource)).or_insert(0) += 1;
         }
@@ -123,7 +124,7 @@ pub async fn handle(
     );
     let rest = AlterConfigsRequest { resources: verdicts.rest(request.resources), ..request };
     let answers = if rest.resources.is_empty() {
-        Ok(HashMap::new())
+        Ok(HashMap::default())
     } else {
         let verdict = |answer: AlterConfigsResourceResponse| {
             let verdict = Verdict { code: answer.error_code, message: answer.error_message };

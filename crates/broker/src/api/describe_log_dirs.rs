@@ -6,8 +6,9 @@
 
 use super::Call;
 use crate::broker::Broker;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::Path;
+use thalweg_hash::HashSet;
 use thalweg_log::{DirDescription, PublishedOffsets, TopicPartition};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_log_dirs_response::{

@@ -10,8 +10,8 @@ use super::{Call, forward};
 use crate::broker::Broker;
 use crate::config::AlterError;
 use crate::config::alter::{AlterOp, Alteration};
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use thalweg_hash::{HashMap, HashSet};
 use thalweg_metadata::ConfigResourceKind;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::incremental_alter_configs_request::AlterConfigsResource;
@@ -31,7 +31,7 @@ pub async fn handle(
     );
     let rest = IncrementalAlterConfigsRequest { resources: verdicts.rest(request.resources), ..request };
     let answers = if rest.resources.is_empty() {
-        Ok(HashMap::new())
+        Ok(HashMap::default())
     } else {
         let verdict = |answer: AlterConfigsResourceResponse| {
             let verdict = Verdict { code: answer.error_code, message: answer.error_message };
@@ -82,7 +82,7 @@ fn check(broker: &Broker, resource: &AlterConfigsResource) -> Result<Option<Verd
 
 /// The changes, once their form is right.
 fn alterations(resource: &AlterConfigsResource) -> Result<Vec<Alteration>, Verdict> {
-    let mut names = HashSet::new();
+    let mut names = HashSet::default();
     if !resource.configs.iter().all(|config| names.insert(config.name.as_str())) {
         return Err(AlterError::DuplicateKeys.into());
     }

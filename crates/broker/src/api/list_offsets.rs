@@ -9,7 +9,7 @@ use crate::broker::Broker;
 use crate::partition::{
     EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, Isolation, LATEST_TIERED, MAX_TIMESTAMP, Reader,
 };
-use std::collections::HashSet;
+use thalweg_hash::HashSet;
 use thalweg_record::LeaderEpoch;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::list_offsets_request::ListOffsetsPartition;
@@ -26,8 +26,8 @@ pub fn handle(broker: &Broker, call: &Call, request: ListOffsetsRequest) -> List
     };
     let isolation =
         if request.isolation_level == 1 { Isolation::ReadCommitted } else { Isolation::ReadUncommitted };
-    let mut seen = HashSet::new();
-    let mut duplicates = HashSet::new();
+    let mut seen = HashSet::default();
+    let mut duplicates = HashSet::default();
     for topic in &request.topics {
         for partition in &topic.partitions {
             let key = (topic.name.clone(), partition.partition_index);

@@ -10,8 +10,9 @@ use crate::transaction::{
     EndRequest, Outcome, Partitions, Producer, TransactionCoordinator, TransactionFilter, TransactionState,
     Verification, begin_verification, must_ask,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use thalweg_hash::HashMap;
 use thalweg_log::VerificationGuard;
 use thalweg_metadata::topic_name::OFFSETS;
 use thalweg_wire::ErrorCode;
@@ -61,7 +62,7 @@ async fn add_to_one(
     version: i16,
     transaction: &AddPartitionsToTxnTransaction,
 ) -> AddPartitionsToTxnResult {
-    let (partitions, mut errors) = (named(transaction), HashMap::new());
+    let (partitions, mut errors) = (named(transaction), HashMap::default());
     let image = broker.image();
     let exists = |(topic, partition): &&(Arc<str>, i32)| image.partition(topic, *partition).is_some();
     if partitions.iter().all(|partition| exists(&partition)) {

@@ -3,10 +3,10 @@
 use super::shards::Driver;
 use super::{Acknowledged, Appended, Moment, ReplayError, Shard, Ticket};
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use thalweg_hash::HashMap;
 use thalweg_record::DecompressBuffer;
 use thalweg_wire::ErrorCode;
 use tokio::sync::oneshot;
@@ -81,7 +81,7 @@ impl<S: Shard> Cell<S> {
             let answers = self.finish_turn(&mut shard, now, turn);
             debug_assert!(answers.is_empty(), "nobody has asked yet");
             self.tell("Loaded", shard.count());
-            *state = State::Active(Box::new(Active { shard, replies: HashMap::new() }));
+            *state = State::Active(Box::new(Active { shard, replies: HashMap::default() }));
         }
     }
 

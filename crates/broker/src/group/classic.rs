@@ -26,9 +26,10 @@ use super::subscription::subscribed_topics;
 use super::timers::{Deadline, Timer, Timers};
 use crate::coordinator::Ticket;
 use bytes::Bytes;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use thalweg_hash::{HashMap, HashSet};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::group::{GroupMetadataKey, GroupMetadataValue};
 use thalweg_wire::request::describe_groups_response::DescribedGroup;
@@ -125,13 +126,13 @@ impl ClassicGroup {
             protocol_name: None,
             generation: 0,
             leader: None,
-            members: HashMap::new(),
+            members: HashMap::default(),
             next_place: 0,
-            static_members: HashMap::new(),
-            pending_members: HashMap::new(),
-            pending_sync: HashSet::new(),
+            static_members: HashMap::default(),
+            pending_members: HashMap::default(),
+            pending_sync: HashSet::default(),
             awaiting_join: 0,
-            supported_protocols: HashMap::new(),
+            supported_protocols: HashMap::default(),
             is_assigned: false,
             subscribed_topics: None,
             new_member_added: false,

@@ -7,8 +7,8 @@ use super::record::CoordinatorRecord;
 use super::timers::Timers;
 use crate::coordinator::{Moment, Ticket};
 use bytes::Bytes;
-use std::collections::HashMap;
 use std::sync::Arc;
+use thalweg_hash::HashMap;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::{JoinGroupResponse, SyncGroupResponse};
 

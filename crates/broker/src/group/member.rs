@@ -4,8 +4,8 @@ use super::answer::ClientInfo;
 use super::timers::Deadline;
 use crate::coordinator::Ticket;
 use bytes::Bytes;
-use std::collections::HashSet;
 use std::sync::Arc;
+use thalweg_hash::HashSet;
 use thalweg_wire::group::group_metadata_value::MemberMetadata;
 use thalweg_wire::request::JoinGroupRequest;
 use thalweg_wire::request::describe_groups_response::DescribedGroupMember;
@@ -29,7 +29,7 @@ pub(super) struct Terms {
 impl Terms {
     /// What a join says. The metadata is copied: a slice would keep the whole frame in memory.
     pub(super) fn of(request: &JoinGroupRequest) -> Terms {
-        let mut names = HashSet::new();
+        let mut names = HashSet::default();
         let protocols = request
             .protocols
             .iter()

@@ -7,8 +7,9 @@ pub use transactions::TransactionOutcome;
 
 use super::record::CoordinatorRecord;
 use super::timed::Timed;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use thalweg_hash::HashMap;
 use thalweg_wire::Uuid;
 use thalweg_wire::group::{OffsetCommitKey, OffsetCommitValue};
 use transactions::Transactions;

@@ -25,8 +25,9 @@ use super::timed::Timed;
 use super::timers::Timers;
 use crate::coordinator::{self, AppendAs, Cell, Moment, ReplayError, Ticket};
 use bytes::Bytes;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
+use thalweg_hash::HashMap;
 use thalweg_record::{DecompressBuffer, ProducerId};
 use thalweg_wire::ErrorCode;
 
@@ -68,7 +69,7 @@ impl coordinator::Shard for Shard {
     fn new(config: &Arc<GroupConfig>, _leader_epoch: i32, now: Moment) -> Shard {
         Shard {
             config: Arc::clone(config),
-            groups: HashMap::new(),
+            groups: HashMap::default(),
             unacknowledged_groups: VecDeque::new(),
             offsets: OffsetStore::default(),
             timers: Timers::default(),

@@ -1,9 +1,9 @@
 //! How many connections there may be (`max.connections`, `max.connections.per.ip` and its overrides).
 
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use thalweg_hash::HashMap;
 
 /// The limits on connections, and how many there are. Shared by all listeners.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl ConnectionLimits {
             max_per_ip,
             per_ip_overrides,
             total: 0,
-            by_ip: HashMap::new(),
+            by_ip: HashMap::default(),
             admitted: 0,
             refused: 0,
         };
@@ -125,8 +125,11 @@ mod tests {
     #[test]
     fn a_place_is_given_back() {
         let ip: IpAddr = "127.0.0.1".parse().expect("an address");
-        let limits =
-            ConnectionLimits::new(2, 1, HashMap::from([("127.0.0.2".parse().expect("an address"), 2)]));
+        let limits = ConnectionLimits::new(
+            2,
+            1,
+            [("127.0.0.2".parse().expect("an address"), 2)].into_iter().collect(),
+        );
         let first = limits.admit(ip).expect("the first fits");
         assert_eq!(limits.admit(ip).err(), Some(Refused::PerIp { ip, max: 1 }));
         let mapped: IpAddr = "::ffff:127.0.0.1".parse().expect("an address");
@@ -135,7 +138,7 @@ mod tests {
         let other: IpAddr = "127.0.0.2".parse().expect("an address");
         let held = [limits.admit(other).expect("one"), limits.admit(other).expect("two")];
         assert_eq!(limits.admit(ip).err(), Some(Refused::Total { max: 2 }));
-        limits.change(2, 2, HashMap::new());
+        limits.change(2, 2, HashMap::default());
         drop(held);
         assert_eq!((limits.open(), limits.admitted(), limits.refused()), (0, 3, 3));
         assert!(

@@ -3,8 +3,9 @@
 use super::Partition;
 use crate::metrics::Traffic;
 use parking_lot::RwLock;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use thalweg_hash::HashMap;
 use thalweg_wire::Uuid;
 
 /// A topic with the partitions of it that are here.

@@ -14,11 +14,12 @@ use crate::group::{EndOfTransaction, TransactionOutcome};
 use crate::partition::{EndMarker, Partition};
 use crate::peers::{self, PeerError};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use thalweg_client::Connection;
+use thalweg_hash::HashMap;
 use thalweg_metadata::topic_name::OFFSETS;
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_wire::ErrorCode;
@@ -199,7 +200,7 @@ enum Destination {
 pub async fn run(broker: Arc<Broker>) {
     let queue = Arc::clone(broker.transactions.marker_queue());
     let mut tasks = JoinSet::new();
-    let mut peers: HashMap<i32, Arc<MarkerQueue>> = HashMap::new();
+    let mut peers: HashMap<i32, Arc<MarkerQueue>> = HashMap::default();
     loop {
         let sendings = std::mem::take(&mut *queue.waiting.lock());
         for sending in sendings.into_iter().filter(|sending| sending.cell.is_active()) {

@@ -25,8 +25,9 @@ use super::record::{encode_key, encode_value};
 use super::state::{Outcome, TransactionState};
 use crate::coordinator::{self, AppendAs, BATCH_BYTES, Cell, Moment, ReplayError, Ticket};
 use bytes::Bytes;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use thalweg_hash::HashMap;
 use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer};
 use thalweg_wire::ErrorCode;
 
@@ -220,7 +221,7 @@ impl Shard {
         Shard {
             config,
             coordinator_epoch,
-            entries: HashMap::new(),
+            entries: HashMap::default(),
             ongoing: BTreeSet::new(),
             writes: VecDeque::new(),
             pending: VecDeque::new(),

@@ -14,10 +14,10 @@ use crate::broker::Broker;
 use crate::partition::Partition;
 use crate::peers;
 use parking_lot::Mutex;
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use thalweg_client::Connection;
+use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::VerificationGuard;
 use thalweg_metadata::topic_name::TRANSACTIONS;
 use thalweg_record::{ProducerEpoch, ProducerId};
@@ -229,7 +229,7 @@ impl Node {
     /// The questions that can be asked together: one of each id.
     fn take(&self) -> Vec<Question> {
         let mut waiting = self.waiting.lock();
-        let mut ids = HashSet::new();
+        let mut ids = HashSet::default();
         let (now, later) =
             std::mem::take(&mut *waiting).into_iter().partition(|question| ids.insert(question.id.clone()));
         *waiting = later;

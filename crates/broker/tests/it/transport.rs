@@ -1,7 +1,6 @@
 //! The listener alone, with a service that makes large answers: how much it does for a peer that does not listen.
 
 use bytes::{Bytes, BytesMut};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -56,7 +55,7 @@ async fn deaf_peer(later: bool) {
     };
     let (stop, stopping) = watch::channel(false);
     let handler = Generous { served: Arc::clone(&served), later };
-    let limits = ConnectionLimits::new(10, 10, HashMap::new());
+    let limits = ConnectionLimits::new(10, 10, Default::default());
     let server = tokio::spawn(listening.serve(handler, settings, limits, stopping));
 
     let mut peer = TcpStream::connect(address).await.expect("it listens");

@@ -3,10 +3,10 @@
 //! While the consumer reads one answer, the next is under way: a fetch needs only the offset after the last batch, which is
 //! in the batch's head. Fetch sessions (KIP-227) keep requests small: only partitions that moved are named.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use thalweg_hash::HashMap;
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic};
 use thalweg_wire::request::fetch_response::PartitionData;
@@ -91,7 +91,7 @@ struct Session {
 
 impl Session {
     fn new() -> Session {
-        Session { id: 0, epoch: 0, known: HashMap::new() }
+        Session { id: 0, epoch: 0, known: HashMap::default() }
     }
 }
 

@@ -1,10 +1,11 @@
 //! The metadata log itself: opening and replaying it, appending, syncing, reading, and letting old parts go.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use thalweg_hash::HashMap;
 use thalweg_log::disk::{Disk, Durability};
 use thalweg_log::{
     AppendError, AppendOptions, AppendOrigin, CleanupPolicy, FlushTarget, Home, LogConfig, LogError,
@@ -177,7 +178,7 @@ impl MetadataLog {
         let log_end = self.log.log_end_offset().0;
         let mut next = image.offset() + 1;
         let mut loader = Loader::new(image);
-        let mut registered_at = HashMap::new();
+        let mut registered_at = HashMap::default();
         let mut buffer = DecompressBuffer::new(DECOMPRESSED_BYTES_MAX_DEFAULT);
         while next < log_end {
             let bytes = self.read(next, REPLAY_BYTES, log_end)?;

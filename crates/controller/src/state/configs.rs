@@ -1,7 +1,8 @@
 //! IncrementalAlterConfigs and AlterConfigs (Kafka's `ConfigurationControlManager`).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use thalweg_hash::HashMap;
 use thalweg_metadata::{ConfigMap, ConfigResource, ConfigResourceKind, VersionedRecord};
 use thalweg_wire::metadata::{ClearElrRecord, ConfigRecord};
 use thalweg_wire::request::alter_configs_response::AlterConfigsResourceResponse as LegacyResult;
@@ -99,7 +100,7 @@ impl State {
         name: impl Fn(&'a R) -> (i8, &'a str),
         operations: impl Fn(&ConfigMap, &'a R) -> Result<BTreeMap<String, Operation>, ApiError>,
     ) -> Result<(Vec<VersionedRecord>, Vec<Altered<'a>>), ApiError> {
-        let mut left: HashMap<(i8, &str), usize> = HashMap::new();
+        let mut left: HashMap<(i8, &str), usize> = HashMap::default();
         for resource in resources {
             *left.entry(name(resource)).or_insert(0) += 1;
         }

@@ -1,7 +1,6 @@
 //! CreatePartitions.
 
-use std::collections::HashMap;
-
+use thalweg_hash::HashMap;
 use thalweg_metadata::VersionedRecord;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_partitions_request::CreatePartitionsTopic;
@@ -16,7 +15,7 @@ impl State {
         &mut self,
         request: &CreatePartitionsRequest,
     ) -> Result<Outcome<CreatePartitionsResponse>, ApiError> {
-        let mut seen: HashMap<&str, usize> = HashMap::new();
+        let mut seen: HashMap<&str, usize> = HashMap::default();
         for topic in &request.topics {
             *seen.entry(&topic.name).or_insert(0) += 1;
         }

@@ -1,7 +1,8 @@
 //! CreateTopics.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
+use thalweg_hash::HashMap;
 use thalweg_metadata::{
     ConfigMap, ConfigResource, LeaderRecoveryState, PartitionEpoch, PartitionRegistration, VersionedRecord,
 };
@@ -25,7 +26,7 @@ impl State {
         &mut self,
         request: &CreateTopicsRequest,
     ) -> Result<Outcome<CreateTopicsResponse>, ApiError> {
-        let mut seen: HashMap<&str, usize> = HashMap::new();
+        let mut seen: HashMap<&str, usize> = HashMap::default();
         for topic in &request.topics {
             *seen.entry(&topic.name).or_insert(0) += 1;
         }

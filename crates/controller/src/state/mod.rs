@@ -22,11 +22,12 @@ mod reassignments;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
+use thalweg_hash::HashMap;
 use thalweg_metadata::{
     ConfigMap, ConfigResource, ConfigResourceKind, Delta, Image, MetadataVersion, Provenance, ReplayError,
     Topic, VersionRange, VersionedRecord, feature,
@@ -137,7 +138,7 @@ impl State {
             rules,
             image: Arc::new(Image::empty()),
             next_offset: 0,
-            registered_at: HashMap::new(),
+            registered_at: HashMap::default(),
             heartbeats: Heartbeats::new(timeout),
             rng: SmallRng::seed_from_u64(seed),
         }

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use rand::SeedableRng;
     use rand::rngs::SmallRng;
-    use std::collections::{BTreeSet, HashMap};
+    use std::collections::BTreeSet;
 
     fn broker(id: i32, rack: &str, fenced: bool) -> UsableBroker {
         UsableBroker { id, rack: Some(rack.to_owned()), fenced }
@@ -191,7 +191,7 @@ mod tests {
         for seed in 0..50 {
             let mut rng = SmallRng::seed_from_u64(seed);
             let placed = place(&brokers, 9, 3, &mut rng).unwrap();
-            let mut held = HashMap::new();
+            let mut held = HashMap::default();
             for replicas in &placed {
                 let racks: BTreeSet<_> = replicas.iter().map(|id| id / 3).collect();
                 assert_eq!(racks.len(), 3, "seed {seed}: {replicas:?}");

@@ -2,8 +2,7 @@
 //!
 //! Owns: the rules. Refuses: reading or writing files.
 
-use std::collections::HashMap;
-
+use thalweg_hash::HashMap;
 use thalweg_record::{
     Batch, BatchHeader, ControlRecordType, DecompressBuffer, Offset, ProducerEpoch, ProducerId, Record,
     RecordError, emptied, rebuild,

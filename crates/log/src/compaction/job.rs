@@ -3,10 +3,10 @@
 //! Owns: reading the old segments and writing the new ones beside them. Refuses: touching the old ones; the
 //! partition replaces them when it takes the outcome over.
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
+use thalweg_hash::HashMap;
 use thalweg_record::{
     Batch, BatchHeader, DECOMPRESSED_BYTES_MAX_DEFAULT, DecompressBuffer, Offset, ProducerId,
 };

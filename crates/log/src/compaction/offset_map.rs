@@ -4,9 +4,9 @@
 //! stand for a key, and that two keys of one log share them is not to be expected. (64 bits would be: a lost
 //! record in every few billion compactions of a million keys is too many.)
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
+use thalweg_hash::HashMap;
 use thalweg_record::Offset;
 
 /// Bytes that an entry takes, with the room that a hash map leaves free.
@@ -29,7 +29,7 @@ impl OffsetMap {
         OffsetMap {
             first: RandomState::new(),
             second: RandomState::new(),
-            offsets: HashMap::new(),
+            offsets: HashMap::default(),
             entries_max: (bytes_max / ENTRY_BYTES).max(1),
             latest: start - 1,
         }

@@ -3,8 +3,9 @@
 //!
 //! Owns: following the transactions while the batches go by in order. Refuses: going back.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
+use thalweg_hash::{HashMap, HashSet};
 use thalweg_record::{BatchHeader, ControlRecordType, Offset, ProducerId};
 
 use crate::segment::transactions::AbortedTransaction;

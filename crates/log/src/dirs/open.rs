@@ -4,12 +4,12 @@
 //! changed; the checkpoints; then the partitions, in parallel. Refuses: starting on somebody else's directory.
 //! A directory that cannot be used is left out with a report, and the others go on.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+use thalweg_hash::HashMap;
 use thalweg_record::Offset;
 
 use super::error::{
@@ -143,7 +143,7 @@ fn lock_dir(disk: &Disk, path: &Path) -> Result<Result<Locked, String>, OpenErro
 /// The cluster's id, after comparing what the directories and the configuration say.
 fn agree_on_cluster(options: &LogDirsOptions, locked: &[Locked]) -> Result<String, OpenError> {
     let mut cluster_id = options.cluster_id.clone();
-    let mut ids: HashMap<Uuid, &Path> = HashMap::new();
+    let mut ids: HashMap<Uuid, &Path> = HashMap::default();
     for Locked { path, meta, .. } in locked {
         let Some(meta) = meta else { continue };
         if let Some(found) = meta.node_id
@@ -225,7 +225,7 @@ fn check_duplicates(dirs: &[LogDir], jobs: &[Job]) -> Result<(), OpenError> {
     if dirs.len() < 2 {
         return Ok(());
     }
-    let mut seen: HashMap<&TopicPartition, &Job> = HashMap::new();
+    let mut seen: HashMap<&TopicPartition, &Job> = HashMap::default();
     for job in jobs {
         if let Some(first) = seen.insert(&job.name, job) {
             let (first, second) = (first.state.path().to_owned(), job.state.path().to_owned());

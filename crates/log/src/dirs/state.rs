@@ -3,13 +3,14 @@
 //! Owns: the registry of the partitions in the directory, what its checkpoint files say, and whether it is
 //! offline. Refuses: healing; a directory that failed stays offline until the broker starts again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use thalweg_hash::HashMap;
 use thalweg_record::Offset;
 
 use crate::checkpoint::{self, CLEANER_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE};

@@ -8,8 +8,9 @@
 //! Owns: how far to look. Refuses: reading more than headers, and more than the end of the log; a batch further
 //! back was answered long before the stop.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
+use thalweg_hash::HashMap;
 use thalweg_record::ProducerId;
 
 use super::error::LogError;
@@ -84,7 +85,7 @@ impl Recall<'_> {
     fn read_block(&mut self, segment: &mut Segment, start: u64, end: u64) -> Result<(), ScanError> {
         let file = segment.file(self.home)?;
         let mut scan = HeaderScan::new(&file, start, end);
-        let mut found: HashMap<ProducerId, VecDeque<BatchMetadata>> = HashMap::new();
+        let mut found: HashMap<ProducerId, VecDeque<BatchMetadata>> = HashMap::default();
         while let Some(placed) = scan.next()? {
             let Some(batch) = self.producers.missed(&placed.header) else { continue };
             let batches = found.entry(placed.header.producer_id).or_default();

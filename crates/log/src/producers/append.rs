@@ -4,8 +4,9 @@
 //! Owns: the rules for epochs, sequences, duplicates and transactions. Refuses: changing anything before the
 //! batches are written; what it prepares is applied afterwards.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use thalweg_hash::HashMap;
 use thalweg_record::{BatchHeader, NO_SEQUENCE, Offset, ProducerEpoch, ProducerId};
 
 use super::error::{

@@ -3,8 +3,7 @@
 //!
 //! Owns: one guard per producer whose transaction is being confirmed. Refuses: asking the coordinator.
 
-use std::collections::HashMap;
-
+use thalweg_hash::HashMap;
 use thalweg_record::{ProducerEpoch, ProducerId};
 
 /// Proof that the coordinator was asked about a producer's transaction; compared when the batch is appended.

@@ -8,8 +8,8 @@
 
 use super::FetchFailed;
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::sync::Arc;
+use thalweg_hash::HashMap;
 use thalweg_wire::request::FetchRequest;
 use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 use thalweg_wire::{ErrorCode, Uuid};
@@ -181,7 +181,7 @@ impl State {
             created_ms: now_ms,
             by_id: version >= 13,
             partitions: Vec::new(),
-            index: HashMap::new(),
+            index: HashMap::default(),
         };
         session.update(wanted.clone(), Vec::new());
         loop {

@@ -7,7 +7,7 @@
 use crate::broker::Broker;
 use crate::partition::AppendError;
 use crate::transaction::{Guarded, Producer, Verification, begin_verification, must_ask};
-use std::collections::HashMap;
+use thalweg_hash::HashMap;
 use thalweg_log::VerificationGuard;
 use thalweg_record::BatchHeader;
 use thalweg_wire::request::ProduceRequest;
@@ -57,7 +57,7 @@ pub enum Begun {
 /// Looks at a request. Fails when its batches are of several producers.
 pub fn begin(broker: &Broker, version: i16, request: &ProduceRequest) -> Result<Begun, ErrorCode> {
     let required = broker.verifier.is_enabled();
-    let ready = Guards { required, known: HashMap::new() };
+    let ready = Guards { required, known: HashMap::default() };
     let Some(id) = &request.transactional_id else { return Ok(Begun::Ready(ready)) };
     let mut producer = None;
     let (mut places, mut batches) = (Vec::new(), Vec::new());

@@ -5,8 +5,8 @@ use super::super::timers::Timer;
 use super::{ClassicGroup, GroupState};
 use crate::coordinator::Ticket;
 use bytes::Bytes;
-use std::collections::HashMap;
 use std::sync::Arc;
+use thalweg_hash::HashMap;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::{HeartbeatRequest, SyncGroupRequest, SyncGroupResponse};
 
@@ -64,7 +64,7 @@ impl ClassicGroup {
     /// The leader's assignment is written; members get it when it is acknowledged. Who is left out gets nothing,
     /// and whoever is no member is left out.
     fn write_assignment(&mut self, cx: &mut Context<'_>, request: &SyncGroupRequest) {
-        let mut assignment = HashMap::with_capacity(self.members.len());
+        let mut assignment = HashMap::default();
         for given in &request.assignments {
             if self.members.contains_key(given.member_id.as_str()) {
                 // Copied: a slice would keep the whole frame in memory.

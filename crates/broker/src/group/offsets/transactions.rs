@@ -1,8 +1,9 @@
 //! Offsets that transactions commit, until these end.
 
 use super::OffsetAndMetadata;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use thalweg_hash::HashMap;
 
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,10 +7,10 @@ mod oracle;
 mod sequences;
 mod steps;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use rand::Rng;
+use thalweg_hash::HashMap;
 use thalweg_metadata::{
     ConfigMap, ConfigResource, ConfigResourceKind, Image, Loader, PartitionRegistration, VersionedRecord,
 };
@@ -78,7 +78,7 @@ impl Bench {
         let options = options();
         let mut state = State::new(&options, Arc::new(Rules), 42);
         let now = Now { wall_ms: 1_700_000_000_000, monotonic_ms: 0 };
-        state.activate(Arc::new(Image::empty()), 0, HashMap::new(), now);
+        state.activate(Arc::new(Image::empty()), 0, HashMap::default(), now);
         let mut bench = Bench { state, now, replayed: Loader::new(Arc::new(Image::empty())) };
         let records = bench.state.activation_records(false);
         bench.apply(records);
@@ -88,7 +88,7 @@ impl Bench {
     /// Another process leads, from what is in the log.
     fn restart(&mut self, image: Arc<Image>, next_offset: i64) {
         self.state = State::new(&options(), Arc::new(Rules), 42);
-        self.state.activate(image, next_offset, HashMap::new(), self.now);
+        self.state.activate(image, next_offset, HashMap::default(), self.now);
     }
 
     fn apply(&mut self, records: Vec<VersionedRecord>) {

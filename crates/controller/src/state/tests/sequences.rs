@@ -1,7 +1,8 @@
 //! Whatever happens to a cluster, in whatever order: what holds after every step.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
+use thalweg_hash::HashMap;
 use thalweg_metadata::{LeaderRecoveryState, NO_LEADER};
 use thalweg_wire::request::UpdateFeaturesRequest;
 use thalweg_wire::request::update_features_request::FeatureUpdateKey;
@@ -174,7 +175,7 @@ impl Drop for History {
 }
 
 fn run(seed: u64) -> HashMap<&'static str, usize> {
-    let mut seen: HashMap<&'static str, usize> = HashMap::new();
+    let mut seen: HashMap<&'static str, usize> = HashMap::default();
     let brokers = i32::try_from(1 + seed % 7).expect("a few");
     let mut steps = Steps::new(seed, brokers);
     let mut performer = Performer::new(Bench::new());
@@ -237,7 +238,7 @@ fn note(seen: &mut HashMap<&'static str, usize>, image: &Image) {
 
 #[test]
 fn whatever_happens_leaders_are_up_and_in_sync_and_epochs_rise() {
-    let mut seen: HashMap<&'static str, usize> = HashMap::new();
+    let mut seen: HashMap<&'static str, usize> = HashMap::default();
     for seed in (0..SEEDS).chain(FOUND) {
         let result = std::panic::catch_unwind(|| run(seed));
         let Ok(counts) = result else { panic!("the sequence of seed {seed} breaks a rule, see above") };

@@ -1,11 +1,11 @@
 //! Steps that a cluster may be put through: generated from a seed, performed on whatever takes KRaft's requests.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use rand::rngs::SmallRng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
+use thalweg_hash::HashMap;
 use thalweg_metadata::{ConfigResourceKind, Image, PartitionRegistration};
 use thalweg_wire::request::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
@@ -260,7 +260,7 @@ pub(super) struct Performer<C> {
 
 impl<C: Cluster> Performer<C> {
     pub fn new(cluster: C) -> Performer<C> {
-        Performer { cluster, processes: HashMap::new() }
+        Performer { cluster, processes: HashMap::default() }
     }
 
     /// Performs a step; what it was answered, as numbers that mean the same in every cluster.

@@ -1,0 +1,80 @@
+//! Hash maps whose order follows from a seed in a simulation.
+//!
+//! The standard library's draw it by lot, and it comes through: who walks over a map sends requests in its order, and a
+//! map that is dropped with what others wait for wakes them in its order. Two runs of a simulation would differ then.
+//! Here the lot is a seam, as clock and disk are: the kernel's on a real machine, so that nobody can choose keys that
+//! collide, and the seed's in the thread of a simulation. A tidy rule refuses the others in what the simulation runs.
+
+use std::cell::Cell;
+use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
+
+/// The standard library's map; `HashMap::default()` makes one.
+pub type HashMap<K, V> = std::collections::HashMap<K, V, HashState>;
+/// The standard library's set; `HashSet::default()` makes one.
+pub type HashSet<T> = std::collections::HashSet<T, HashState>;
+
+thread_local! {
+    /// What the order of maps follows from that this thread makes; nothing while it is the kernel's.
+    static SEED: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// From now on the order of the maps that this thread makes follows from `seed`, or is the kernel's again.
+pub fn seed_maps_of_this_thread(seed: Option<u64>) {
+    SEED.set(seed);
+}
+
+/// How a map hashes its keys: as the standard library does, but for the lot.
+#[derive(Clone, Debug)]
+pub struct HashState(Lot);
+
+#[derive(Clone, Debug)]
+enum Lot {
+    Kernel(RandomState),
+    Seed(u64),
+}
+
+impl Default for HashState {
+    fn default() -> HashState {
+        HashState(SEED.get().map_or_else(|| Lot::Kernel(RandomState::new()), Lot::Seed))
+    }
+}
+
+impl BuildHasher for HashState {
+    type Hasher = DefaultHasher;
+
+    fn build_hasher(&self) -> DefaultHasher {
+        match &self.0 {
+            Lot::Kernel(state) => state.build_hasher(),
+            Lot::Seed(seed) => {
+                let mut hasher = DefaultHasher::new();
+                hasher.write_u64(*seed);
+                hasher
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(seed: Option<u64>) -> Vec<u32> {
+        seed_maps_of_this_thread(seed);
+        let map: HashMap<u32, ()> = (0..100).map(|key| (key, ())).collect();
+        let set: HashSet<u32> = map.keys().copied().collect();
+        seed_maps_of_this_thread(None);
+        assert_eq!(set.len(), 100);
+        map.into_keys().chain(set).collect()
+    }
+
+    #[test]
+    fn an_order_follows_from_its_seed() {
+        assert_eq!(order(Some(7)), order(Some(7)));
+        assert_ne!(order(Some(7)), order(Some(8)));
+    }
+
+    #[test]
+    fn without_a_seed_it_is_drawn() {
+        assert_ne!(order(None), order(None));
+    }
+}
