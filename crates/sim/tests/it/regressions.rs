@@ -3,7 +3,7 @@
 
 use thalweg_sim::run;
 
-const SEEDS: [(u64, &str); 10] = [
+const SEEDS: [(u64, &str); 15] = [
     (3, "a reassignment waited for a replica that another was adding and it removed"),
     (8, "more than five batches were stored behind one whose answer was late, which was then stored twice"),
     (21, "the same"),
@@ -14,6 +14,11 @@ const SEEDS: [(u64, &str); 10] = [
     (85, "batches were missing at the end of a segment, and the next one was taken as it was"),
     (106, "the same"),
     (179, "the same"),
+    (2194, "a follower could not use an answer, whose high watermark the leader did not tell again"),
+    (9395, "the same"),
+    (2204, "a member asked for its offsets, again and again, where the coordinator was no more"),
+    (5628, "the same"),
+    (7717, "the same"),
 ];
 
 #[test]
@@ -21,5 +26,6 @@ fn seeds_that_found_something_find_nothing_more() {
     for (seed, found) in SEEDS {
         let outcome = super::on_a_thread_of_its_own(move || run(seed));
         assert_eq!(outcome.violations, [""; 0], "seed {seed}, which found: {found}");
+        assert_eq!(outcome.unrest, None, "seed {seed}, which found: {found}");
     }
 }
