@@ -399,9 +399,11 @@ impl PartitionLog {
         let published = &self.published;
         published.log_start.store(self.log_start.0, Ordering::Relaxed);
         // As long as segments that were deleted may come back with the power, the checkpoint has to say where the log begins.
-        if self.names.unsynced().is_none() {
-            published.first_segment.store(self.segments[0].base_offset.0, Ordering::Relaxed);
+        let mut first_segment = self.segments[0].base_offset;
+        if self.names.unsynced().is_some() {
+            first_segment = first_segment.min(published.first_segment_offset());
         }
+        published.first_segment.store(first_segment.0, Ordering::Relaxed);
         published.recovery_point.store(self.recovery_point.0, Ordering::Relaxed);
         published.high_watermark.store(self.high_watermark.0, Ordering::Relaxed);
         published.log_end.store(self.log_end.0, Ordering::Relaxed);

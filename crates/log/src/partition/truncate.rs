@@ -42,10 +42,10 @@ impl PartitionLog {
         self.drop_segments_above(offset)?;
         let active = self.segments.last_mut().expect("the segment with the offset was kept");
         let base = active.base_offset;
-        let removed = active.locate(&self.home, offset).map_err(LogError::in_segment(base))?;
         active.truncate(&self.home, offset).map_err(LogError::in_segment(base))?;
-        let end = removed.map(|batch| base + i64::from(batch.relative_base)).or(self.gap_from);
-        self.gap_from = end.filter(|end| *end < offset);
+        // An earlier gap may lie before the batch that went.
+        let end = active.read_next_offset(&self.home).map_err(LogError::in_segment(base))?;
+        self.gap_from = Some(end.max(base)).filter(|end| *end < offset);
         self.log_end = offset;
         self.log_start = self.log_start.min(offset);
         self.epochs.truncate_from_end(offset);
@@ -83,8 +83,13 @@ impl PartitionLog {
                     partition = %self.name, log_end = end.0, next = next.0,
                     "Log ends before its next segment begins: what lies between was not written out"
                 );
-                self.truncate_to(end)?;
-                return Ok(Some(end));
+                if end < self.log_start {
+                    // Offsets below the log start are not given out again.
+                    self.truncate_fully_and_start_at(self.log_start, None)?;
+                } else {
+                    self.truncate_to(end)?;
+                }
+                return Ok(Some(self.log_end));
             }
         }
         Ok(None)

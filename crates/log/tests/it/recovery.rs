@@ -77,6 +77,24 @@ fn a_log_can_be_ended_where_whole_batches_are_missing_at_the_end_of_a_segment() 
     }
 }
 
+/// A truncation within a batch leaves a gap, behind which the log goes on; a second one, to the end of that gap, finds it again.
+#[test]
+fn what_follows_a_gap_that_truncations_have_left_is_there_after_a_crash() {
+    let bench = Bench::with(LogConfig { segment_bytes: 1000, ..LogConfig::default() });
+    let mut log = bench.create();
+    append(&mut log, &Spec::new(2).value_bytes(300).build());
+    append(&mut log, &Spec::new(3).build());
+    log.truncate_to(Offset(3)).expect("it can be cut");
+    append(&mut log, &Spec::new(1).build());
+    log.truncate_to(Offset(3)).expect("it can be cut");
+    let rolled = append(&mut log, &Spec::new(1).value_bytes(300).build());
+    assert!(rolled.rolled && rolled.first_offset == Offset(3));
+    drop(log);
+    let mut log = bench.open_unclean();
+    assert_eq!(log.end_at_gap().expect("it can be read"), None);
+    assert_eq!(log.log_end_offset(), Offset(4));
+}
+
 #[test]
 fn zeroes_and_garbage_after_the_end_are_cut() {
     let bench = Bench::new();
