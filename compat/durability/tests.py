@@ -8,11 +8,13 @@ import pathlib
 from broker import SUITE_SETTINGS, TARGETS, Broker
 from confluent_kafka import Producer
 
+from moves import Moves
 from ordeal import PARTITIONS, Ordeal
 from suite import NIGHTLY, TARGET, Skip, main
 from writer import first_fault, number, read_all
 
 CYCLES = 30 if NIGHTLY else 3
+MOVE_CYCLES = 100 if NIGHTLY else 8
 
 
 def own_broker(name):
@@ -92,6 +94,17 @@ def test_torn_tail_is_cut_and_indexes_are_rebuilt():
         assert producer.flush(30) == 0
         numbers = [number(value) for _, value in read_all(broker.bootstrap, "torn", 0)]
         assert numbers == list(range(1_001)), first_fault(numbers, 1_001)
+
+
+def test_partitions_that_move_between_directories_lose_nothing():
+    if TARGET == "apache-kafka":
+        raise Skip("Kafka's own moves are not tried here")
+    broker = own_broker("moves")
+    atexit.register(broker.stop)
+    moves = Moves(broker, MOVE_CYCLES)
+    for partition in range(PARTITIONS):
+        moves.writer.check(read_all(broker.bootstrap, moves.writer.topic, partition), partition)
+    assert len(moves.seen) == 2 * PARTITIONS, f"not every partition was seen in both directories: {moves.seen}"
 
 
 main(globals(), parallel=1)

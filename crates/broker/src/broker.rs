@@ -10,7 +10,7 @@ use crate::net::ConnectionLimits;
 use crate::partition::Partitions;
 use crate::producer_ids::ProducerIds;
 use crate::reconfigure;
-use crate::replication::{DirectoryAssignments, IsrChanges, Surroundings, Throttle};
+use crate::replication::{DirectoryAssignments, IsrChanges, Moves, Surroundings, Throttle};
 use crate::transaction::{TransactionCoordinator, Verifier};
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -56,6 +56,8 @@ pub struct Broker {
     pub surroundings: Arc<Surroundings>,
     /// In which directories replicas lie, where the controller does not know it.
     pub directories: DirectoryAssignments,
+    /// Partitions on their way from one data directory to another.
+    pub moves: Moves,
     config: RwLock<Arc<BrokerConfig>>,
     image: Arc<ImageCell>,
     epoch: AtomicI64,
@@ -120,6 +122,11 @@ impl Broker {
             leader_throttle: throttle(replication.leader_throttled_rate),
             follower_throttle: throttle(replication.follower_throttled_rate),
         });
+        let moves = Moves::new(Throttle::new(
+            replication.move_rate,
+            replication.move_quota_samples,
+            replication.move_quota_sample,
+        ));
         let verifier = Verifier::default();
         verifier.enable(config.transactions.verifies_partitions);
         Arc::new(Broker {
@@ -140,6 +147,7 @@ impl Broker {
             auto_topics: AutoTopics::default(),
             surroundings,
             directories: DirectoryAssignments::default(),
+            moves,
             config: RwLock::new(config),
             image,
             epoch: AtomicI64::new(-1),

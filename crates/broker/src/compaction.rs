@@ -38,6 +38,9 @@ async fn round(broker: &Broker, settings: &CleanerSettings, uncleanable: &mut Un
             continue;
         }
         let now_ms = broker.clock.now_ms();
+        if partition.is_moving() {
+            continue;
+        }
         let mut job = match partition.with_log(|log| log.plan_compaction(now_ms)) {
             Ok(Some(job)) => job,
             Ok(None) => continue,
@@ -78,7 +81,15 @@ fn compact(partition: &Partition, job: &CompactionJob) -> bool {
             return true;
         }
     };
-    match partition.with_log(|log| log.finish_compaction(job, outcome)) {
+    let finished = partition.with_log(|log| {
+        // A copy that has begun meanwhile would miss the tombstones that went.
+        if partition.is_moving() {
+            job.discard();
+            return Ok(None);
+        }
+        log.finish_compaction(job, outcome)
+    });
+    match finished {
         Ok(Some(stats)) => {
             let (before, after) = (stats.bytes_before, stats.bytes_after);
             tracing::info!(?partition, bytes_before = before, bytes_after = after, "Compacted a log");

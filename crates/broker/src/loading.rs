@@ -33,7 +33,9 @@ impl Loading {
             let listed = options.disk.list(dir).unwrap_or_default();
             // The metadata log is the controller's.
             let is_partition = |name: &str| {
-                TopicPartition::from_dir_name(name).is_some_and(|name| &*name.topic != CLUSTER_METADATA)
+                TopicPartition::from_dir_name(name)
+                    .or_else(|| TopicPartition::from_future_dir_name(name))
+                    .is_some_and(|name| &*name.topic != CLUSTER_METADATA)
             };
             listed.iter().filter(|listed| listed.is_dir && is_partition(&listed.name)).count()
         });

@@ -105,6 +105,7 @@ impl Publisher {
         self.fetchers.unfollow((gone.topic.id, gone.partition));
         let Some(partition) = self.broker.partitions.remove(gone.topic.id, gone.partition) else { return };
         partition.retire();
+        partition.end_move(&self.broker.log_dirs);
         match partition.with_log(|log| self.broker.log_dirs.delete(log)) {
             Ok(()) => tracing::info!(?partition, "Deleted a partition"),
             Err(error) => tracing::error!(?partition, %error, "Deleting a partition failed"),
@@ -121,8 +122,24 @@ impl Publisher {
         }
         let opened = Arc::new(self.open(change, image)?);
         self.broker.partitions.insert(Arc::clone(&opened));
+        self.resume_move(&opened);
         self.fetchers.follow(&opened, &change.registration);
         Ok(())
+    }
+
+    /// Goes on with the move of a partition that was under way when the broker stopped.
+    fn resume_move(&self, opened: &Arc<Partition>) {
+        let name = TopicPartition::new(&opened.topic, opened.index);
+        let Some(copy) = self.broker.log_dirs.take_future(&name) else { return };
+        let Some(copy) = self.claim(copy, opened.topic_id) else { return };
+        tracing::info!(partition = ?opened, path = %copy.dir().display(), copied_to = copy.log_end_offset().0, "Move to another log directory goes on");
+        match opened.resume_move(copy) {
+            Ok(true) => self.broker.moves.see_to(Arc::clone(opened)),
+            Ok(false) => {}
+            Err(error) => {
+                tracing::error!(partition = ?opened, %error, "A move to another log directory cannot go on")
+            }
+        }
     }
 
     /// Has the controller told in which directory a replica lies, where the image, which is the latest, does not say so.
@@ -158,13 +175,15 @@ impl Publisher {
                 log
             }
             Some(None) | None => {
-                let directory = change.registration.directory(broker.node_id).filter(|id| !id.is_reserved());
-                broker.log_dirs.create(
-                    &name,
-                    Some(log_uuid(change.topic.id)),
-                    config,
-                    directory.map(log_uuid),
-                )?
+                let assigned = change.registration.directory(broker.node_id).filter(|id| !id.is_reserved());
+                let preferred = broker.moves.take_preferred(change.topic.id, change.partition);
+                let directory = preferred.or(assigned.map(log_uuid));
+                let log =
+                    broker.log_dirs.create(&name, Some(log_uuid(change.topic.id)), config, directory)?;
+                if let Some(copy) = broker.log_dirs.take_future(&name) {
+                    self.set_aside(copy);
+                }
+                log
             }
         };
         let topic = Arc::clone(&change.topic.name);
@@ -195,6 +214,10 @@ impl Publisher {
     fn set_strays_aside(&self) {
         let Some(strays) = self.found.lock().take() else { return };
         strays.into_values().for_each(|log| self.set_aside(log));
+        // A copy waits for its log where that may lie in a directory that is offline.
+        if self.broker.log_dirs.are_complete() {
+            self.broker.log_dirs.take_futures().into_iter().for_each(|copy| self.set_aside(copy));
+        }
     }
 
     fn set_aside(&self, mut log: PartitionLog) {
@@ -202,7 +225,7 @@ impl Publisher {
         match self.broker.log_dirs.set_aside(&mut log) {
             Ok(path) => tracing::warn!(
                 %partition, path = %path.display(),
-                "Log belongs to no topic of the cluster and is set aside; delete it when nobody misses it"
+                "Log belongs to no topic of the cluster, or is a copy of one that is gone, and is set aside; delete it when nobody misses it"
             ),
             Err(error) => tracing::error!(%partition, %error, "Setting a log aside failed"),
         }

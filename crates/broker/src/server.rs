@@ -243,7 +243,8 @@ fn close_unused(broker: &Broker, publisher: &Publisher) {
 /// Closes the logs of all partitions, then the directories, which are marked as left by the broker of this epoch.
 fn close_logs(broker: &Broker, epoch: i64) {
     for partition in broker.partitions.all() {
-        if let Err(error) = partition.with_log(|log| log.close()) {
+        for closed in [partition.close_future(), partition.with_log(|log| log.close())] {
+            let Err(error) = closed else { continue };
             tracing::error!(?partition, %error, "Closing a log failed");
         }
     }

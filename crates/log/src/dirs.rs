@@ -10,6 +10,7 @@
 //!   log-start-offset-checkpoint
 //!   <topic>-<partition>/               see `partition`
 //!   <topic>-<partition>.<hex>-delete/  a deleted partition, removed a little later
+//!   <topic>-<partition>.<hex>-future/  a copy that will take the place of the log in another directory (see `dirs::moves`)
 //!   <topic>-<partition>.<hex>-stray/   a partition that the cluster does not know, kept for people to judge
 //! ```
 //!
@@ -20,7 +21,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use thalweg_hash::HashMap;
 
+use parking_lot::Mutex;
 use thalweg_record::Offset;
 
 use crate::checkpoint::{HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE};
@@ -35,6 +38,7 @@ use crate::uuid::Uuid;
 mod clean_shutdown;
 mod error;
 mod meta_properties;
+mod moves;
 mod open;
 mod state;
 
@@ -59,6 +63,8 @@ pub struct LogDirs {
     dirs: Vec<LogDir>,
     failed: Vec<FailedDir>,
     previous_broker_epoch: Option<i64>,
+    /// Copies that were found when the directories were opened.
+    futures: Mutex<HashMap<TopicPartition, PartitionLog>>,
     disk: Disk,
     clock: Clock,
 }
@@ -90,7 +96,18 @@ pub struct DirDescription {
     /// Bytes of the volume, and bytes free on it; `None` when the system does not say.
     pub space: Option<(u64, u64)>,
     /// The partitions in it.
-    pub partitions: Vec<(TopicPartition, Arc<PublishedOffsets>)>,
+    pub partitions: Vec<PartitionDescription>,
+}
+
+/// What is to be told of a partition in a log directory.
+#[derive(Clone, Debug)]
+pub struct PartitionDescription {
+    /// The partition.
+    pub name: TopicPartition,
+    /// The offsets of its log, and the size.
+    pub offsets: Arc<PublishedOffsets>,
+    /// Whether it is a copy that will take the place of the log in another directory.
+    pub is_future: bool,
 }
 
 impl LogDirs {
@@ -195,7 +212,7 @@ impl LogDirs {
         config: Arc<LogConfig>,
     ) -> io::Result<PartitionLog> {
         // Checkpoints may still speak of an earlier partition of this name; they must not speak of this one.
-        state.forget_checkpoints(name)?;
+        state.make_way(name)?;
         let home = Home::new(self.disk.clone(), state.path().join(name.dir_name()));
         let mut log = PartitionLog::create(home, name.clone(), topic_id, config, self.clock.clone())?;
         log.attach(Arc::clone(state));
@@ -207,7 +224,7 @@ impl LogDirs {
     /// [`LogDirs::purge_deleted`]. The log takes no more batches.
     pub fn delete(&self, log: &mut PartitionLog) -> io::Result<()> {
         let Some(state) = log.state().cloned() else { return Ok(()) };
-        state.unregister(log.name());
+        state.unregister(log.name(), log.published());
         let renamed = state.path().join(log.name().delete_dir_name());
         let due_ms = self.clock.now_ms().saturating_add(log.config().file_delete_delay_ms);
         log.retire(&renamed)?;
@@ -219,7 +236,7 @@ impl LogDirs {
     /// stays. The log takes no more batches. Says where it is.
     pub fn set_aside(&self, log: &mut PartitionLog) -> io::Result<PathBuf> {
         let Some(state) = log.state().cloned() else { return Err(io::ErrorKind::NotFound.into()) };
-        state.unregister(log.name());
+        state.unregister(log.name(), log.published());
         let renamed = state.path().join(log.name().stray_dir_name());
         log.retire(&renamed)?;
         Ok(renamed)
@@ -273,6 +290,11 @@ impl LogDirs {
     /// directory to count as left in order: everything is synced, the checkpoints are written, and the marker of
     /// a clean stop comes last.
     pub fn close(&self, broker_epoch: i64) {
+        for mut future in self.take_futures() {
+            if let Err(error) = future.close() {
+                tracing::error!(partition = %future.name(), %error, "Closing the copy of a log failed");
+            }
+        }
         for dir in self.online() {
             let path = dir.state.path();
             match dir.state.close() {

@@ -140,6 +140,14 @@ impl LeaderEpochs {
         self.file = FileState::Stale;
     }
 
+    /// Takes over the epochs of a log that is the same.
+    pub fn replace_by(&mut self, entries: &[(LeaderEpoch, Offset)]) {
+        if self.entries != entries {
+            self.entries = entries.to_vec();
+            self.file = FileState::Stale;
+        }
+    }
+
     /// Drops all epochs.
     pub fn clear(&mut self) {
         if !self.entries.is_empty() {

@@ -52,8 +52,8 @@ pub use compaction::{CompactionError, CompactionJob, CompactionOutcome, Compacti
 pub use config::{CleanupPolicy, LogConfig};
 pub use dirs::{
     BadMetaProperties, CreateError, DirDescription, DirectoryLocked, DirectoryOffline, DuplicateDirectoryId,
-    DuplicatePartition, FailedDir, LogDirs, LogDirsOptions, NoDirectory, OpenError, PartitionExists,
-    WrongClusterId, WrongNodeId,
+    DuplicatePartition, FailedDir, LogDirs, LogDirsOptions, NoDirectory, OpenError, PartitionDescription,
+    PartitionExists, WrongClusterId, WrongNodeId,
 };
 pub use epochs::EpochEnd;
 pub use partition::{

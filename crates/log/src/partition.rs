@@ -377,6 +377,52 @@ impl PartitionLog {
         self.recovery_point = self.recovery_point.min(base);
     }
 
+    /// Goes to the end of a log of which this one has all batches. Behind the last of them there may be offsets without one,
+    /// which must not be given out again.
+    pub fn go_to_end_of(&mut self, log: &PartitionLog) -> Result<(), LogError> {
+        if self.log_end < log.log_end {
+            match log.gap_from {
+                Some(_) => self.gap_from = Some(self.gap_from.unwrap_or(self.log_end)),
+                None => self.roll(log.log_end)?,
+            }
+            self.log_end = log.log_end;
+            self.producers.set_map_end(self.log_end.0);
+        }
+        Ok(())
+    }
+
+    /// Takes over from a log that this one equals, whose name it has got: what is known of the producers beyond the batches,
+    /// the leader epochs, what others look at, and up to where it is compacted.
+    pub(crate) fn succeed(&mut self, old: &mut PartitionLog, dir: PathBuf) {
+        assert_eq!(self.log_end, old.log_end, "a log is only replaced by one with the same end");
+        for doomed in &mut self.doomed {
+            if let Some(file) = doomed.path.file_name() {
+                doomed.path = dir.join(file);
+            }
+        }
+        self.home.dir = dir;
+        let snapshot_offset = self.producers.snapshot_offset();
+        self.producers = std::mem::take(&mut old.producers);
+        self.producers.set_snapshot_offset(snapshot_offset);
+        self.epochs.replace_by(old.epochs.entries());
+        // Where this log begins on the medium is what counts, not where the other did.
+        let first_segment = self.published.first_segment_offset();
+        self.published = std::mem::take(&mut old.published);
+        self.published.first_segment.store(first_segment.0, Ordering::Relaxed);
+        self.config = Arc::clone(&old.config);
+        self.cleaned_to = old.cleaned_to;
+        self.note_unsynced_names();
+        self.set_high_watermark(old.high_watermark);
+        self.publish();
+    }
+
+    /// Ends the log: its directory has this name and will be removed.
+    pub(crate) fn leave(&mut self, renamed: PathBuf) {
+        self.poison = Some("the partition lies in another log directory".into());
+        self.home.dir = renamed;
+        self.doomed.clear();
+    }
+
     /// Moves the directory to a name under which it will be removed; nothing is appended any more.
     pub(crate) fn retire(&mut self, renamed: &Path) -> io::Result<()> {
         self.poison = Some("the partition is deleted".into());

@@ -14,6 +14,9 @@ pub const DELETE_DIR_SUFFIX: &str = "-delete";
 /// The suffix of a directory whose partition belongs to no topic of the cluster.
 pub const STRAY_DIR_SUFFIX: &str = "-stray";
 
+/// The suffix of a directory with a copy of a partition that will take its place.
+pub const FUTURE_DIR_SUFFIX: &str = "-future";
+
 /// The longest file name of the usual file systems.
 const NAME_MAX: usize = 255;
 
@@ -45,6 +48,29 @@ impl TopicPartition {
     /// A fresh name for the directory of this partition once it is known to be a stray.
     pub fn stray_dir_name(&self) -> String {
         self.unique_dir_name(STRAY_DIR_SUFFIX)
+    }
+
+    /// A fresh name for the directory of a copy of this partition. Of a topic whose name is too long for that, a part is
+    /// missing, and [`TopicPartition::can_move`] says no.
+    pub fn future_dir_name(&self) -> String {
+        self.unique_dir_name(FUTURE_DIR_SUFFIX)
+    }
+
+    /// Whether the name of the topic leaves room for the ending of a copy's directory.
+    pub fn can_move(&self) -> bool {
+        self.future_dir_name().starts_with(&self.dir_name())
+    }
+
+    /// Reads the name of a copy's directory; `None` for any other name.
+    pub fn from_future_dir_name(name: &str) -> Option<TopicPartition> {
+        let (partition, unique) = name.strip_suffix(FUTURE_DIR_SUFFIX)?.rsplit_once('.')?;
+        let is_unique = unique.len() == 32 && unique.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if is_unique { TopicPartition::from_dir_name(partition) } else { None }
+    }
+
+    /// The name that the directory of the log gets when the copy in this directory takes its place.
+    pub fn retired_dir_name(future_dir_name: &str) -> Option<String> {
+        Some(format!("{}{DELETE_DIR_SUFFIX}", future_dir_name.strip_suffix(FUTURE_DIR_SUFFIX)?))
     }
 
     fn unique_dir_name(&self, suffix: &str) -> String {
@@ -86,6 +112,22 @@ mod tests {
         for name in ["", "a", "-1", "a-", "a-x", "a--", "a-1.deadbeef-delete", "a-99999999999"] {
             assert_eq!(TopicPartition::from_dir_name(name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn the_name_of_a_copy_tells_of_what() {
+        let partition = TopicPartition::new("a-b.c", 12);
+        let name = partition.future_dir_name();
+        assert!(partition.can_move());
+        assert_eq!(TopicPartition::from_future_dir_name(&name), Some(partition));
+        let retired = TopicPartition::retired_dir_name(&name).expect("it is that of a copy");
+        assert_eq!(retired.strip_suffix("-delete"), name.strip_suffix("-future"));
+        let kafkas = "t-3.0123456789abcdef0123456789abcdef-future";
+        assert_eq!(TopicPartition::from_future_dir_name(kafkas), Some(TopicPartition::new("t", 3)));
+        for name in ["t-3-future", "t-3.12-future", "t.0123456789abcdef0123456789abcdef-future"] {
+            assert_eq!(TopicPartition::from_future_dir_name(name), None, "{name}");
+        }
+        assert!(!TopicPartition::new(&"t".repeat(249), 1).can_move());
     }
 
     #[test]

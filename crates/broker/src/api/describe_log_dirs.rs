@@ -2,14 +2,15 @@
 //!
 //! No topics (null) ask for all partitions, an empty list for none. Version 2 is flexible, 3 has an error of its own, 4
 //! adds the size and the free space of the volume (KIP-827), 5 whether the directory takes no new partitions (KIP-1066):
-//! directories cannot be cordoned here, and no partition moves between them, so none has a future log.
+//! directories cannot be cordoned here. A copy that will take the place of a partition in another directory is a future
+//! log, whose lag is what it misses.
 
 use super::Call;
 use crate::broker::Broker;
 use std::collections::BTreeMap;
 use std::path::Path;
 use thalweg_hash::HashSet;
-use thalweg_log::{DirDescription, PublishedOffsets, TopicPartition};
+use thalweg_log::{DirDescription, PartitionDescription, PublishedOffsets, TopicPartition};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_log_dirs_response::{
     DescribeLogDirsPartition, DescribeLogDirsResult, DescribeLogDirsTopic,
@@ -52,9 +53,9 @@ fn offline(path: &Path) -> DescribeLogDirsResult {
 
 fn online(broker: &Broker, dir: &DirDescription, asked: &Asked) -> DescribeLogDirsResult {
     let mut topics: BTreeMap<&str, Vec<DescribeLogDirsPartition>> = BTreeMap::new();
-    for (name, offsets) in &dir.partitions {
-        if asked.as_ref().is_none_or(|asked| asked.contains(name)) {
-            topics.entry(&*name.topic).or_default().push(describe(broker, name, offsets));
+    for found in &dir.partitions {
+        if asked.as_ref().is_none_or(|asked| asked.contains(&found.name)) {
+            topics.entry(&*found.name.topic).or_default().push(describe(broker, found));
         }
     }
     let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
@@ -74,14 +75,18 @@ fn online(broker: &Broker, dir: &DirDescription, asked: &Asked) -> DescribeLogDi
     }
 }
 
-fn describe(broker: &Broker, name: &TopicPartition, offsets: &PublishedOffsets) -> DescribeLogDirsPartition {
-    let is_open = broker.partitions.get(&name.topic, name.partition).is_some();
-    let behind = offsets.high_watermark().0.saturating_sub(offsets.log_end_offset().0).max(0);
+fn describe(broker: &Broker, found: &PartitionDescription) -> DescribeLogDirsPartition {
+    let PartitionDescription { name, offsets, is_future } = found;
+    let open = broker.partitions.get(&name.topic, name.partition).map(|open| open.published_offsets());
+    let behind = |open: &PublishedOffsets| {
+        let end = if *is_future { open.log_end_offset() } else { offsets.high_watermark() };
+        end.0.saturating_sub(offsets.log_end_offset().0).max(0)
+    };
     DescribeLogDirsPartition {
         partition_index: name.partition,
         partition_size: i64::try_from(offsets.size_bytes()).unwrap_or(i64::MAX),
-        offset_lag: if is_open { behind } else { UNKNOWN_LAG },
-        is_future_key: false,
+        offset_lag: open.as_deref().map_or(UNKNOWN_LAG, behind),
+        is_future_key: *is_future,
     }
 }
 

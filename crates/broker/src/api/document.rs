@@ -124,7 +124,6 @@ fn missing(key: ApiKey) -> &'static str {
         | ApiKey::DescribeDelegationToken => "authentication is not served yet",
         ApiKey::DescribeAcls | ApiKey::CreateAcls | ApiKey::DeleteAcls => "access control is not served yet",
         ApiKey::GetTelemetrySubscriptions | ApiKey::PushTelemetry => "client telemetry is not served yet",
-        ApiKey::AlterReplicaLogDirs => "moves between data directories are not served yet",
         _ => "not served yet",
     }
 }

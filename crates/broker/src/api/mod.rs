@@ -7,6 +7,7 @@
 
 mod acls;
 mod alter_configs;
+mod alter_replica_log_dirs;
 mod api_versions;
 mod delete_records;
 mod describe_client_quotas;
@@ -152,6 +153,7 @@ pub const SERVED: &[Api] = &[
         now::<DescribeConfigsRequest>(b, c, d, describe_configs::handle)
     }),
     api(ApiKey::AlterConfigs, 0, 2, |b, c, d| later(b, c, d, alter_configs::handle)),
+    api(ApiKey::AlterReplicaLogDirs, 1, 2, |b, c, d| later(b, c, d, alter_replica_log_dirs::handle)),
     api(ApiKey::DescribeLogDirs, 1, 5, |b, c, d| {
         now::<DescribeLogDirsRequest>(b, c, d, describe_log_dirs::handle)
     }),

@@ -138,6 +138,8 @@ pub struct LogSettings {
     pub dirs: Vec<PathBuf>,
     /// `num.recovery.threads.per.data.dir`.
     pub recovery_threads_per_dir: usize,
+    /// `num.replica.alter.log.dirs.threads`.
+    pub move_threads: Option<usize>,
     /// `log.retention.check.interval.ms`.
     pub retention_check_interval: Duration,
     /// `log.flush.scheduler.interval.ms`; None never looks.
@@ -178,6 +180,9 @@ impl LogSettings {
         Self {
             dirs: dirs.iter().map(PathBuf::from).collect(),
             recovery_threads_per_dir: values.size("num.recovery.threads.per.data.dir"),
+            move_threads: values
+                .integer_or_null("num.replica.alter.log.dirs.threads")
+                .map(|threads| usize::try_from(threads).unwrap_or(1)),
             retention_check_interval: values.millis("log.retention.check.interval.ms"),
             flush_check_interval: Some(flush_check)
                 .filter(|ms| *ms < i64::MAX)
@@ -474,6 +479,12 @@ pub struct ReplicationSettings {
     pub leader_throttled_rate: u64,
     /// `follower.replication.throttled.rate`, in bytes per second.
     pub follower_throttled_rate: u64,
+    /// `replica.alter.log.dirs.io.max.bytes.per.second`.
+    pub move_rate: u64,
+    /// `alter.log.dirs.replication.quota.window.num`.
+    pub move_quota_samples: usize,
+    /// `alter.log.dirs.replication.quota.window.size.seconds`.
+    pub move_quota_sample: Duration,
     /// Whether `replica.selector.class` sends consumers to replicas in their racks.
     pub reads_by_rack: bool,
 }
@@ -493,6 +504,9 @@ impl ReplicationSettings {
             quota_sample: values.seconds("replication.quota.window.size.seconds"),
             leader_throttled_rate: values.size("leader.replication.throttled.rate") as u64,
             follower_throttled_rate: values.size("follower.replication.throttled.rate") as u64,
+            move_rate: values.size("replica.alter.log.dirs.io.max.bytes.per.second") as u64,
+            move_quota_samples: values.size("alter.log.dirs.replication.quota.window.num"),
+            move_quota_sample: values.seconds("alter.log.dirs.replication.quota.window.size.seconds"),
             reads_by_rack: values.text("replica.selector.class") == Some(RACK_AWARE_SELECTOR),
         }
     }

@@ -13,6 +13,15 @@ pub(super) struct Flushing {
     turn: Mutex<()>,
 }
 
+/// Which log was synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Synced {
+    /// The partition's.
+    This,
+    /// The one that was the partition's when the sync began.
+    Another,
+}
+
 impl Partition {
     /// Returns when everything below `offset` is on the medium.
     pub(super) async fn flush_to(partition: &Arc<Partition>, offset: Offset) -> Result<(), ErrorCode> {
@@ -20,8 +29,13 @@ impl Partition {
         if partition.state.lock().log.recovery_point() >= offset {
             return Ok(());
         }
-        let target = partition.state.lock().log.flush_target();
-        Partition::sync(partition, target).await
+        loop {
+            let target = partition.state.lock().log.flush_target();
+            // What was synced may have made way for a copy in another directory meanwhile.
+            if Partition::sync(partition, target).await? != Synced::Another {
+                return Ok(());
+            }
+        }
     }
 
     /// Flushes what the policy wants flushed by now: old records, and segments that were left.
@@ -47,11 +61,11 @@ impl Partition {
     async fn sync(
         partition: &Arc<Partition>,
         target: Result<Option<FlushTarget>, thalweg_log::LogError>,
-    ) -> Result<(), ErrorCode> {
+    ) -> Result<Synced, ErrorCode> {
         let target = match target {
             Ok(Some(target)) => target,
             // Nothing to sync, or a log that is refused: its next append says why.
-            Ok(None) => return Ok(()),
+            Ok(None) => return Ok(Synced::This),
             Err(error) => {
                 tracing::error!(?partition, %error, "Flushing failed");
                 return Err(ErrorCode::KafkaStorageError);
@@ -62,9 +76,10 @@ impl Partition {
             let outcome = target.sync();
             let completed = {
                 let mut state = synced.state.lock();
+                let is_this = target.is_of(&state.log);
                 let completed = state.log.complete_flush(&target, outcome);
                 state.raise_high_watermark(&synced.surroundings);
-                completed
+                completed.map(|()| if is_this { Synced::This } else { Synced::Another })
             };
             completed.map_err(|error| {
                 tracing::error!(partition = ?synced, %error, "Flushing failed");

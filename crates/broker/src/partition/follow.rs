@@ -68,7 +68,7 @@ impl Partition {
                 Err(AppendError::UnexpectedOffset(found)) if found.first >= state.log.high_watermark() => {
                     // The leader has a batch around the log end: what is here in its place is not the leader's.
                     tracing::warn!(partition = ?self, first = found.first.0, end = from.0, "Drops records that the leader does not have");
-                    state.log.truncate_to(found.first)?;
+                    state.truncate_to(found.first)?;
                     state.log.append_as_follower(records, epoch)?
                 }
                 appended => appended?,
@@ -117,6 +117,7 @@ impl Partition {
         } else if leader_start > log_end {
             tracing::info!(partition = ?self, log_end = log_end.0, leader_start = leader_start.0, "The leader's log begins behind the end of this one");
             state.log.truncate_fully_and_start_at(leader_start, None)?;
+            state.note_cut(Offset::ZERO);
         }
         Ok(state.fetch_position())
     }
@@ -160,11 +161,21 @@ impl State {
 
     fn cut(&mut self, partition: &Partition, to: Offset) -> Result<(), LogError> {
         let from = self.log.log_end_offset();
-        if self.log.truncate_to(to)? {
+        if self.truncate_to(to)? {
             let high_watermark = self.log.high_watermark().0;
             tracing::info!(?partition, from = from.0, to = to.0, high_watermark, "Truncated a log");
         }
         Ok(())
+    }
+
+    fn truncate_to(&mut self, to: Offset) -> Result<bool, LogError> {
+        self.note_cut(to);
+        self.log.truncate_to(to)
+    }
+
+    /// A copy in another directory has to be cut, too.
+    fn note_cut(&mut self, to: Offset) {
+        self.cut_to = Some(self.cut_to.map_or(to, |cut_to| cut_to.min(to)));
     }
 
     /// The leader's high watermark holds here too, as far as the log goes; it may move back. The log start only rises.

@@ -17,6 +17,7 @@ mod flush;
 mod follow;
 mod intake;
 mod lead;
+mod moving;
 mod offsets;
 mod table;
 mod throttled;
@@ -28,6 +29,7 @@ pub use durable::Durable;
 pub use error::{AppendError, coordinator_error};
 pub use fetch::{FetchError, FetchFrom, FetchRead, Isolation, Reader};
 pub use follow::{FetchPosition, FollowError, Replicated};
+pub use moving::{MoveError, Progress};
 pub use offsets::{
     EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, MAX_TIMESTAMP, OffsetsError, TimestampLookup,
 };
@@ -43,7 +45,7 @@ use acks::AckWaiters;
 use flush::Flushing;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thalweg_log::{PartitionLog, PublishedOffsets};
 use thalweg_metadata::{NO_LEADER, PartitionEpoch, PartitionRegistration};
 use thalweg_record::{LeaderEpoch, Offset};
@@ -61,6 +63,12 @@ pub struct Partition {
     node_id: i32,
     surroundings: Arc<Surroundings>,
     state: Mutex<State>,
+    /// The copy that is to take the place of the log, in another directory. Its lock is taken before that of the state.
+    future: Mutex<Option<PartitionLog>>,
+    /// Whether there is one.
+    moving: AtomicBool,
+    /// Whether somebody sees to it.
+    seen_to: AtomicBool,
     flushing: Flushing,
     outgoing: Outgoing,
     /// The offsets of the log, for looks without the lock.
@@ -97,6 +105,8 @@ struct State {
     leader_high_watermark: Offset,
     /// What came in.
     traffic: Traffic,
+    /// Where the log was cut since the copy was last compared with it.
+    cut_to: Option<Offset>,
     /// Set when the partition is deleted or taken away: nothing is served any more.
     gone: bool,
 }
@@ -140,6 +150,7 @@ impl Partition {
             idle_since: Offset::NONE,
             leader_high_watermark: Offset::NONE,
             traffic: Traffic::default(),
+            cut_to: None,
             gone: false,
         };
         let published = Arc::clone(state.log.published());
@@ -150,6 +161,9 @@ impl Partition {
             node_id: surroundings.node_id,
             surroundings,
             state: Mutex::new(state),
+            future: Mutex::new(None),
+            moving: AtomicBool::new(false),
+            seen_to: AtomicBool::new(false),
             flushing: Flushing::default(),
             outgoing: Outgoing::default(),
             published,

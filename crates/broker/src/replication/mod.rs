@@ -14,6 +14,7 @@ mod fetcher;
 mod fetchers;
 mod isr_changes;
 mod leadership;
+mod moves;
 mod session;
 mod surroundings;
 mod throttle;
@@ -23,6 +24,7 @@ pub use directories::DirectoryAssignments;
 pub use fetchers::Fetchers;
 pub use isr_changes::{IsrChanges, IsrCounters};
 pub use leadership::{ChangeOutcome, IsrChange, Leadership};
+pub use moves::Moves;
 pub use surroundings::Surroundings;
 pub use throttle::Throttle;
 
@@ -37,6 +39,7 @@ use tokio::time::{MissedTickBehavior, interval};
 pub fn start(broker: &Arc<Broker>, tasks: &mut JoinSet<()>) {
     tasks.spawn(isr_changes::run(Arc::clone(broker)));
     tasks.spawn(directories::run(Arc::clone(broker)));
+    tasks.spawn(moves::run(Arc::clone(broker)));
     let broker = Arc::clone(broker);
     tasks.spawn(async move {
         // Half the time that a follower has, so that it leaves after one and a half times that at the latest.

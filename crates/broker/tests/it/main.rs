@@ -8,6 +8,7 @@ mod fetch_sessions;
 mod fetching;
 mod flushing;
 mod large_groups;
+mod moves;
 mod producing;
 mod raw;
 mod records;

@@ -180,6 +180,7 @@ mod tests {
     use rand::SeedableRng;
     use rand::rngs::SmallRng;
     use std::collections::BTreeSet;
+    use thalweg_hash::HashMap;
 
     fn broker(id: i32, rack: &str, fenced: bool) -> UsableBroker {
         UsableBroker { id, rack: Some(rack.to_owned()), fenced }

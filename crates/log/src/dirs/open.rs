@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use thalweg_hash::HashMap;
+use thalweg_hash::{HashMap, HashSet};
 use thalweg_record::Offset;
 
 use super::error::{
@@ -18,7 +18,7 @@ use super::error::{
 };
 use super::meta_properties::{self, MetaProperties};
 use super::state::{Checkpoint, DirState};
-use super::{FailedDir, LOCK_FILE, LogDir, LogDirs, NO_CHECKPOINT, clean_shutdown};
+use super::{FailedDir, LOCK_FILE, LogDir, LogDirs, NO_CHECKPOINT, clean_shutdown, moves};
 use crate::clock::Clock;
 use crate::config::LogConfig;
 use crate::disk::{DirLock, Disk};
@@ -64,9 +64,11 @@ struct Locked {
 }
 
 /// A partition to open.
-struct Job {
-    state: Arc<DirState>,
-    name: TopicPartition,
+pub(super) struct Job {
+    pub(super) state: Arc<DirState>,
+    pub(super) name: TopicPartition,
+    /// Where it lies, if it is a copy that will take the place of the log in another directory.
+    pub(super) future: Option<PathBuf>,
     options: OpenOptions,
 }
 
@@ -94,8 +96,9 @@ impl LogDirs {
         let mut dirs = Vec::new();
         let mut jobs = Vec::new();
         let mut epochs = Vec::new();
+        let mut deleted = HashSet::default();
         for Locked { path, lock, meta } in locked {
-            match open_dir(&options, &cluster_id, &path, meta) {
+            match open_dir(&options, &cluster_id, &path, meta, &mut deleted) {
                 Ok((state, found, epoch)) => {
                     jobs.extend(found);
                     epochs.push(epoch);
@@ -110,11 +113,13 @@ impl LogDirs {
                 failed.iter().map(|dir| format!("{}: {}", dir.path.display(), dir.reason)).collect();
             return Err(NoDirectory { reasons: reasons.join("; ") }.into());
         }
-        let logs = open_partitions(&options, jobs, config_of);
+        moves::settle(&options.disk, &mut jobs, &deleted);
+        let (logs, futures) = open_partitions(&options, jobs, config_of);
+        let futures = Mutex::new(futures.into_iter().map(|log| (log.name().clone(), log)).collect());
         let all_clean_with_one_epoch = failed.is_empty() && epochs.windows(2).all(|pair| pair[0] == pair[1]);
         let previous_broker_epoch = if all_clean_with_one_epoch { epochs[0] } else { None };
         let LogDirsOptions { node_id, disk, clock, .. } = options;
-        let dirs = LogDirs { cluster_id, node_id, dirs, failed, previous_broker_epoch, disk, clock };
+        let dirs = LogDirs { cluster_id, node_id, dirs, failed, previous_broker_epoch, futures, disk, clock };
         // Recovery may have moved log ends below the recovery points on disk.
         dirs.checkpoint_recovery_points();
         Ok((dirs, logs))
@@ -174,6 +179,7 @@ fn open_dir(
     cluster_id: &str,
     path: &Path,
     meta: Option<MetaProperties>,
+    deleted: &mut HashSet<String>,
 ) -> std::io::Result<OpenedDir> {
     let disk = &options.disk;
     let meta = meta.unwrap_or_default();
@@ -191,6 +197,7 @@ fn open_dir(
     for listed in disk.list(path)?.into_iter().filter(|listed| listed.is_dir) {
         if listed.name.ends_with(DELETE_DIR_SUFFIX) {
             state.doom(0, path.join(&listed.name));
+            deleted.insert(listed.name);
             continue;
         }
         if listed.name.ends_with(STRAY_DIR_SUFFIX) {
@@ -198,7 +205,9 @@ fn open_dir(
             tracing::warn!(path = %stray.display(), "Log was set aside; delete it when nobody misses it");
             continue;
         }
-        let Some(name) = TopicPartition::from_dir_name(&listed.name) else {
+        let copied = TopicPartition::from_future_dir_name(&listed.name);
+        let future = copied.is_some().then(|| path.join(&listed.name));
+        let Some(name) = copied.or_else(|| TopicPartition::from_dir_name(&listed.name)) else {
             tracing::info!(dir = %path.display(), name = listed.name, "Directory is not that of a partition");
             continue;
         };
@@ -216,7 +225,7 @@ fn open_dir(
             cleaned_to: of(&cleaned),
             reaches_latest_epoch: false,
         };
-        jobs.push(Job { state: Arc::clone(&state), name, options });
+        jobs.push(Job { state: Arc::clone(&state), name, future, options });
     }
     Ok((state, jobs, marker.flatten()))
 }
@@ -226,7 +235,7 @@ fn check_duplicates(dirs: &[LogDir], jobs: &[Job]) -> Result<(), OpenError> {
         return Ok(());
     }
     let mut seen: HashMap<&TopicPartition, &Job> = HashMap::default();
-    for job in jobs {
+    for job in jobs.iter().filter(|job| job.future.is_none()) {
         if let Some(first) = seen.insert(&job.name, job) {
             let (first, second) = (first.state.path().to_owned(), job.state.path().to_owned());
             return Err(DuplicatePartition { name: job.name.clone(), first, second }.into());
@@ -235,24 +244,33 @@ fn check_duplicates(dirs: &[LogDir], jobs: &[Job]) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Opens partitions on several threads. One that cannot be read takes its directory offline.
+/// Opens partitions on several threads; gives those that are copies apart. One that cannot be read takes its directory
+/// offline.
 fn open_partitions(
     options: &LogDirsOptions,
     jobs: Vec<Job>,
     config_of: impl Fn(&TopicPartition) -> Arc<LogConfig> + Sync,
-) -> Vec<PartitionLog> {
+) -> (Vec<PartitionLog>, Vec<PartitionLog>) {
     let logs = Mutex::new(Vec::with_capacity(jobs.len()));
+    let futures = Mutex::new(Vec::new());
     let next = AtomicUsize::new(0);
     let work = || {
         let mut opened = Vec::new();
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let home = Home::new(options.disk.clone(), job.state.path().join(job.name.dir_name()));
+            let dir = job.future.clone().unwrap_or_else(|| job.state.path().join(job.name.dir_name()));
+            let home = Home::new(options.disk.clone(), dir);
             let (name, clock) = (job.name.clone(), options.clock.clone());
             match PartitionLog::open(home, name, config_of(&job.name), clock, &job.options) {
                 Ok(mut log) => {
                     log.attach(Arc::clone(&job.state));
-                    job.state.register(job.name.clone(), Arc::clone(log.published()));
-                    opened.push(log);
+                    let (name, offsets) = (job.name.clone(), Arc::clone(log.published()));
+                    if job.future.is_some() {
+                        job.state.register_future(name, offsets);
+                        futures.lock().push(log);
+                    } else {
+                        job.state.register(name, offsets);
+                        opened.push(log);
+                    }
                 }
                 Err(error) => job.state.fail(&format!("opening {} has failed: {error}", job.name)),
             }
@@ -265,5 +283,5 @@ fn open_partitions(
         }
         work();
     });
-    logs.into_inner()
+    (logs.into_inner(), futures.into_inner())
 }

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use thalweg_hash::HashMap;
 use thalweg_record::Offset;
 
+use super::PartitionDescription;
 use crate::checkpoint::{self, CLEANER_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE};
 use crate::disk::Disk;
 use crate::partition::PublishedOffsets;
@@ -66,6 +67,8 @@ type Written = BTreeMap<TopicPartition, Offset>;
 struct Partition {
     offsets: Arc<PublishedOffsets>,
     closed: bool,
+    /// Whether it is a copy that will take the place of the log in another directory.
+    is_future: bool,
 }
 
 /// One open log directory.
@@ -147,9 +150,14 @@ impl DirState {
         }
     }
 
-    pub(super) fn partitions(&self) -> Vec<(TopicPartition, Arc<PublishedOffsets>)> {
+    pub(super) fn partitions(&self) -> Vec<PartitionDescription> {
         let partitions = self.partitions.lock();
-        partitions.iter().map(|(name, partition)| (name.clone(), Arc::clone(&partition.offsets))).collect()
+        let describe = |(name, partition): (&TopicPartition, &Partition)| PartitionDescription {
+            name: name.clone(),
+            offsets: Arc::clone(&partition.offsets),
+            is_future: partition.is_future,
+        };
+        partitions.iter().map(describe).collect()
     }
 
     pub(super) fn partition_count(&self) -> usize {
@@ -157,15 +165,29 @@ impl DirState {
     }
 
     pub(super) fn contains(&self, name: &TopicPartition) -> bool {
-        self.partitions.lock().contains_key(name)
+        self.partitions.lock().get(name).is_some_and(|partition| !partition.is_future)
     }
 
     pub(super) fn register(&self, name: TopicPartition, offsets: Arc<PublishedOffsets>) {
-        self.partitions.lock().insert(name, Partition { offsets, closed: false });
+        self.partitions.lock().insert(name, Partition { offsets, closed: false, is_future: false });
     }
 
-    pub(super) fn unregister(&self, name: &TopicPartition) {
+    pub(super) fn register_future(&self, name: TopicPartition, offsets: Arc<PublishedOffsets>) {
+        self.partitions.lock().insert(name, Partition { offsets, closed: false, is_future: true });
+    }
+
+    /// Forgets a log or a copy, unless another of the partition has taken its place here.
+    pub(super) fn unregister(&self, name: &TopicPartition, offsets: &Arc<PublishedOffsets>) {
+        let mut partitions = self.partitions.lock();
+        if partitions.get(name).is_some_and(|partition| Arc::ptr_eq(&partition.offsets, offsets)) {
+            partitions.remove(name);
+        }
+    }
+
+    /// Forgets whatever there is of a partition, which is about to be created here.
+    pub(super) fn make_way(&self, name: &TopicPartition) -> io::Result<()> {
         self.partitions.lock().remove(name);
+        self.forget_checkpoints(name)
     }
 
     /// Notes that a log has written out what it had in memory.

@@ -120,6 +120,7 @@ impl PartitionLog {
     ) -> Result<Option<CompactionStats>, LogError> {
         let is_current = self.poison.is_none()
             && job.truncations == self.truncations
+            && job.home.dir == self.home.dir
             && outcome.cleaned.iter().all(|cleaned| self.range_of(cleaned).is_some());
         if !is_current {
             tracing::info!(partition = %self.name, "Log has changed while it was compacted, and stays as it is");

@@ -63,6 +63,11 @@ impl FlushTarget {
         self.up_to
     }
 
+    /// Whether it is of this log, and not of one whose place that has taken.
+    pub fn is_of(&self, log: &PartitionLog) -> bool {
+        self.log_dir == log.home.dir
+    }
+
     /// The disk to be waited for.
     pub fn disk(&self) -> &Disk {
         &self.disk
@@ -159,8 +164,8 @@ impl PartitionLog {
     /// Takes note of the outcome of a flush. After a failed one the log takes no more batches: the kernel may
     /// have dropped what it could not write, and a later sync would not say so.
     pub fn complete_flush(&mut self, target: &FlushTarget, outcome: io::Result<()>) -> Result<(), LogError> {
-        if target.log_dir != self.home.dir {
-            // It was of a log whose place this one has taken.
+        if !target.is_of(self) {
+            // What is known of the other says nothing of this one.
             return Ok(());
         }
         if let Err(error) = outcome {

@@ -10,6 +10,7 @@ mod faults;
 mod kafka;
 mod kill;
 mod model;
+mod moves;
 mod power_failure;
 mod producers;
 mod reading;

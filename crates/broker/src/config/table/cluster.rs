@@ -125,6 +125,12 @@ family! { REPLICATION_KEYS "Replication";
         "How fast a leader may send throttled replicas, in bytes per second.";
     "follower.replication.throttled.rate": Long = "9223372036854775807", at_least(0), Medium, ClusterWide, Served,
         "How fast a follower may fetch throttled replicas, in bytes per second.";
+    "alter.log.dirs.replication.quota.window.num": Int = "11", at_least(1), Low, ReadOnly, Served,
+        "How many samples the quota of moves between directories looks back on.";
+    "alter.log.dirs.replication.quota.window.size.seconds": Int = "1", at_least(1), Low, ReadOnly, Served,
+        "How long one sample of the quota of moves between directories lasts.";
+    "replica.alter.log.dirs.io.max.bytes.per.second": Long = "9223372036854775807", at_least(0), Medium, ClusterWide, Served,
+        "How fast partitions may move between directories, in bytes per second.";
     "follower.fetch.last.tiered.offset.enable": Boolean = "false", ANY, Medium, ClusterWide, Unserved(TIERED),
         "Whether an empty follower skips what is already in tiered storage.";
 }

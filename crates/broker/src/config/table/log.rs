@@ -8,7 +8,7 @@ use super::super::check::{
 };
 use super::super::key::Support::{Accepted, Served, Unserved};
 use super::family;
-use super::reason::{CLEANER_IO, CORDON, DIRS, MOVE};
+use super::reason::{CLEANER_IO, CORDON, DIRS};
 
 family! { LOG "Log";
     "log.dirs": List = null, FILLED_LIST_OR_NULL, High, ReadOnly, Served,
@@ -70,8 +70,8 @@ family! { LOG "Log";
         "How far a record's timestamp may lie ahead of the broker's clock before it is refused.";
     "num.recovery.threads.per.data.dir": Int = "2", at_least(1), High, ClusterWide, Served,
         "How many threads per data directory check the logs at start and flush them at shutdown.";
-    "num.replica.alter.log.dirs.threads": Int = null, ANY, High, ReadOnly, Unserved(MOVE),
-        "How many threads move partitions between data directories.";
+    "num.replica.alter.log.dirs.threads": Int = null, ANY, High, ReadOnly, Served,
+        "How many partitions are copied from one data directory to another at a time; by default as many as there are directories.";
     "producer.id.expiration.ms": Int = "86400000", at_least(1), Low, ClusterWide, Served,
         "How long a partition remembers an idempotent producer that has fallen silent.";
     "producer.id.expiration.check.interval.ms": Int = "600000", at_least(1), Low, ReadOnly, Served,

@@ -10,7 +10,7 @@ use super::super::check::{
 use super::super::key::Support::{Accepted, Opening, Unserved};
 use super::family;
 use super::reason::{
-    AUTHORIZER, JMX, METRICS, MOVES, NO_JAVA, PROVIDERS, QUOTAS, SASL, TELEMETRY, TIERED, TLS, TOKENS,
+    AUTHORIZER, JMX, METRICS, NO_JAVA, PROVIDERS, QUOTAS, SASL, TELEMETRY, TIERED, TLS, TOKENS,
 };
 
 family! { ACCESS "Access control and quotas";
@@ -24,16 +24,10 @@ family! { ACCESS "Access control and quotas";
         "How many samples a client quota looks back on.";
     "quota.window.size.seconds": Int = "1", at_least(1), Low, ReadOnly, Unserved(QUOTAS),
         "How long one sample of a client quota lasts.";
-    "alter.log.dirs.replication.quota.window.num": Int = "11", at_least(1), Low, ReadOnly, Unserved(MOVES),
-        "How many samples the quota of moves between directories looks back on.";
-    "alter.log.dirs.replication.quota.window.size.seconds": Int = "1", at_least(1), Low, ReadOnly, Unserved(MOVES),
-        "How long one sample of the quota of moves between directories lasts.";
     "controller.quota.window.num": Int = "11", at_least(1), Low, ReadOnly, Unserved(QUOTAS),
         "How many samples the quota of changes to the cluster looks back on.";
     "controller.quota.window.size.seconds": Int = "1", at_least(1), Low, ReadOnly, Unserved(QUOTAS),
         "How long one sample of the quota of changes to the cluster lasts.";
-    "replica.alter.log.dirs.io.max.bytes.per.second": Long = "9223372036854775807", at_least(0), Medium, ClusterWide, Unserved(MOVES),
-        "How fast partitions may move between directories, in bytes per second.";
     "delegation.token.secret.key": Password = null, ANY, Medium, ReadOnly, Unserved(TOKENS),
         "The secret that delegation tokens are signed with.";
     "delegation.token.max.lifetime.ms": Long = "604800000", at_least(1), Medium, ReadOnly, Unserved(TOKENS),

@@ -275,6 +275,53 @@ async fn throttled_reassignment(jars: &str, to: &[&str; 2], dir: &std::path::Pat
     panic!("the reassignment is not completed");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kafkas_reassignment_moves_replicas_between_data_directories() {
+    const REASSIGN: &str = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand";
+    const LOG_DIRS: &str = "org.apache.kafka.tools.LogDirsCommand";
+    let Some(jars) = jars() else { return };
+    let root = tempfile::tempdir().expect("a temporary directory");
+    let paths = ["a", "b"].map(|name| root.path().join(name).to_str().expect("UTF-8").to_owned());
+    let broker = Running::start(root.path(), &[("node.id", "1"), ("log.dirs", &paths.join(","))]).await;
+    let to = ["--bootstrap-server", broker.address()];
+    let topic = Topic::create(&broker, "moved", 1, &[]).await;
+    for _ in 0..30 {
+        let put = broker.ask(&produce(13, &topic, 0, -1, batch(&[&[7; 50_000]]))).await;
+        assert_eq!(put.responses[0].partition_responses[0].error_code, 0);
+    }
+    let place = || broker.server().broker.partitions.get("moved", 0).expect("it is here").dir();
+    let target = paths.iter().find(|path| !place().starts_with(path)).expect("it lies in one of two");
+    let plan = root.path().join("plan.json");
+    let partition = format!(r#"{{"topic":"moved","partition":0,"replicas":[1],"log_dirs":["{target}"]}}"#);
+    std::fs::write(&plan, format!(r#"{{"version":1,"partitions":[{partition}]}}"#))
+        .expect("it can be written");
+    let file = ["--reassignment-json-file", plan.to_str().expect("UTF-8")];
+    let begun =
+        format!("Successfully started moving log directory to {target} for replica moved-0 with broker 1");
+    let execute = ["--execute", "--replica-alter-log-dirs-throttle", "50000"];
+    let said = tool(&jars, REASSIGN, &[&to, &file[..], &execute[..]].concat(), "").await;
+    assert_has(&said, &["The replica-alter-dir throttle limit was set to 50000 B/s", &begun]);
+    let said = tool(&jars, REASSIGN, &[&to, &file[..], &["--verify"][..]].concat(), "").await;
+    assert_has(&said, &["Reassignment of replica moved-0-1 is still in progress"]);
+    let describe = ["--describe", "--topic-list", "moved"];
+    let said = tool(&jars, LOG_DIRS, &[&to, &describe[..]].concat(), "").await;
+    assert_has(&said, &[r#""isFuture":true"#, r#""isFuture":false"#]);
+    // The same again, with another throttle, takes nothing back.
+    let execute = ["--execute", "--additional", "--replica-alter-log-dirs-throttle", "100000000"];
+    let said = tool(&jars, REASSIGN, &[&to, &file[..], &execute[..]].concat(), "").await;
+    assert_has(&said, &[&begun]);
+    until("it has moved", async || place().starts_with(target)).await;
+    let said = tool(&jars, REASSIGN, &[&to, &file[..], &["--verify"][..]].concat(), "").await;
+    assert_has(
+        &said,
+        &["Reassignment of replica moved-0-1 completed successfully", "Clearing broker-level throttles"],
+    );
+    assert_eq!(broker.server().broker.moves.throttle.limit(), None);
+    let said = tool(&jars, LOG_DIRS, &[&to, &describe[..]].concat(), "").await;
+    assert!(said.contains("moved-0") && !said.contains(r#""isFuture":true"#), "{said}");
+    broker.stop().await;
+}
+
 /// Kafka's consumer reads from the follower in its rack (KIP-392), and from the leader without a rack.
 async fn consumers_near_by(jars: &str, to: &[&str; 2], brokers: [&Running; 2]) {
     let create = ["--create", "--topic", "near", "--replica-assignment", "1:2"];

@@ -1,6 +1,8 @@
-//! Replicas that move: added ones fill up and join, removed ones leave the disk.
+//! Replicas that move: added ones fill up and join, removed ones leave the disk. Or they stay, and move to another directory of
+//! their broker.
 
 use super::*;
+use crate::moves::alter;
 use thalweg_wire::request::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
 };
@@ -130,4 +132,92 @@ async fn a_leader_sends_replicas_that_are_throttled_no_faster_than_its_limit() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_follower_fetches_replicas_that_are_throttled_no_faster_than_its_limit() {
     move_throttled("follower", 3).await;
+}
+
+/// Starts each broker again with a second directory.
+async fn with_two_directories(cluster: &mut Cluster, others: &[TempDir; 3]) -> [String; 3] {
+    let paths = [1, 2, 3].map(|id| two_directories(cluster, others, id));
+    for id in 1..=3 {
+        cluster.stop(id).await;
+        cluster.begin_with(id, &[("log.dirs", &paths[id - 1])]).await;
+    }
+    paths
+}
+
+fn two_directories(cluster: &Cluster, others: &[TempDir; 3], id: usize) -> String {
+    format!("{},{}", cluster.dirs[id - 1].path().display(), others[id - 1].path().display())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn replicas_move_between_directories_while_the_leader_is_killed_and_records_are_deleted() {
+    let mut cluster = Cluster::start(&[("replica.alter.log.dirs.io.max.bytes.per.second", "100000")]).await;
+    let others = [(); 3].map(|()| tempfile::tempdir().expect("a temporary directory"));
+    let paths = with_two_directories(&mut cluster, &others).await;
+    let topic = cluster.create("topic", &[&[1, 2, 3]], &[("min.insync.replicas", "2")]).await;
+    let value = [b'v'; 5_000];
+    for offset in 0..100 {
+        assert_eq!(cluster.put(&topic, 0, -1, &value).await, offset);
+    }
+    let targets = [1, 2, 3].map(|id| {
+        let place = cluster.replica(id, &topic, 0).dir();
+        let target = paths[id - 1].split(',').find(|path| !place.starts_with(path));
+        target.expect("it lies in one of two").to_owned()
+    });
+    for id in 1..=3 {
+        assert_eq!(alter(cluster.broker(id), &targets[id - 1], &topic.name).await, ErrorCode::None);
+        assert!(cluster.replica(id, &topic, 0).is_moving());
+    }
+    cluster.kill(1).await;
+    for offset in 100..110 {
+        assert_eq!(cluster.put(&topic, 0, -1, &value).await, offset);
+    }
+    let leader = usize::try_from(cluster.registration(&topic, 0).leader).expect("a leader");
+    let partition = delete_records_request::DeleteRecordsPartition { partition_index: 0, offset: 50 };
+    let deleted =
+        delete_records_request::DeleteRecordsTopic { name: topic.name.clone(), partitions: vec![partition] };
+    let request = DeleteRecordsRequest { topics: vec![deleted], timeout_ms: 30_000 };
+    cluster.begin_with(1, &[("log.dirs", &paths[0])]).await;
+    cluster.wait_for_isr(&topic, 0, &[1, 2, 3]).await;
+    let answer = cluster.broker(leader).ask(&request).await;
+    assert_eq!(
+        (answer.topics[0].partitions[0].error_code, answer.topics[0].partitions[0].low_watermark),
+        (0, 50)
+    );
+    for offset in 110..120 {
+        assert_eq!(cluster.put(&topic, 0, -1, &value).await, offset);
+    }
+    let has_moved = |id: usize| {
+        let replica = cluster.replica(id, &topic, 0);
+        let directory = replica.with_log(|log| log.directory_id()).expect("it lies in one");
+        let told = cluster.registration(&topic, 0).directory(i32::try_from(id).expect("a small id"));
+        replica.dir().starts_with(&targets[id - 1])
+            && told.is_some_and(|told| told.0 == u128::from_be_bytes(*directory.as_bytes()))
+    };
+    wait_for("the moves, and the controller's word", || (1..=3).all(has_moved)).await;
+    assert_eq!(cluster.put(&topic, 0, -1, &value).await, 120);
+    let log = cluster.assert_same(&topic, 0, &[1, 2, 3]).await;
+    assert_eq!(
+        values_of(&log).into_iter().map(|(offset, _)| offset).collect::<Vec<_>>(),
+        (50..121).collect::<Vec<_>>()
+    );
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_replica_that_comes_goes_to_the_directory_that_was_asked_for() {
+    let mut cluster = Cluster::start(&[]).await;
+    let others = [(); 3].map(|()| tempfile::tempdir().expect("a temporary directory"));
+    let paths = with_two_directories(&mut cluster, &others).await;
+    for (name, path) in ["one", "two"].into_iter().zip(paths[1].split(',')) {
+        let topic = cluster.create(name, &[&[1]], &[]).await;
+        wait_for("the topic", || cluster.broker(2).server().broker.image().partition(name, 0).is_some())
+            .await;
+        assert_eq!(alter(cluster.broker(2), path, name).await, ErrorCode::ReplicaNotAvailable);
+        reassign(&cluster, &topic, &[2]).await;
+        wait_for("the replica", || cluster.broker(2).server().broker.partitions.get(name, 0).is_some()).await;
+        let place = cluster.replica(2, &topic, 0).dir();
+        assert!(place.starts_with(path), "{} is not in {path}", place.display());
+        wait_for("the end of the reassignment", || cluster.registration(&topic, 0).replicas == [2]).await;
+    }
+    cluster.stop_all().await;
 }

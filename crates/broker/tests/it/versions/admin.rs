@@ -222,6 +222,18 @@ async fn looked_at(trial: &mut Trial) {
     };
     trial.each("no topic", |_| make(Some("nowhere")), none).await;
 
+    use thalweg_wire::request::alter_replica_log_dirs_request::{
+        AlterReplicaLogDir, AlterReplicaLogDirTopic,
+    };
+    let make = |_| {
+        let topics = vec![AlterReplicaLogDirTopic { name: "known".to_owned(), partitions: vec![0] }];
+        AlterReplicaLogDirsRequest { dirs: vec![AlterReplicaLogDir { path: "/nowhere".to_owned(), topics }] }
+    };
+    let refused = |_, answer: &AlterReplicaLogDirsResponse| {
+        answer.results[0].partitions[0].error_code == ErrorCode::LogDirNotFound.code()
+    };
+    trial.each("no directory", make, refused).await;
+
     use thalweg_wire::request::describe_producers_request::TopicRequest;
     let make = |name: &str| DescribeProducersRequest {
         topics: vec![TopicRequest { name: name.to_owned(), partition_indexes: vec![0, 9] }],

@@ -1,0 +1,101 @@
+//! AlterReplicaLogDirs (key 34), versions 1 and 2 (2 is flexible): moves replicas of this broker to other data directories
+//! (KIP-113).
+//!
+//! The answer says that a move has begun; DescribeLogDirs shows how far it is. One for the directory in which the replica lies
+//! ends a move that is under way, one for a third directory takes its place. A replica that is not here yet is refused
+//! (REPLICA_NOT_AVAILABLE), and created in the directory when it comes. Refused as well: partitions that nobody knows
+//! (UNKNOWN_TOPIC_OR_PARTITION), directories that are not in `log.dirs` (LOG_DIR_NOT_FOUND) or offline (KAFKA_STORAGE_ERROR,
+//! also while another directory is: a second copy may lie in it), and topics whose names are too long for the directory of a
+//! copy (INVALID_TOPIC_EXCEPTION). Of a partition that is named twice, the last counts.
+
+use super::Call;
+use crate::broker::Broker;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_log::{TopicPartition, Uuid};
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::alter_replica_log_dirs_request::AlterReplicaLogDir;
+use thalweg_wire::request::alter_replica_log_dirs_response::{
+    AlterReplicaLogDirPartitionResult, AlterReplicaLogDirTopicResult,
+};
+use thalweg_wire::request::{AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse};
+
+/// Begins the moves.
+pub async fn handle(
+    broker: Arc<Broker>,
+    _: Arc<Call>,
+    request: AlterReplicaLogDirsRequest,
+) -> AlterReplicaLogDirsResponse {
+    // Directories are created, and copies that are given up renamed.
+    let disk = broker.log_dirs.disk().clone();
+    let work = disk.spawn(move || begin_all(&broker, request.dirs));
+    let mut topics: BTreeMap<String, Vec<AlterReplicaLogDirPartitionResult>> = BTreeMap::new();
+    for (name, partition_index, outcome) in work.await.expect("beginning moves does not panic") {
+        let error_code = outcome.err().unwrap_or(ErrorCode::None).code();
+        let result = AlterReplicaLogDirPartitionResult { partition_index, error_code };
+        topics.entry(name).or_default().push(result);
+    }
+    let results = topics
+        .into_iter()
+        .map(|(topic_name, partitions)| AlterReplicaLogDirTopicResult { topic_name, partitions })
+        .collect();
+    AlterReplicaLogDirsResponse { throttle_time_ms: 0, results }
+}
+
+type Outcome = (String, i32, Result<(), ErrorCode>);
+
+fn begin_all(broker: &Broker, dirs: Vec<AlterReplicaLogDir>) -> Vec<Outcome> {
+    let mut asked: BTreeMap<(String, i32), String> = BTreeMap::new();
+    for dir in dirs {
+        for topic in dir.topics {
+            let partitions = topic.partitions.into_iter().map(|index| (topic.name.clone(), index));
+            asked.extend(partitions.map(|partition| (partition, dir.path.clone())));
+        }
+    }
+    let begin = |((topic, index), path): ((String, i32), String)| {
+        let outcome = begin(broker, &topic, index, Path::new(&path));
+        (topic, index, outcome)
+    };
+    asked.into_iter().map(begin).collect()
+}
+
+fn begin(broker: &Broker, topic: &str, index: i32, path: &Path) -> Result<(), ErrorCode> {
+    if !TopicPartition::new(topic, index).can_move() {
+        return Err(ErrorCode::InvalidTopicException);
+    }
+    let directory = match broker.log_dirs.directory_at(path) {
+        None => return Err(ErrorCode::LogDirNotFound),
+        Some((Some(directory), true)) => directory,
+        Some(_) => return Err(ErrorCode::KafkaStorageError),
+    };
+    let Some(partition) = broker.partitions.get(topic, index) else {
+        return Err(not_here(broker, topic, index, directory));
+    };
+    let lies_there = partition.with_log(|log| log.directory_id()) == Some(directory);
+    if !lies_there && !broker.log_dirs.are_complete() {
+        return Err(ErrorCode::KafkaStorageError);
+    }
+    match partition.begin_move(&broker.log_dirs, directory) {
+        Ok(true) => broker.moves.see_to(partition),
+        Ok(false) => {}
+        Err(error) => {
+            tracing::error!(?partition, path = %path.display(), %error, "A move to another log directory cannot begin");
+            return Err(ErrorCode::KafkaStorageError);
+        }
+    }
+    Ok(())
+}
+
+fn not_here(broker: &Broker, topic: &str, index: i32, directory: Uuid) -> ErrorCode {
+    let image = broker.image();
+    let (Some(known), Some(registered)) = (image.topic(topic), image.partition(topic, index)) else {
+        return ErrorCode::UnknownTopicOrPartition;
+    };
+    if registered.replicas.contains(&broker.node_id) && !broker.log_dirs.are_complete() {
+        // It lies in the directory that is not there.
+        return ErrorCode::KafkaStorageError;
+    }
+    broker.moves.prefer(known.id, index, directory, &image);
+    ErrorCode::ReplicaNotAvailable
+}

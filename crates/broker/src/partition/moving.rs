@@ -1,0 +1,350 @@
+//! A move to another log directory of this broker (KIP-113): a copy grows there beside the log, and takes its place once it
+//! has caught up.
+//!
+//! Owns: that the copy is the log's, batch for batch, whatever happens to the log meanwhile, and that what was on the medium
+//! stays there through the change of places. Refuses: deciding when to copy; see [`crate::replication::moves`].
+//!
+//! The copy has a lock of its own, which is taken before the partition's: copying holds nobody up. Only at the end, when
+//! little is missing, both are held until that is copied and synced and the directories have changed their names: the one
+//! place where a partition's lock is held through syncs, once in a move.
+
+use super::{Partition, State};
+use crate::replication::truncation;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use thalweg_log::disk::is_disk_full;
+use thalweg_log::{
+    AppendError, CreateError, DeleteRecordsError, EpochEnd, LogDirs, LogError, LogSlice, PartitionLog,
+    ReadError, Uuid,
+};
+use thalweg_record::{LeaderEpoch, Offset};
+
+/// What may be missing when the places change: it is copied under the partition's lock.
+const TAIL_BYTES: usize = 1024 * 1024;
+/// How often what came in during a sync is copied before that, so that little is missing.
+const CATCH_UPS_MAX: usize = 16;
+/// Every epoch that a batch of the log has is one that was accepted.
+const ANY_EPOCH: LeaderEpoch = LeaderEpoch(i32::MAX);
+
+/// How far a move is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// So many bytes were copied.
+    Copied(u64),
+    /// Nothing is missing.
+    CaughtUp,
+    /// The copy has taken the place of the log.
+    Moved,
+    /// There is no copy any more.
+    Over,
+}
+
+/// A move does not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum MoveError {
+    /// The log cannot be read.
+    #[error("the log cannot be read: {0}")]
+    Read(#[from] ReadError),
+    /// The copy cannot be appended to.
+    #[error("the copy cannot be appended to: {0}")]
+    Append(#[from] AppendError),
+    /// One of the two logs has failed.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The log start cannot be taken over.
+    #[error("the log start cannot be taken over: {0}")]
+    LogStart(#[from] DeleteRecordsError),
+    /// A file or directory cannot be read or renamed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl MoveError {
+    /// Whether the move can go on once there is room.
+    pub fn is_for_lack_of_room(&self) -> bool {
+        match self {
+            MoveError::Append(AppendError::DiskFull(_)) => true,
+            MoveError::Io(error) | MoveError::Log(LogError::Io(error)) => is_disk_full(error),
+            _ => false,
+        }
+    }
+}
+
+/// What the copy needs next.
+enum Step {
+    /// It ends here at the most.
+    Cut(Offset),
+    /// It begins here.
+    BeginAt(Offset),
+    Append(LogSlice),
+    Nothing,
+}
+
+impl Partition {
+    /// Begins a move to a directory, or gives one up where the partition lies there already. Says whether there is a copy
+    /// that somebody has to see to.
+    pub fn begin_move(&self, dirs: &LogDirs, directory: Uuid) -> Result<bool, CreateError> {
+        let mut future = self.future.lock();
+        if future.as_ref().is_some_and(|future| future.directory_id() == Some(directory)) {
+            return Ok(self.see_to());
+        }
+        self.give_up(&mut future, dirs);
+        let (name, topic_id, config) = {
+            let State { log, gone, .. } = &*self.state.lock();
+            if *gone || log.directory_id() == Some(directory) {
+                return Ok(false);
+            }
+            (log.name().clone(), log.topic_id(), Arc::clone(log.config()))
+        };
+        *future = Some(dirs.create_future(&name, topic_id, config, directory)?);
+        self.move_begins(&mut self.state.lock());
+        Ok(self.see_to())
+    }
+
+    /// Goes on with a move that an earlier process began. The copy begins anew where it is not surely of this log as it is
+    /// now: it may have been away with its disk, while the log was cut or compacted.
+    pub fn resume_move(&self, mut copy: PartitionLog) -> Result<bool, MoveError> {
+        let mut future = self.future.lock();
+        let mut state = self.state.lock();
+        if !state.is_compacted() {
+            copy.end_at_gap()?;
+        }
+        if !state.is_of_log(&mut copy) {
+            tracing::info!(partition = ?self, path = %copy.dir().display(), "A copy does not fit its log and begins anew");
+            take(&mut copy, Step::BeginAt(state.log.log_start_offset()))?;
+        }
+        *future = Some(copy);
+        self.move_begins(&mut state);
+        Ok(self.see_to())
+    }
+
+    fn move_begins(&self, state: &mut State) {
+        state.cut_to = None;
+        self.moving.store(true, Ordering::Relaxed);
+    }
+
+    /// Says `true` to the one who begins to see to the copy.
+    fn see_to(&self) -> bool {
+        !self.seen_to.swap(true, Ordering::Relaxed)
+    }
+
+    /// Gives a move up, if there is one.
+    pub fn cancel_move(&self, dirs: &LogDirs) {
+        self.give_up(&mut self.future.lock(), dirs);
+    }
+
+    /// Gives the move of a partition up that is [retired](Partition::retire). Where the copy is in somebody's hands, he finds
+    /// the partition gone and gives it up.
+    pub fn end_move(&self, dirs: &LogDirs) {
+        if let Some(mut future) = self.future.try_lock() {
+            self.give_up(&mut future, dirs);
+        }
+    }
+
+    fn give_up(&self, future: &mut Option<PartitionLog>, dirs: &LogDirs) {
+        let Some(mut copy) = future.take() else { return };
+        self.moving.store(false, Ordering::Relaxed);
+        tracing::info!(partition = ?self, path = %copy.dir().display(), "Move to another log directory is given up");
+        if let Err(error) = dirs.delete(&mut copy) {
+            tracing::error!(partition = ?self, %error, "The copy of a partition cannot be deleted");
+        }
+    }
+
+    /// Whether the partition is being moved. Its log is not compacted then: a tombstone must not go before it is copied.
+    pub fn is_moving(&self) -> bool {
+        self.moving.load(Ordering::Relaxed)
+    }
+
+    /// Closes the copy, as the log is about to be; the move goes on at the next start.
+    pub fn close_future(&self) -> Result<(), LogError> {
+        self.future.lock().take().map_or(Ok(()), |mut copy| copy.close())
+    }
+
+    /// Copies what comes next, at most so many bytes (a batch at the least). Blocks.
+    pub fn copy_next(&self, dirs: &LogDirs, bytes_max: usize) -> Result<Progress, MoveError> {
+        let mut future = self.future.lock();
+        if self.state.lock().gone {
+            self.give_up(&mut future, dirs);
+        }
+        match future.as_mut() {
+            Some(copy) => self.copy_once(copy, bytes_max),
+            None => Ok(self.is_over()),
+        }
+    }
+
+    fn copy_once(&self, copy: &mut PartitionLog, bytes_max: usize) -> Result<Progress, MoveError> {
+        let step = {
+            let mut state = self.state.lock();
+            copy.set_config(Arc::clone(state.log.config()));
+            state.next_step(copy, bytes_max)?
+        };
+        match take(copy, step) {
+            // What was read without the lock may be cut by now, or be of two branches.
+            Err(MoveError::Append(_)) if copy.poison().is_none() && self.state.lock().cut_to.is_some() => {
+                Ok(Progress::Copied(0))
+            }
+            taken => taken,
+        }
+    }
+
+    /// Lets the copy take the place of the log, when little is missing. Blocks until all is on the medium that was there.
+    pub fn finish_move(&self, dirs: &LogDirs) -> Result<Progress, MoveError> {
+        let mut future = self.future.lock();
+        let Some(copy) = future.as_mut() else { return Ok(self.is_over()) };
+        copy.flush()?;
+        for _ in 0..CATCH_UPS_MAX {
+            if self.copy_once(copy, TAIL_BYTES)? == Progress::CaughtUp {
+                break;
+            }
+        }
+        let mut state = self.state.lock();
+        if state.gone || state.log.poison().is_some() {
+            // The one is seen when it is copied again, the other keeps what it has until a restart.
+            return Ok(Progress::CaughtUp);
+        }
+        if let Some(copied) = state.copy_tail(copy)? {
+            return Ok(Progress::Copied(copied));
+        }
+        dirs.replace(&mut state.log, copy)?;
+        *future = None;
+        self.moving.store(false, Ordering::Relaxed);
+        self.seen_to.store(false, Ordering::Relaxed);
+        Ok(Progress::Moved)
+    }
+
+    /// Called under the lock of the copy, so that a move that begins after it finds nobody who sees to it.
+    fn is_over(&self) -> Progress {
+        self.seen_to.store(false, Ordering::Relaxed);
+        Progress::Over
+    }
+}
+
+impl State {
+    fn is_compacted(&self) -> bool {
+        self.log.config().cleanup_policy.compact || self.log.cleaned_to() > Offset::ZERO
+    }
+
+    /// Whether all that a copy has is what the log has, as far as that can be seen from their ends.
+    fn is_of_log(&mut self, copy: &mut PartitionLog) -> bool {
+        let end = copy.log_end_offset();
+        if self.is_compacted() || end > self.log.log_end_offset() {
+            return false;
+        }
+        let last = end - 1;
+        let lies_in = |log: &PartitionLog| last >= log.log_start_offset();
+        // Where the log begins behind it, the copy begins anew in any case.
+        !lies_in(copy) || !lies_in(&self.log) || {
+            let (ours, theirs) = (last_batch(&mut self.log, last), last_batch(copy, last));
+            matches!((ours, theirs), (Ok(ours), Ok(theirs)) if ours == theirs)
+        }
+    }
+
+    /// Compares the copy with the log, and finds what comes next.
+    fn next_step(&mut self, copy: &mut PartitionLog, bytes_max: usize) -> Result<Step, MoveError> {
+        let (start, end) = (self.log.log_start_offset(), self.log.log_end_offset());
+        let (copied_to, epoch) = (copy.log_end_offset(), copy.latest_epoch());
+        if let Some(cut_to) = self.cut_to.take().filter(|cut_to| *cut_to < copied_to) {
+            return Ok(Step::Cut(cut_to));
+        }
+        // After a loss of power the log may begin where it did before.
+        if copied_to < start || copy.log_start_offset() > start {
+            return Ok(Step::BeginAt(start));
+        }
+        if copied_to > end {
+            return Ok(Step::Cut(end));
+        }
+        // The log may have been cut, and written again, where nobody took note.
+        if let Some(epoch) = epoch
+            && let Some(here) = self.log.end_offset_for_epoch(epoch)
+            && (here.leader_epoch < epoch || here.end_offset < copied_to)
+        {
+            let EpochEnd { leader_epoch, .. } = here;
+            let cut_to = truncation(here, copy.end_offset_for_epoch(leader_epoch), copied_to);
+            // An epoch of which nothing is left is dropped where the copy begins anew.
+            return Ok(if cut_to < copied_to { Step::Cut(cut_to) } else { Step::BeginAt(start) });
+        }
+        copy.set_high_watermark(self.log.high_watermark());
+        let slice = self.log.read(copied_to, bytes_max, end, true)?;
+        Ok(slice.map_or(Step::Nothing, Step::Append))
+    }
+
+    /// Copies what is missing, and makes the copy in all like the log. Gives the bytes where that was too much to go on.
+    fn copy_tail(&mut self, copy: &mut PartitionLog) -> Result<Option<u64>, MoveError> {
+        let mut copied = 0;
+        loop {
+            let step = self.next_step(copy, TAIL_BYTES)?;
+            match take(copy, step)? {
+                Progress::CaughtUp => break,
+                Progress::Copied(bytes) if bytes > 0 && copied + bytes <= TAIL_BYTES as u64 => {
+                    copied += bytes
+                }
+                // The rest, or a cut, is not for this lock.
+                Progress::Copied(bytes) => return Ok(Some(copied + bytes)),
+                progress => unreachable!("taking a step is never {progress:?}"),
+            }
+        }
+        copy.go_to_end_of(&self.log)?;
+        copy.set_high_watermark(self.log.high_watermark());
+        let start = self.log.log_start_offset();
+        if copy.log_start_offset() < start {
+            copy.delete_records(start)?;
+        }
+        if copy.recovery_point() < self.log.recovery_point() {
+            copy.flush()?;
+        }
+        Ok(None)
+    }
+}
+
+fn take(copy: &mut PartitionLog, step: Step) -> Result<Progress, MoveError> {
+    match step {
+        Step::Cut(offset) => {
+            copy.truncate_to(offset)?;
+        }
+        Step::BeginAt(offset) => copy.truncate_fully_and_start_at(offset, None)?,
+        Step::Append(slice) => return append(copy, &slice),
+        Step::Nothing => return Ok(Progress::CaughtUp),
+    }
+    // Nobody reads a copy, and the disk may need the room.
+    copy.purge_deleted(i64::MAX);
+    Ok(Progress::Copied(0))
+}
+
+fn append(copy: &mut PartitionLog, slice: &LogSlice) -> Result<Progress, MoveError> {
+    let Some(bytes) = read(slice)? else {
+        // The log was cut since: it tells so when it is asked again.
+        return Ok(Progress::Copied(0));
+    };
+    let info = match copy.append_as_follower(&bytes, ANY_EPOCH) {
+        // A batch around the end of the copy: the log has it, and not what the copy has in its place.
+        Err(AppendError::UnexpectedOffset(found)) => {
+            copy.truncate_to(found.first)?;
+            copy.append_as_follower(&bytes, ANY_EPOCH)?
+        }
+        appended => appended?,
+    };
+    if info.rolled {
+        // So that a start after a crash has no more than a segment to look through, and the end of the move little to sync.
+        copy.flush()?;
+    }
+    Ok(Progress::Copied(info.appended_bytes))
+}
+
+/// The bytes of a slice, unless its file is shorter by now.
+fn read(slice: &LogSlice) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = vec![0; slice.len];
+    Ok((slice.file.read_at(&mut bytes, slice.position)? == bytes.len()).then_some(bytes))
+}
+
+/// The batch with this offset.
+fn last_batch(log: &mut PartitionLog, offset: Offset) -> Result<Option<Vec<u8>>, MoveError> {
+    let end = log.log_end_offset();
+    match log.read(offset, 1, end, true)? {
+        Some(slice) => Ok(read(&slice)?),
+        None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,438 @@
+//! Seeded histories of a partition that moves to and fro between two directories while it is written, cut, deleted from and
+//! compacted, on disks that lose power: what was flushed is there, and a copy that takes the log's place is the same log. And
+//! disks for the copy that are full or fail.
+
+use super::*;
+use crate::broker::ImageCell;
+use crate::config::{BrokerConfig, ServerProperties};
+use crate::replication::{IsrChanges, Surroundings, Throttle};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use std::path::PathBuf;
+use std::time::Duration;
+use thalweg_hash::{HashMap, HashSet};
+use thalweg_log::disk::{Disk, Faults, MemoryDisk};
+use thalweg_log::{CleanupPolicy, Clock, LogConfig, LogDirsOptions, TopicPartition};
+use thalweg_metadata::{LeaderRecoveryState, PartitionEpoch, PartitionRegistration};
+use thalweg_record::{BatchBuilder, BatchOptions, ProducerEpoch, ProducerId, batches};
+
+const NODE: i32 = 1;
+const OTHER: i32 = 2;
+const PRODUCER: ProducerId = ProducerId(7);
+const TOPIC: thalweg_wire::Uuid = thalweg_wire::Uuid(70);
+
+/// The batches of a log, each with where it ends.
+type Stored = Vec<(Offset, Offset, Vec<u8>)>;
+
+fn stored(log: &mut PartitionLog) -> Stored {
+    let (mut from, end) = (log.log_start_offset(), log.log_end_offset());
+    let mut found = Vec::new();
+    while let Some(slice) = log.read(from, 1 << 20, end, true).expect("it can be read") {
+        let bytes = read(&slice).expect("it can be read").expect("it is as long as it says");
+        for batch in batches(&bytes) {
+            let batch = batch.expect("whole batches");
+            from = batch.header.next_offset();
+            found.push((batch.header.base_offset, from, batch.bytes.to_vec()));
+        }
+    }
+    found
+}
+
+fn partition(log: PartitionLog, leader_epoch: i32) -> Partition {
+    let config = BrokerConfig::new(&ServerProperties::default()).expect("the defaults are valid");
+    let (settings, _) = config.topic_defaults.apply(&Default::default());
+    let unlimited = || Throttle::new(u64::MAX, 1, Duration::from_secs(1));
+    let surroundings = Arc::new(Surroundings {
+        node_id: NODE,
+        lag_time_max: Duration::from_secs(30),
+        image: ImageCell::new(),
+        isr_changes: IsrChanges::default(),
+        leader_throttle: unlimited(),
+        follower_throttle: unlimited(),
+    });
+    Partition::new(
+        "t".into(),
+        TOPIC,
+        0,
+        surroundings,
+        log,
+        Arc::new(settings),
+        &registration(NODE, leader_epoch),
+    )
+}
+
+fn registration(leader: i32, leader_epoch: i32) -> PartitionRegistration {
+    PartitionRegistration {
+        replicas: vec![NODE],
+        directories: Vec::new(),
+        isr: vec![NODE],
+        removing_replicas: Vec::new(),
+        adding_replicas: Vec::new(),
+        eligible_leader_replicas: Vec::new(),
+        last_known_elr: Vec::new(),
+        leader,
+        leader_recovery_state: LeaderRecoveryState::Recovered,
+        leader_epoch,
+        partition_epoch: PartitionEpoch(leader_epoch),
+    }
+}
+
+fn append_batch(partition: &Partition, batch: &[u8], epoch: i32) {
+    let appended =
+        partition.with_log(|log| log.append_as_leader(batch, LeaderEpoch(epoch), Default::default()));
+    assert!(!appended.expect("accepted").duplicate);
+}
+
+struct History {
+    random: SmallRng,
+    disk: Arc<MemoryDisk>,
+    clock: Clock,
+    config: LogConfig,
+    dirs: LogDirs,
+    partition: Partition,
+    epoch: i32,
+    /// Every batch that was ever in the log.
+    seen: HashSet<Vec<u8>>,
+    /// The log start that was promised to hold.
+    promised_start: Offset,
+    moved: usize,
+    resumed: usize,
+}
+
+fn open(disk: &Arc<MemoryDisk>, clock: &Clock, config: &LogConfig) -> (LogDirs, PartitionLog) {
+    let options = LogDirsOptions {
+        disk: Disk::in_memory(Arc::clone(disk)),
+        clock: clock.clone(),
+        threads: 1,
+        ..LogDirsOptions::new(["/one", "/two"].map(PathBuf::from).to_vec(), NODE)
+    };
+    let (dirs, mut logs) =
+        LogDirs::open(options, |_| Arc::new(config.clone())).expect("the directories open");
+    assert!(logs.len() <= 1, "{logs:?}");
+    let log = logs.pop().unwrap_or_else(|| {
+        let (name, id) = (TopicPartition::new("t", 0), Some(Uuid::from_bytes([7; 16])));
+        dirs.create(&name, id, Arc::new(config.clone()), None).expect("creates")
+    });
+    (dirs, log)
+}
+
+impl History {
+    fn new(seed: u64) -> History {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let config = LogConfig {
+            segment_bytes: [1700, 9000, 100_000][random.random_range(0..3)],
+            index_interval_bytes: random.random_range(0..2000),
+            cleanup_policy: [CleanupPolicy::DELETE, CleanupPolicy::COMPACT][random.random_range(0..2)],
+            retention_ms: 3000,
+            retention_bytes: [-1, 20_000][random.random_range(0..2)],
+            min_cleanable_dirty_ratio: 0.1,
+            file_delete_delay_ms: 100,
+            ..LogConfig::default()
+        };
+        let clock = Clock::manual(1_700_000_000_000);
+        let disk = MemoryDisk::new(clock.clone());
+        disk.set_names_apart(random.random_range(0..2) == 0);
+        let (dirs, log) = open(&disk, &clock, &config);
+        let partition = partition(log, 0);
+        let (seen, promised_start) = (HashSet::default(), Offset::ZERO);
+        History {
+            random,
+            disk,
+            clock,
+            config,
+            dirs,
+            partition,
+            epoch: 0,
+            seen,
+            promised_start,
+            moved: 0,
+            resumed: 0,
+        }
+    }
+
+    fn chance(&mut self, one_in: u32) -> bool {
+        self.random.random_range(0..one_in) == 0
+    }
+
+    fn step(&mut self) {
+        match self.random.random_range(0..40) {
+            0 => self.partition.with_log(PartitionLog::flush).expect("syncs"),
+            1 => self.truncate(),
+            2 => self.delete_records(),
+            3 => {
+                let now_ms = self.clock.now_ms();
+                self.partition.with_log(|log| {
+                    log.set_high_watermark(log.log_end_offset());
+                    log.delete_old_segments(now_ms).expect("deletes");
+                    log.purge_deleted(now_ms);
+                });
+                self.dirs.purge_deleted(now_ms);
+            }
+            4 => self.compact(),
+            5 => self.clock.advance_ms(self.random.random_range(0..2000)),
+            6 => self.partition.release_if_idle(),
+            7 => self.dirs.checkpoint_recovery_points(),
+            8 => self.dirs.checkpoint_high_watermarks(),
+            9 => {
+                self.dirs.checkpoint_log_starts();
+                self.promised_start = self.partition.with_log(|log| log.log_start_offset());
+            }
+            10..=12 => {
+                let to = self.dirs.online_ids()[self.random.random_range(0..2)];
+                self.partition.begin_move(&self.dirs, to).expect("it begins");
+            }
+            13..=20 => {
+                let bytes_max = [1, 500, 5000][self.random.random_range(0..3)];
+                self.partition.copy_next(&self.dirs, bytes_max).expect("it is copied");
+            }
+            21..=23 => self.finish(),
+            _ => self.append(),
+        }
+        self.seen.extend(self.partition.with_log(stored).into_iter().map(|(_, _, bytes)| bytes));
+    }
+
+    fn append(&mut self) {
+        let producer = self.chance(2);
+        let sequence = self
+            .partition
+            .with_log(|log| log.producer(PRODUCER).map_or(0, |known| known.last_sequence() + 1));
+        let mut options = BatchOptions::default();
+        if producer {
+            options = BatchOptions {
+                producer_id: PRODUCER,
+                producer_epoch: ProducerEpoch(0),
+                base_sequence: sequence,
+                ..options
+            };
+        }
+        let mut builder = BatchBuilder::new(options);
+        for _ in 0..self.random.random_range(1..5) {
+            let (key, value) =
+                ([self.random.random_range(0..4u8)], vec![b'v'; self.random.random_range(0..300)]);
+            builder.append(self.clock.now_ms(), Some(&key), Some(&value), &[]).expect("it fits");
+        }
+        append_batch(&self.partition, &builder.build(), self.epoch);
+    }
+
+    /// Somebody else leads, with another end of the log, and then this one again.
+    fn truncate(&mut self) {
+        let back = [3, 30][self.random.random_range(0..2)];
+        let back = self.random.random_range(0..back);
+        self.epoch += 2;
+        self.partition.apply(&registration(OTHER, self.epoch - 1));
+        let (end, leader) = self.partition.with_log(|log| {
+            let (start, end) = (log.log_start_offset(), log.log_end_offset());
+            let to = (end - back).max(start);
+            (end, log.epoch_at(to).map(|leader_epoch| EpochEnd { leader_epoch, end_offset: to }))
+        });
+        if let Some(leader) = leader {
+            let epoch = LeaderEpoch(self.epoch - 1);
+            self.partition.truncate_to_leader(epoch, end, leader).expect("it can be cut");
+        }
+        self.partition.apply(&registration(NODE, self.epoch));
+    }
+
+    fn delete_records(&mut self) {
+        let random = &mut self.random;
+        self.partition.with_log(|log| {
+            let end = log.set_high_watermark(log.log_end_offset());
+            let offset = Offset(random.random_range(log.log_start_offset().0..=end.0));
+            log.delete_records(offset).expect("deletes");
+        });
+    }
+
+    fn compact(&mut self) {
+        if self.partition.is_moving() {
+            return;
+        }
+        let now_ms = self.clock.now_ms();
+        self.partition.with_log(|log| {
+            log.set_high_watermark(log.log_end_offset());
+            if let Some(job) = log.plan_compaction(now_ms).expect("plans") {
+                let outcome = job.run().expect("compacts");
+                log.finish_compaction(&job, outcome).expect("is taken over");
+            }
+        });
+    }
+
+    fn finish(&mut self) {
+        let facts = |log: &mut PartitionLog| {
+            let offsets = (
+                log.log_start_offset(),
+                log.high_watermark(),
+                log.log_end_offset(),
+                log.last_stable_offset(),
+            );
+            let producer = log.producer(PRODUCER).map(|known| known.last_sequence());
+            (stored(log), offsets, log.leader_epochs().to_vec(), producer, log.cleaned_to())
+        };
+        let before = self.partition.with_log(facts);
+        let (from, synced) = self.partition.with_log(|log| (log.directory_id(), log.recovery_point()));
+        if self.partition.finish_move(&self.dirs).expect("it is copied") == Progress::Moved {
+            self.moved += 1;
+            let after = self.partition.with_log(facts);
+            assert!(after.0 == before.0, "{} of {} batches", after.0.len(), before.0.len());
+            assert_eq!((after.1, after.2, after.3, after.4), (before.1, before.2, before.3, before.4));
+            let (to, still_synced) =
+                self.partition.with_log(|log| (log.directory_id(), log.recovery_point()));
+            assert!(from != to && still_synced >= synced, "{from:?} {to:?}: {synced} {still_synced}");
+            assert!(!self.partition.is_moving());
+        }
+    }
+
+    /// The process ends, at least; the log is opened again, and must be as it should.
+    fn stop(&mut self) {
+        let (before, end, synced) =
+            self.partition.with_log(|log| (stored(log), log.log_end_offset(), log.recovery_point()));
+        let safe_to = if self.chance(4) {
+            self.disk.end_process();
+            end
+        } else {
+            let random = &mut self.random;
+            self.disk.lose_power(&mut |end| random.random_range(0..end));
+            synced
+        };
+        let start = before.first().map_or(end, |(base, _, _)| *base);
+        let (dirs, mut log) = open(&self.disk, &self.clock, &self.config);
+        if !self.config.cleanup_policy.compact {
+            log.end_at_gap().expect("it is looked through");
+        }
+        self.check(&mut log, &before, start, safe_to);
+        self.epoch = log.latest_epoch().map_or(0, |epoch| epoch.0).max(self.epoch) + 1;
+        let copy = dirs.take_future(&TopicPartition::new("t", 0));
+        (self.dirs, self.partition) = (dirs, partition(log, self.epoch));
+        if let Some(copy) = copy {
+            self.resumed += 1;
+            self.partition.resume_move(copy).expect("it goes on");
+        }
+    }
+
+    fn check(&self, log: &mut PartitionLog, before: &Stored, start: Offset, safe_to: Offset) {
+        let there = stored(log);
+        let found: HashMap<Offset, &[u8]> =
+            there.iter().map(|(base, _, bytes)| (*base, &bytes[..])).collect();
+        let log_start = log.log_start_offset();
+        assert!(
+            log_start >= self.promised_start.min(start),
+            "it begins at {log_start}, and began at {start}, {} promised",
+            self.promised_start
+        );
+        // A compaction whose result was lost with the power leaves what was there before.
+        let is_compacted = self.config.cleanup_policy.compact;
+        for (base, next, bytes) in before.iter().filter(|(_, next, _)| *next <= safe_to) {
+            let same = found.get(base) == Some(&&bytes[..]);
+            assert!(
+                same || is_compacted && log.epoch_at(*base).is_some(),
+                "the batch from {base} to {next} was flushed"
+            );
+        }
+        for (base, _, bytes) in there.iter().filter(|(_, next, _)| *next > start) {
+            assert!(self.seen.contains(bytes), "the batch at {base} was never written");
+        }
+    }
+}
+
+#[test]
+fn a_partition_that_moves_is_the_same_log_through_everything() {
+    let seeds = match std::env::var("THALWEG_MOVE_SEEDS") {
+        Ok(seeds) => {
+            let (from, to) = seeds.split_once("..").expect("THALWEG_MOVE_SEEDS is a range like 0..1000");
+            from.parse().expect("a number")..to.parse().expect("a number")
+        }
+        Err(_) => 0..200,
+    };
+    let (mut moved, mut resumed) = (0, 0);
+    let mut run = |seed| {
+        let mut history = History::new(seed);
+        for _ in 0..6 {
+            for _ in 0..history.random.random_range(0..80) {
+                history.step();
+            }
+            history.stop();
+        }
+        moved += history.moved;
+        resumed += history.resumed;
+    };
+    let failed: Vec<u64> = seeds
+        .clone()
+        .filter(|&seed| std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(seed))).is_err())
+        .collect();
+    assert!(failed.is_empty(), "seeds {failed:?} (run one alone with THALWEG_MOVE_SEEDS=7..8)");
+    let runs = usize::try_from(seeds.end - seeds.start).expect("a number of runs");
+    assert!(runs < 100 || moved > runs && resumed > runs / 2, "{moved} moves, {resumed} of them resumed");
+}
+
+/// A partition with 50 batches in the first of two directories, whose move to the second has begun. Faults are those of the
+/// copy alone.
+fn moving_with_faults() -> (tempfile::TempDir, Arc<Faults>, LogDirs, Partition) {
+    let root = tempfile::tempdir().expect("a temporary directory");
+    let faults = Arc::new(Faults::default());
+    faults.only("no file");
+    let paths = ["one", "two"].map(|name| root.path().join(name));
+    let disk = Disk::with_faults(Arc::clone(&faults));
+    let options = LogDirsOptions { disk, threads: 1, ..LogDirsOptions::new(paths.to_vec(), NODE) };
+    let config = Arc::new(LogConfig::default());
+    let (dirs, _) = LogDirs::open(options, |_| Arc::clone(&config)).expect("the directories open");
+    let (name, ids) = (TopicPartition::new("t", 0), dirs.online_ids());
+    let partition = partition(dirs.create(&name, None, config, Some(ids[0])).expect("creates"), 0);
+    (0..50).for_each(|_| append_batch(&partition, &one_record(), 0));
+    // Files that are open already have none.
+    faults.only(".log");
+    assert!(partition.begin_move(&dirs, ids[1]).expect("it begins"), "somebody has to see to it");
+    (root, faults, dirs, partition)
+}
+
+fn one_record() -> Vec<u8> {
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    builder.append(1_700_000_000_000, None, Some(&[b'v'; 100]), &[]).expect("it fits");
+    builder.build().to_vec()
+}
+
+fn copy_until_it_fails(partition: &Partition, dirs: &LogDirs) -> MoveError {
+    loop {
+        match partition.copy_next(dirs, 500) {
+            Ok(Progress::Copied(_)) => {}
+            Ok(progress) => panic!("{progress:?} in spite of the fault"),
+            Err(error) => return error,
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_holds_a_move_up_until_there_is_room() {
+    let (_root, faults, dirs, partition) = moving_with_faults();
+    faults.set_free_bytes(Some(1000));
+    let error = copy_until_it_fails(&partition, &dirs);
+    assert!(error.is_for_lack_of_room(), "{error}");
+    append_batch(&partition, &one_record(), 0);
+    assert!(copy_until_it_fails(&partition, &dirs).is_for_lack_of_room());
+    faults.set_free_bytes(None);
+    while partition.finish_move(&dirs).expect("there is room") != Progress::Moved {}
+    assert_eq!(partition.with_log(|log| log.directory_id()), Some(dirs.online_ids()[1]));
+    assert_eq!(partition.with_log(stored).len(), 51);
+    append_batch(&partition, &one_record(), 0);
+}
+
+#[test]
+fn a_disk_that_fails_under_the_copy_leaves_the_log_alone() {
+    type Break = fn(&Faults, bool);
+    for (on_append, fault) in
+        [(true, Faults::set_failing_writes as Break), (false, Faults::set_failing_syncs)]
+    {
+        let (_root, faults, dirs, partition) = moving_with_faults();
+        let ids = dirs.online_ids();
+        fault(&faults, true);
+        let error = if on_append {
+            copy_until_it_fails(&partition, &dirs)
+        } else {
+            while partition.copy_next(&dirs, 1 << 20).expect("it is copied") != Progress::CaughtUp {}
+            partition.finish_move(&dirs).expect_err("a sync fails")
+        };
+        assert!(!error.is_for_lack_of_room(), "{error}");
+        partition.cancel_move(&dirs);
+        assert!(!partition.is_moving());
+        assert_eq!(dirs.online_ids(), ids[..1], "the other directory is offline");
+        append_batch(&partition, &one_record(), 0);
+        assert_eq!(partition.with_log(stored).len(), 51);
+    }
+}

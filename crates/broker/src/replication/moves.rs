@@ -1,0 +1,166 @@
+//! Moving partitions between the log directories of this broker (KIP-113, Kafka's `ReplicaAlterLogDirsManager`).
+//!
+//! Each partition that moves has a task, which copies until its copy takes the place of the log, and then has the controller
+//! told (KIP-858). At most `num.replica.alter.log.dirs.threads` of them work at a time, and all rest while they have copied
+//! more than `replica.alter.log.dirs.io.max.bytes.per.second`.
+//!
+//! Owns: when is copied, and in which directories partitions are to be that are not here yet. Refuses: the copying itself;
+//! see [`crate::partition`].
+//!
+//! Departure: Kafka has the controller told before the places change, and a start after a crash in between takes the copy,
+//! which may lack what was written since. Here the controller is told afterwards, and a start takes the log.
+
+use super::Throttle;
+use super::answer::backoff;
+use crate::broker::Broker;
+use crate::partition::{MoveError, Partition, Progress};
+use crate::server::wire_uuid;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_hash::HashMap;
+use thalweg_log::Uuid;
+use thalweg_metadata::Image;
+use thalweg_wire::Uuid as TopicId;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// What is copied at a time.
+const COPY_BYTES: usize = 1024 * 1024;
+/// How long a task rests that has copied more than it may.
+const HELD_BACK: Duration = Duration::from_millis(100);
+/// The longest rest after a failure.
+const RETRY_MAX: Duration = Duration::from_secs(10);
+
+/// The moves of a broker.
+#[derive(Debug)]
+pub struct Moves {
+    /// How fast may be copied, over all directories.
+    pub throttle: Throttle,
+    /// Partitions whose moves have begun and have no task yet: each at most once.
+    begun: Mutex<Vec<Arc<Partition>>>,
+    news: Notify,
+    /// Where partitions are to be created that are not here yet, by topic and index.
+    preferred: Mutex<HashMap<(TopicId, i32), Uuid>>,
+}
+
+impl Moves {
+    /// No moves, at this rate at the most.
+    pub fn new(throttle: Throttle) -> Self {
+        let (begun, news, preferred) = (Mutex::default(), Notify::new(), Mutex::default());
+        Self { throttle, begun, news, preferred }
+    }
+
+    /// A partition has a copy that somebody must see to.
+    pub fn see_to(&self, partition: Arc<Partition>) {
+        self.begun.lock().push(partition);
+        self.news.notify_one();
+    }
+
+    /// Where a partition is to be created once it comes here. Those of topics that are gone are forgotten.
+    pub fn prefer(&self, topic: TopicId, partition: i32, directory: Uuid, image: &Image) {
+        let mut preferred = self.preferred.lock();
+        preferred.retain(|(topic, partition), _| image.partition_by_id(*topic, *partition).is_some());
+        preferred.insert((topic, partition), directory);
+    }
+
+    /// Where a partition is to be created, if somebody has said so.
+    pub fn take_preferred(&self, topic: TopicId, partition: i32) -> Option<Uuid> {
+        self.preferred.lock().remove(&(topic, partition))
+    }
+
+    async fn next(&self) -> Vec<Arc<Partition>> {
+        loop {
+            let begun = std::mem::take(&mut *self.begun.lock());
+            if !begun.is_empty() {
+                return begun;
+            }
+            self.news.notified().await;
+        }
+    }
+}
+
+/// Moves partitions for as long as the broker lives.
+pub async fn run(broker: Arc<Broker>) {
+    let config = broker.config();
+    let threads = config.log.move_threads.unwrap_or(config.log.dirs.len()).max(1);
+    let turns = Arc::new(Semaphore::new(threads));
+    let mut tasks = JoinSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            begun = broker.moves.next() => {
+                for partition in begun {
+                    tasks.spawn(move_one(Arc::clone(&broker), partition, Arc::clone(&turns)));
+                }
+            }
+            Some(_) = tasks.join_next() => {}
+        }
+    }
+}
+
+async fn move_one(broker: Arc<Broker>, partition: Arc<Partition>, turns: Arc<Semaphore>) {
+    let mut failures = 0;
+    let began = Instant::now();
+    loop {
+        if broker.moves.throttle.is_exceeded(Instant::now()) {
+            tokio::time::sleep(HELD_BACK).await;
+            continue;
+        }
+        let turn = Arc::clone(&turns).acquire_owned().await.expect("the semaphore is never closed");
+        let (worker, moved) = (Arc::clone(&broker), Arc::clone(&partition));
+        let work = broker.log_dirs.disk().spawn(move || {
+            let outcome = go_on(&worker, &moved);
+            drop(turn);
+            outcome
+        });
+        match work.await.expect("copying a log does not panic") {
+            Ok(Progress::Copied(bytes)) => {
+                failures = 0;
+                broker.moves.throttle.record(bytes, Instant::now());
+            }
+            Ok(Progress::Moved) => {
+                let (path, ms) = (partition.dir(), began.elapsed().as_millis());
+                tracing::info!(?partition, path = %path.display(), ms, "Moved a partition to another log directory");
+                tell(&broker, &partition);
+                return;
+            }
+            Ok(Progress::Over) => return,
+            // All is copied, and the log has failed, or is about to be deleted.
+            Ok(Progress::CaughtUp) => tokio::time::sleep(RETRY_MAX).await,
+            Err(error) if error.is_for_lack_of_room() => {
+                if failures == 0 {
+                    tracing::warn!(?partition, %error, "Move to another log directory waits for room on its disk");
+                }
+                failures += 1;
+                tokio::time::sleep(backoff(failures, RETRY_MAX)).await;
+            }
+            Err(error) => {
+                tracing::error!(?partition, %error, "Moving a partition to another log directory failed");
+                let (worker, given_up) = (Arc::clone(&broker), Arc::clone(&partition));
+                let work = broker.log_dirs.disk().spawn(move || given_up.cancel_move(&worker.log_dirs));
+                work.await.expect("giving up a move does not panic");
+            }
+        }
+    }
+}
+
+/// Copies once, and changes the places when nothing is missing.
+fn go_on(broker: &Broker, partition: &Partition) -> Result<Progress, MoveError> {
+    let limit = broker.moves.throttle.limit().and_then(|limit| usize::try_from(limit).ok());
+    let bytes_max = limit.map_or(COPY_BYTES, |limit| limit.clamp(1, COPY_BYTES));
+    match partition.copy_next(&broker.log_dirs, bytes_max)? {
+        Progress::CaughtUp => partition.finish_move(&broker.log_dirs),
+        progress => Ok(progress),
+    }
+}
+
+/// Has the controller told where the partition lies now.
+fn tell(broker: &Broker, partition: &Partition) {
+    let tracked =
+        broker.image().features().metadata_version().is_some_and(|version| version.has_directories());
+    if let Some(directory) = partition.with_log(|log| log.directory_id()).filter(|_| tracked) {
+        broker.directories.report(partition.topic_id, partition.index, wire_uuid(directory));
+    }
+}

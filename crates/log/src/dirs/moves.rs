@@ -1,0 +1,192 @@
+//! Moving a partition to another log directory (KIP-113, Kafka's `LogManager.replaceCurrentWithFutureLog`).
+//!
+//! ```text
+//! <topic>-<partition>.<hex>-future/   the copy that will take the place of the log in another directory
+//! <topic>-<partition>.<hex>-delete/   with the same hex: the log whose place it takes
+//! ```
+//!
+//! Owns: creating such a copy, and putting it in the place of the log so that a stop at any moment leaves one of the two
+//! whole. Refuses: copying; the broker does, which knows when the log changes.
+//!
+//! When a copy takes the log's place, the log's directory is renamed first, and that is on the medium before the copy loses
+//! its `-future`: there are never two logs of one partition. A stop between the two leaves a copy beside a `-delete` that
+//! only this copy can have, and the next start finishes what was begun. A copy without either waits for its log: that lies
+//! in a directory that is offline, and the copy may lack what only the log has.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thalweg_hash::HashSet;
+
+use super::open::Job;
+use super::state::{Checkpoint, DirState};
+use super::{CreateError, DirectoryOffline, LogDirs};
+use crate::config::LogConfig;
+use crate::disk::Disk;
+use crate::partition::PartitionLog;
+use crate::segment::Home;
+use crate::topic_partition::TopicPartition;
+use crate::uuid::Uuid;
+
+impl LogDirs {
+    /// The directory at this path, as `log.dirs` has it, and whether it is online; `None` for a path that is not there.
+    pub fn directory_at(&self, path: &Path) -> Option<(Option<Uuid>, bool)> {
+        let is_it = |known: &Path| std::path::absolute(known).is_ok_and(|known| known == path);
+        if let Some(dir) = self.dirs.iter().find(|dir| is_it(dir.state.path())) {
+            return Some((Some(dir.state.id()), dir.state.offline().is_none()));
+        }
+        self.failed.iter().any(|failed| is_it(&failed.path)).then_some((None, false))
+    }
+
+    /// Whether every directory of `log.dirs` is there. While one is not, nobody knows what lies in it.
+    pub fn are_complete(&self) -> bool {
+        self.are_all_online()
+    }
+
+    /// Creates an empty copy of a partition in another directory than that of its log.
+    pub fn create_future(
+        &self,
+        name: &TopicPartition,
+        topic_id: Option<Uuid>,
+        config: Arc<LogConfig>,
+        directory: Uuid,
+    ) -> Result<PartitionLog, CreateError> {
+        let Some(dir) = self.online().find(|dir| dir.state.id() == directory) else {
+            return Err(DirectoryOffline { directory: Some(directory) }.into());
+        };
+        let state = &dir.state;
+        state.make_way(name)?;
+        let home = Home::new(self.disk.clone(), state.path().join(name.future_dir_name()));
+        let mut future = PartitionLog::create(home, name.clone(), topic_id, config, self.clock.clone())?;
+        future.attach(Arc::clone(state));
+        state.register_future(name.clone(), Arc::clone(future.published()));
+        Ok(future)
+    }
+
+    /// The copy of a partition that was found when the directories were opened.
+    pub fn take_future(&self, name: &TopicPartition) -> Option<PartitionLog> {
+        self.futures.lock().remove(name)
+    }
+
+    /// All copies that were found when the directories were opened and that nobody has taken.
+    pub fn take_futures(&self) -> Vec<PartitionLog> {
+        self.futures.lock().drain().map(|(_, future)| future).collect()
+    }
+
+    /// Puts a copy in the place of a log that it equals; afterwards `current` is the copy, and `future` the old log, which is
+    /// on its way out. After an error both are as they were, unless a directory has failed. Syncs the names in both
+    /// directories.
+    pub fn replace(&self, current: &mut PartitionLog, future: &mut PartitionLog) -> io::Result<()> {
+        let name = current.name().clone();
+        let copied_to = future.dir().file_name().and_then(|name| name.to_str());
+        let retired = copied_to.and_then(TopicPartition::retired_dir_name);
+        let (Some(old), Some(new), Some(retired)) =
+            (current.state().cloned(), future.state().cloned(), retired)
+        else {
+            return Err(io::Error::other("the log and its copy do not lie in log directories"));
+        };
+        let places = Places {
+            disk: &self.disk,
+            log: current.dir().to_owned(),
+            retired: old.path().join(retired),
+            copy: future.dir().to_owned(),
+            place: new.path().join(name.dir_name()),
+        };
+        // What is promised of the log start must hold in the new directory too, if the power fails right away.
+        new.write_checkpoint(Checkpoint::LogStart)?;
+        if let Err(error) = places.change(&old, &new) {
+            if let Err(back) = places.change_back(old.path()) {
+                old.fail(&format!("{} cannot get its name back: {back}", places.log.display()));
+            }
+            return Err(error);
+        }
+        future.succeed(current, places.place);
+        std::mem::swap(current, future);
+        future.leave(places.retired.clone());
+        // What others look at belongs to the new log now, under whose name it was registered here.
+        old.unregister(&name, current.published());
+        new.register(name.clone(), Arc::clone(current.published()));
+        let due_ms = self.clock.now_ms().saturating_add(current.config().file_delete_delay_ms);
+        old.doom(due_ms, places.retired);
+        if let Err(error) = old.forget_checkpoints(&name) {
+            tracing::warn!(dir = %old.path().display(), %error, "Checkpoints name a partition that has moved away");
+        }
+        Ok(())
+    }
+}
+
+/// The names that directories have before and after a copy takes the place of a log.
+struct Places<'a> {
+    disk: &'a Disk,
+    log: PathBuf,
+    retired: PathBuf,
+    copy: PathBuf,
+    place: PathBuf,
+}
+
+impl Places<'_> {
+    fn change(&self, old: &DirState, new: &DirState) -> io::Result<()> {
+        let sync = |dir: &DirState| {
+            let failed = |error: &io::Error| {
+                dir.fail(&format!("a sync of {} has failed: {error}", dir.path().display()))
+            };
+            self.disk.sync_dir(dir.path()).inspect_err(failed)
+        };
+        self.disk.rename(&self.log, &self.retired)?;
+        sync(old)?;
+        self.disk.rename(&self.copy, &self.place)?;
+        sync(new)
+    }
+
+    /// Undoes as much as was done. The log must have its name on the medium before anything else is said to be in it.
+    fn change_back(&self, old: &Path) -> io::Result<()> {
+        if self.disk.exists(&self.place) {
+            self.disk.rename(&self.place, &self.copy)?;
+        }
+        if self.disk.exists(&self.retired) {
+            self.disk.rename(&self.retired, &self.log)?;
+            self.disk.sync_dir(old)?;
+        }
+        Ok(())
+    }
+}
+
+/// Finishes what a stop has interrupted: a copy whose log has made way for it becomes the log. Of several copies one is kept.
+pub(super) fn settle(disk: &Disk, jobs: &mut Vec<Job>, deleted: &HashSet<String>) {
+    let logs: HashSet<_> =
+        jobs.iter().filter(|job| job.future.is_none()).map(|job| job.name.clone()).collect();
+    for job in jobs.iter_mut().filter(|job| !logs.contains(&job.name)) {
+        let Some(copy) = job.future.clone() else { continue };
+        let retired = copy.file_name().and_then(|name| TopicPartition::retired_dir_name(name.to_str()?));
+        if retired.is_none_or(|retired| !deleted.contains(&retired)) {
+            continue;
+        }
+        let place = job.state.path().join(job.name.dir_name());
+        let placed = disk.rename(&copy, &place).and_then(|()| disk.sync_dir(job.state.path()));
+        match placed {
+            Ok(()) => {
+                tracing::info!(from = %copy.display(), to = %place.display(), "Move of a partition between log directories is finished");
+                job.future = None;
+            }
+            Err(error) => job.state.fail(&format!("{} cannot take its place: {error}", copy.display())),
+        }
+    }
+    let mut taken: HashSet<(TopicPartition, Option<Uuid>)> = HashSet::default();
+    let logs = jobs.iter().filter(|job| job.future.is_none());
+    taken.extend(logs.map(|job| (job.name.clone(), Some(job.state.id()))));
+    jobs.retain(|job| {
+        let Some(copy) = &job.future else { return true };
+        let beside_log = taken.contains(&(job.name.clone(), Some(job.state.id())));
+        if !beside_log && taken.insert((job.name.clone(), None)) {
+            return true;
+        }
+        // It was given up, and a power failure has brought it back, or its directory was offline: the log has all of it.
+        tracing::warn!(path = %copy.display(), "Second copy of a partition is deleted");
+        let retired = job.state.path().join(job.name.delete_dir_name());
+        match disk.rename(copy, &retired) {
+            Ok(()) => job.state.doom(0, retired),
+            Err(error) => tracing::warn!(path = %copy.display(), %error, "It cannot be deleted"),
+        }
+        false
+    });
+}
