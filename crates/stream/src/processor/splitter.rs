@@ -1,5 +1,8 @@
-//! `splitter`: makes several messages of one. The parts lie where the whole lay; nothing is copied but JSON strings, whose
-//! quotes and escapes go.
+//! `splitter`: makes several messages of one. The parts lie where the whole lay; nothing is copied but JSON strings with
+//! escapes, which go.
+
+use std::borrow::Cow;
+use std::convert::Infallible;
 
 use memchr::memmem::Finder;
 
@@ -84,14 +87,64 @@ impl Processor for Splitter {
                 self.cut(&message, emit);
                 return Ok(());
             }
-            match self.elements(message.value) {
-                Ok(elements) => {
-                    elements.into_iter().for_each(|element| self.emit(element, &message, emit));
+            match self.pieces(message.value) {
+                Ok(pieces) => {
+                    pieces.into_iter().for_each(|piece| piece.emit(&message, emit));
                     Ok(())
                 }
                 Err(reason) => turn.bad.take(&message, &reason),
             }
         })
+    }
+}
+
+/// What one element of an array becomes.
+enum Piece<'a> {
+    /// A part of the value.
+    Part(&'a [u8]),
+    /// A string without its escapes.
+    Text(Cow<'a, str>),
+    /// null, true or false.
+    Word(Raw<'a>),
+}
+
+impl<'a> Piece<'a> {
+    fn of(element: Raw<'a>) -> Result<Piece<'a>, NotJson> {
+        Ok(match element {
+            Raw::Number(part) | Raw::Array(part) | Raw::Object(part) | Raw::String(part, false) => {
+                Piece::Part(part)
+            }
+            Raw::String(inside, true) => Piece::Text(json::string(inside, true)?),
+            Raw::Null | Raw::Bool(_) => Piece::Word(element),
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Piece::Part(part) => part.is_empty(),
+            Piece::Text(text) => text.is_empty(),
+            Piece::Word(_) => false,
+        }
+    }
+
+    fn emit(self, message: &Message<'_>, emit: &mut Emit<'_>) {
+        let written: Result<(), Infallible> = match self {
+            Piece::Part(part) => {
+                // A slice of the value, so that its place is the distance of their beginnings.
+                let start = part.as_ptr() as usize - message.value.as_ptr() as usize;
+                emit.part(start..start + part.len());
+                Ok(())
+            }
+            Piece::Text(text) => emit.write(|out| {
+                out.extend_from_slice(text.as_bytes());
+                Ok(())
+            }),
+            Piece::Word(word) => emit.write(|out| {
+                word.write(out);
+                Ok(())
+            }),
+        };
+        let Ok(()) = written;
     }
 }
 
@@ -110,42 +163,19 @@ impl Splitter {
         }
     }
 
-    fn elements<'a>(&self, value: &'a [u8]) -> Result<Vec<Raw<'a>>, String> {
+    /// All of them, or why there are none: a value of which a part is wrong is a bad message as a whole.
+    fn pieces<'a>(&self, value: &'a [u8]) -> Result<Vec<Piece<'a>>, String> {
         let told = |error: NotJson| error.to_string();
         let mut array = json::parse(value).map_err(told)?;
         for name in self.path.iter().flatten() {
             array = array.member(name).map_err(told)?.ok_or_else(|| format!("it has no member {name}"))?;
         }
-        match array {
-            Raw::Array(_) => array.elements().map_err(told),
-            _ => Err("there is no JSON array to split".to_owned()),
+        let Raw::Array(_) = array else { return Err("there is no JSON array to split".to_owned()) };
+        let pieces = array.elements().map_err(told)?.into_iter().map(Piece::of);
+        let mut pieces = pieces.collect::<Result<Vec<_>, _>>().map_err(told)?;
+        if !self.keep_empty {
+            pieces.retain(|piece| !piece.is_empty());
         }
-    }
-
-    fn emit(&self, element: Raw<'_>, message: &Message<'_>, emit: &mut Emit<'_>) {
-        let written: Result<(), NotJson> = match element {
-            Raw::Number(part) | Raw::Array(part) | Raw::Object(part) => {
-                // The part is a slice of the value, so that its place is the distance of their beginnings.
-                let start = part.as_ptr() as usize - message.value.as_ptr() as usize;
-                emit.part(start..start + part.len());
-                Ok(())
-            }
-            Raw::String(inside, escaped) => match json::string(inside, escaped) {
-                Ok(text) if text.is_empty() && !self.keep_empty => Ok(()),
-                Ok(text) => emit.write(|out| {
-                    out.extend_from_slice(text.as_bytes());
-                    Ok(())
-                }),
-                Err(error) => Err(error),
-            },
-            plain => emit.write(|out| {
-                plain.write(out);
-                Ok(())
-            }),
-        };
-        // A string that is no UTF-8 goes on as it is: no reader of bytes is kept from it.
-        if written.is_err() {
-            emit.keep();
-        }
+        Ok(pieces)
     }
 }

@@ -125,3 +125,23 @@ fn a_program_may_say_much_more_than_it_is_told() {
     );
     assert_eq!((out(&figures, 0, 2), figures.streams[0].stages[2].bytes_out), (2000, 200_000));
 }
+
+#[test]
+fn the_elements_of_an_array_go_on_as_they_are() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::write(
+        path("in"),
+        b"[\"a\", \"\xff\", \"\", \"b\\n\\\"c\", 1.50, {\"d\": [2]}, [ ], null, true]",
+    )
+    .expect("written");
+    let split = |name: &str, options: &str| {
+        let (input, output) = (path("in"), path(name));
+        run(&format!(
+            "file --path={input} --mode=whole | splitter --by=json {options} | file --path={output} --delimiter='|'"
+        ));
+        std::fs::read(path(name)).expect("it is there")
+    };
+    assert_eq!(split("1", ""), b"a|\xff|b\n\"c|1.50|{\"d\": [2]}|[ ]|null|true|");
+    assert_eq!(split("2", "--keepEmpty=true"), b"a|\xff||b\n\"c|1.50|{\"d\": [2]}|[ ]|null|true|");
+}
