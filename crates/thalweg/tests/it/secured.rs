@@ -5,7 +5,6 @@
     reason = "processes run in the world's time, and their tests wait in it"
 )]
 
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,7 @@ use tempfile::TempDir;
 use thalweg_lab::result;
 
 use super::binary::{run, run_with_input, thalweg, until};
-use super::node::{self, Node};
+use super::node::{self, Node, free_port};
 
 const PASSWORD: &str = "the-secret-of-ann";
 const SCRAM: &str = "org.apache.kafka.common.security.scram.ScramLoginModule required";
@@ -32,11 +31,6 @@ impl Drop for Kafka {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    listener.local_addr().expect("it is bound").port()
 }
 
 /// The certificate of an authority, and that of a broker with its key.

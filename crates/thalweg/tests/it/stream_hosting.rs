@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::binary::{self, thalweg, until};
-use super::node::{self, Answer, Node};
+use super::node::{self, Answer, Node, free_port};
 
 /// A broker that hosts streams.
 struct Host(Node);
@@ -141,7 +141,7 @@ fn what_is_wrong_is_told_with_its_place_and_nothing_is_created() {
     let definition = |text: &str| json!({ "name": "x", "definition": text });
     refused(definition("stdin | log"), 400, "http, file or kafka would be right");
     refused(definition("time | exec --command=cat | log"), 400, "exec is not allowed on this host");
-    refused(definition("tap:stream:nope > log"), 400, "There is no other stream here: create it first");
+    refused(definition("tap:stream:nope > log"), 400, "Create it first");
     refused(definition("time | log; time | null"), 400, "A definition is one stream");
     refused(definition("y = time | log"), 400, "This names the stream y, and it is created as x");
     refused(definition("tap:stream:x > log"), 400, "is fed by itself");
@@ -163,6 +163,13 @@ fn what_is_wrong_is_told_with_its_place_and_nothing_is_created() {
         400,
         "The stream x cannot run exactly once: its source is time",
     );
+    for properties in
+        ["guarantee=exactly-once", "module.log.count", "module.log.count=many", "onError=ignore"]
+    {
+        let create = ["create", "x", "--definition", "time | log", "--deploy", "--properties", properties];
+        let (code, _, error) = host.stream(&create);
+        assert!(code == Some(2) && error.contains("would be right"), "{properties}: {code:?} {error}");
+    }
     assert_eq!(host.ask("POST", "/streams", "[").0, 400);
     assert_eq!(host.ask("GET", "/streams/nope", "").0, 404);
     let answer = node::ask(&host.http, "POST", "/streams", "Origin: http://evil.example\r\n", "{}");
@@ -220,11 +227,6 @@ fn after_a_kill_streams_run_on_and_deliver_what_came_meanwhile() {
     host.signal(Signal::TERM);
     let host = Host::with(dir.path(), &[&listener]);
     assert_eq!(host.state("copy"), "undeployed", "what was undeployed stays so");
-}
-
-fn free_port() -> u16 {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    free.local_addr().expect("an address").port()
 }
 
 #[test]

@@ -2,12 +2,16 @@
 //! input is once in the output, as readers of committed records see it, with our own client and with librdkafka, and in the
 //! order of its partition. And streams that run at least once and repeat nothing, as long as nobody is killed.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::Signal;
 
 use super::binary::{self, Running, until};
-use super::streams_kafka::{Broker, numbers};
+use super::node::{Node, free_port};
+use super::streams_kafka::{Broker, numbers, stream};
 
 /// A broker that soon gives up members that were killed and transactions that were left alone.
 fn broker() -> Broker {
@@ -18,12 +22,14 @@ fn broker() -> Broker {
 }
 
 /// The records of a topic that count, by partition, as one of the clients sees them.
-fn committed(broker: &Broker, topic: &str, by_librdkafka: bool) -> Vec<Vec<u32>> {
+fn committed(address: &str, topic: &str, by_librdkafka: bool) -> Vec<Vec<u32>> {
     let of_partition = |partition: u32| {
         let mut command = match by_librdkafka {
-            true => broker
-                .stream(&format!("kafka --topics={topic} --partitions={partition} --untilEnd=true | stdout")),
-            false => consume(broker, topic, &format!("--partition {partition}")),
+            true => stream(
+                address,
+                &format!("kafka --topics={topic} --partitions={partition} --untilEnd=true | stdout"),
+            ),
+            false => consume(address, topic, &format!("--partition {partition}")),
         };
         let (code, out, error) = binary::run(&mut command);
         assert_eq!(code, Some(0), "{error}");
@@ -32,24 +38,23 @@ fn committed(broker: &Broker, topic: &str, by_librdkafka: bool) -> Vec<Vec<u32>>
     (0..3).map(of_partition).collect()
 }
 
-fn consume(broker: &Broker, topic: &str, options: &str) -> Command {
-    let address = &broker.broker.address;
+fn consume(address: &str, topic: &str, options: &str) -> Command {
     binary::thalweg(&format!(
         "consume {topic} --from-beginning --until-end --read-committed --bootstrap-server {address} {options}"
     ))
 }
 
-fn count(broker: &Broker, topic: &str) -> usize {
-    let (code, out, error) = binary::run(&mut consume(broker, topic, ""));
+fn count(address: &str, topic: &str) -> usize {
+    let (code, out, error) = binary::run(&mut consume(address, topic, ""));
     assert_eq!(code, Some(0), "{error}");
     out.lines().count()
 }
 
 /// Every record once, and in the order of its partition.
-fn audit(broker: &Broker, topic: &str, expected: u32) {
+fn audit(address: &str, topic: &str, expected: u32) {
     for by_librdkafka in [false, true] {
         let mut all = Vec::new();
-        for partition in committed(broker, topic, by_librdkafka) {
+        for partition in committed(address, topic, by_librdkafka) {
             assert!(partition.is_sorted(), "records of a partition came in another order: {partition:?}");
             all.extend(partition);
         }
@@ -62,16 +67,19 @@ fn audit(broker: &Broker, topic: &str, expected: u32) {
 }
 
 /// Waits until a topic has as many records that count.
-fn until_moved(broker: &Broker, topic: &str, records: usize) {
-    until(&format!("{records} records in {topic}"), || count(broker, topic) >= records);
+fn until_moved(address: &str, topic: &str, records: usize) {
+    until(&format!("{records} records in {topic}"), || count(address, topic) >= records);
 }
 
 /// A stream from `in` to `out`, slow enough to be met in the middle.
-fn slow(broker: &Broker, rate: u32) -> Command {
-    let mut command = broker.stream(&format!(
-        "kafka --topics=in --group=g --sessionTimeout=3s | filter --expression='int(text) >= 0' | rate-limit --rate={rate} \
+fn slow(address: &str, rate: u32) -> Command {
+    let mut command = stream(
+        address,
+        &format!(
+            "kafka --topics=in --group=g --sessionTimeout=3s | filter --expression='int(text) >= 0' | rate-limit --rate={rate} \
          | transform --expression=text | kafka --topic=out"
-    ));
+        ),
+    );
     command.args(["--guarantee", "exactly-once"]);
     command
 }
@@ -87,14 +95,14 @@ fn a_stream_that_is_killed_again_and_again_moves_every_record_once() {
     let (records, kills) = (12_000, 8);
     broker.produce(0..records);
     for kill in 1..=kills {
-        let stream = Running::start(&mut slow(&broker, 2000));
-        until_moved(&broker, "out", (records as usize / (kills + 2)) * kill);
+        let stream = Running::start(&mut slow(broker.address(), 2000));
+        until_moved(broker.address(), "out", (records as usize / (kills + 2)) * kill);
         stream.signal(Signal::KILL);
     }
-    let last = Running::start(&mut slow(&broker, 20_000));
-    until_moved(&broker, "out", records as usize);
+    let last = Running::start(&mut slow(broker.address(), 20_000));
+    until_moved(broker.address(), "out", records as usize);
     stop(last);
-    audit(&broker, "out", records);
+    audit(broker.address(), "out", records);
 }
 
 #[test]
@@ -102,14 +110,81 @@ fn a_stream_whose_broker_is_killed_again_and_again_moves_every_record_once() {
     let mut broker = broker();
     let (records, kills) = (12_000, 6);
     broker.produce(0..records);
-    let stream = Running::start(&mut slow(&broker, 2000));
+    let stream = Running::start(&mut slow(broker.address(), 2000));
     for kill in 1..=kills {
-        until_moved(&broker, "out", (records as usize / (kills + 2)) * kill);
+        until_moved(broker.address(), "out", (records as usize / (kills + 2)) * kill);
         broker.broker.kill_and_restart();
     }
-    until_moved(&broker, "out", records as usize);
+    until_moved(broker.address(), "out", records as usize);
     stop(stream);
-    audit(&broker, "out", records);
+    audit(broker.address(), "out", records);
+}
+
+/// The broker that coordinates the group dies, the cluster names it no more, and it comes back. librdkafka waits for ever for
+/// one that was gone, so the stream gives up the producer that waits.
+#[test]
+fn a_stream_whose_coordinator_left_the_cluster_and_came_back_moves_every_record_once() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (controller, second_port) = (free_port(), free_port());
+    let node = |id: i32, properties: &[&str]| {
+        let (id_is, dir) = (format!("node.id={id}"), dir.path().join(id.to_string()));
+        let usual = [
+            id_is.as_str(),
+            "group.initial.rebalance.delay.ms=0",
+            "group.min.session.timeout.ms=1000",
+            "broker.session.timeout.ms=1000",
+            "broker.heartbeat.interval.ms=200",
+        ];
+        Node::start(&dir, &[&usual, properties].concat())
+    };
+    let first = node(
+        1,
+        &[
+            "process.roles=broker,controller",
+            &format!("listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{controller}"),
+            "controller.listener.names=CONTROLLER",
+        ],
+    );
+    let start_second = || {
+        node(
+            2,
+            &[
+                "process.roles=broker",
+                &format!("listeners=PLAINTEXT://127.0.0.1:{second_port}"),
+                &format!("controller.quorum.bootstrap.servers=127.0.0.1:{controller}"),
+            ],
+        )
+    };
+    let mut second = start_second();
+    let address = first.address.as_str();
+    for (topic, replicas) in
+        [("in", "1,1,1"), ("out", "1,1,1"), ("__transaction_state", "1"), ("__consumer_offsets", "2")]
+    {
+        let create = format!("topic create {topic} --replica-assignment {replicas} -b {address}");
+        let (code, _, error) = binary::run(&mut binary::thalweg(&create));
+        assert_eq!(code, Some(0), "{error}");
+    }
+    let records = 8_000;
+    let lines: String = (0..records).map(|number| format!("{number}\n")).collect();
+    let produce = "stdin | transform --expression=text --key=text | kafka --topic=in";
+    let (code, _, error) = binary::run_with_input(&mut stream(address, produce), lines.as_bytes());
+    assert_eq!(code, Some(0), "{error}");
+    let mut moving = Running(slow(address, 500).stderr(Stdio::piped()).spawn().expect("the binary runs"));
+    let stderr = BufReader::new(moving.0.stderr.take().expect("it is a pipe"));
+    let is_given_up = Arc::new(AtomicBool::new(false));
+    let given_up = is_given_up.clone();
+    std::thread::spawn(move || {
+        for line in stderr.lines().map_while(Result::ok) {
+            given_up.fetch_or(line.contains("another producer takes over"), Ordering::Relaxed);
+        }
+    });
+    until_moved(address, "out", 1000);
+    second.end(Signal::KILL);
+    until("the producer to be given up", || is_given_up.load(Ordering::Relaxed));
+    let _second = start_second();
+    until_moved(address, "out", records as usize);
+    stop(moving);
+    audit(address, "out", records);
 }
 
 /// With topics between the stages, each hop is exactly once; two processes, one of them with two instances of a stage, come and go,
@@ -131,29 +206,29 @@ fn instances_that_come_and_go_under_load_move_every_record_once() {
         Running::start(&mut command)
     };
     let first = process("left", 1500);
-    until_moved(&broker, "out", 1000);
+    until_moved(broker.address(), "out", 1000);
     let second = process("right", 1500);
-    until_moved(&broker, "out", 3000);
+    until_moved(broker.address(), "out", 3000);
     stop(first);
     let first = process("left", 1500);
-    until_moved(&broker, "out", 6000);
+    until_moved(broker.address(), "out", 6000);
     second.signal(Signal::KILL);
     let second = process("right", 20_000);
-    until_moved(&broker, "out", records as usize);
+    until_moved(broker.address(), "out", records as usize);
     stop(first);
     stop(second);
-    audit(&broker, "out", records);
+    audit(broker.address(), "out", records);
 }
 
 #[test]
 fn a_process_that_takes_the_name_of_one_that_runs_shuts_it_out() {
     let broker = broker();
     broker.produce(0..1000);
-    let mut first = slow(&broker, 100);
-    first.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
-    let first = first.stderr(std::process::Stdio::piped()).spawn().expect("the binary runs");
-    until_moved(&broker, "out", 100);
-    let second = Running::start(&mut slow(&broker, 20_000));
+    let mut first = slow(broker.address(), 100);
+    first.stdin(Stdio::null()).stdout(Stdio::null());
+    let first = first.stderr(Stdio::piped()).spawn().expect("the binary runs");
+    until_moved(broker.address(), "out", 100);
+    let second = Running::start(&mut slow(broker.address(), 20_000));
     let ended = first.wait_with_output().expect("it ends");
     let error = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(1), "{error}");
@@ -162,9 +237,9 @@ fn a_process_that_takes_the_name_of_one_that_runs_shuts_it_out() {
         "{error}"
     );
     assert!(error.contains("--instance=NAME"), "{error}");
-    until_moved(&broker, "out", 1000);
+    until_moved(broker.address(), "out", 1000);
     stop(second);
-    audit(&broker, "out", 1000);
+    audit(broker.address(), "out", 1000);
 }
 
 #[test]
@@ -208,15 +283,15 @@ fn instances_that_come_and_go_in_order_repeat_nothing() {
     };
     let mut running = vec![start(5000)];
     for step in 1..=4 {
-        until_moved(&broker, "out", step * 5000);
+        until_moved(broker.address(), "out", step * 5000);
         running.push(start(5000));
-        until_moved(&broker, "out", step * 5000 + 2500);
+        until_moved(broker.address(), "out", step * 5000 + 2500);
         stop(running.remove(0));
     }
     running.push(start(40_000));
-    until_moved(&broker, "out", records as usize);
+    until_moved(broker.address(), "out", records as usize);
     running.into_iter().for_each(stop);
-    let mut seen: Vec<u32> = committed(&broker, "out", false).concat();
+    let mut seen: Vec<u32> = committed(broker.address(), "out", false).concat();
     seen.sort_unstable();
     let repeats = seen.windows(2).filter(|two| two[0] == two[1]).count();
     assert_eq!((repeats, seen.len()), (0, records as usize));

@@ -41,10 +41,13 @@ impl Broker {
         broker
     }
 
+    pub fn address(&self) -> &str {
+        &self.broker.address
+    }
+
     /// A stream, in which `kafka` is this broker's.
     pub fn stream(&self, text: &str) -> Command {
-        let text = text.replace("kafka ", &format!("kafka --bootstrap={} ", self.broker.address));
-        stream(&text)
+        stream(self.address(), text)
     }
 
     /// Writes numbers to `in`, each its own key.
@@ -61,9 +64,10 @@ pub fn numbers(lines: &str) -> Vec<u32> {
     lines.lines().map(|line| line.parse().expect("a number")).collect()
 }
 
-fn stream(text: &str) -> Command {
+/// A stream, in which `kafka` is that of the broker at an address.
+pub fn stream(address: &str, text: &str) -> Command {
     let mut command = binary::thalweg("stream run");
-    command.arg(text);
+    command.arg(text.replace("kafka ", &format!("kafka --bootstrap={address} ")));
     command
 }
 
@@ -242,8 +246,8 @@ fn what_cannot_be_reached_or_is_not_there_is_told() {
     assert_eq!(code, Some(1));
     assert!(error.contains("it has no partition 7: 0 to 2 would be right"), "{error}");
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
-    let text = format!("stdin | kafka --bootstrap={free} --topic=x --deliveryTimeout=1s");
-    let (code, _, error) = run(&mut stream(&text), b"a\n");
+    let text = "stdin | kafka --topic=x --deliveryTimeout=1s";
+    let (code, _, error) = run(&mut stream(&free.to_string(), text), b"a\n");
     assert_eq!(code, Some(1));
     assert!(error.contains("Topic x did not take a message"), "{error}");
 }

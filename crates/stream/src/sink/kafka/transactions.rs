@@ -1,8 +1,9 @@
 //! The transactions of a sink: each begins with the first message after a commit, and carries the offsets of the source.
 //!
 //! Owns the producer, because a producer may come to its end: a transaction that was open for longer than its timeout is ended by
-//! the cluster, and with it the producer, whose place another takes under the same id. Refuses to go on after some other process
-//! has taken the id: then the cluster ended the producer before its time.
+//! the cluster, and with it the producer, whose place another takes under the same id. So it is with a producer whose call does
+//! not come back: librdkafka may wait for ever for a coordinator that the cluster has named no more since, though it be back. Refuses
+//! to go on after some other process has taken the id: then the cluster ended the producer before its time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{Producer, ThreadedProducer};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::reports::{Context, Reports};
 use crate::kafka;
@@ -22,6 +23,8 @@ use crate::stage::{GroupOffsets, StageError, Transacted};
 pub const TIMEOUT_MS: &str = "10000";
 /// How long one call may take before it is made again.
 const CALL: Duration = Duration::from_secs(10);
+/// How much longer it may take before its producer is given up: librdkafka does not keep to every time that it is given.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// A producer, and what has come of what it was given.
 #[derive(Clone)]
@@ -45,7 +48,7 @@ pub struct Transactions {
     config: ClientConfig,
     id: Arc<str>,
     timeout: Duration,
-    /// How long transactions may be refused, one after the other.
+    /// How long there may be no transaction that counts.
     patience: Duration,
     /// Once the cluster knows it.
     outlet: Option<Outlet>,
@@ -60,12 +63,26 @@ pub struct Transactions {
     refused_since: Option<Instant>,
 }
 
-/// What the cluster says of a transaction.
+/// What becomes of a transaction that does not count.
 enum Refused {
     /// It can be taken back, and its messages sent again.
     Abortable(KafkaError),
-    /// The producer is of no use any more.
-    Fatal(KafkaError),
+    /// Its producer is of no use any more.
+    Over(Over),
+}
+
+/// Why a producer is of no use any more.
+struct Over {
+    reason: String,
+    /// The cluster has given its id to another, or ended it.
+    is_fenced: bool,
+}
+
+impl From<KafkaError> for Over {
+    fn from(error: KafkaError) -> Over {
+        let is_fenced = error.rdkafka_error_code() == Some(RDKafkaErrorCode::Fenced);
+        Over { reason: error.to_string(), is_fenced }
+    }
 }
 
 impl Transactions {
@@ -93,22 +110,25 @@ impl Transactions {
     /// Makes a producer that the cluster knows: what one before it under this id has left open is taken back, and whoever still
     /// runs under it is shut out.
     fn begin_opening(&mut self) {
-        let (config, patience) = (self.config.clone(), self.patience);
+        let (config, until) = (self.config.clone(), self.given_up_at());
         let is_wanted = Arc::downgrade(&self.is_wanted);
         self.opening = Some(tokio::task::spawn_blocking(move || {
             let outlet = Outlet::open(&config)?;
-            let since = Instant::now();
             loop {
                 match outlet.producer.init_transactions(CALL) {
                     Ok(()) => return Ok(outlet),
                     Err(error)
-                        if is_retriable(&error)
-                            && since.elapsed() < patience
-                            && is_wanted.strong_count() > 0 => {}
+                        if is_retriable(&error) && Instant::now() < until && is_wanted.strong_count() > 0 => {
+                    }
                     Err(error) => return Err(kafka::failed("Beginning with transactions", error)),
                 }
             }
         }));
+    }
+
+    /// Until when what fails now is tried again.
+    fn given_up_at(&self) -> Instant {
+        self.refused_since.unwrap_or_else(Instant::now) + self.patience
     }
 
     /// The producer, if a transaction is open that takes messages.
@@ -130,7 +150,7 @@ impl Transactions {
                     self.open_since = Some(Instant::now());
                     self.is_lost = false;
                 }
-                Err(error) => self.replace("Beginning a transaction", error).await?,
+                Err(error) => self.replace("Beginning a transaction", error.into()).await?,
             }
         }
         Ok(())
@@ -152,13 +172,18 @@ impl Transactions {
         let Some(outlet) = self.outlet().cloned() else {
             return self.refused("a message was not taken".to_owned());
         };
-        let producer = outlet.producer;
-        let committed = blocking(move || {
-            let GroupOffsets { offsets, group } = progress;
-            again(|| producer.send_offsets_to_transaction(&offsets, &group, CALL))?;
-            again(|| producer.commit_transaction(CALL))
-        });
-        match committed.await {
+        let (since, until) = (Instant::now(), self.given_up_at());
+        let GroupOffsets { offsets, group } = progress;
+        let producer = outlet.producer.clone();
+        let mut committed =
+            again(until, move || producer.send_offsets_to_transaction(&offsets, &group, CALL)).await;
+        if committed.is_ok() {
+            committed = again(until, move || outlet.producer.commit_transaction(CALL)).await;
+        }
+        if committed.is_err() {
+            self.refused_since.get_or_insert(since);
+        }
+        match committed {
             Ok(()) => {
                 (self.open_since, self.refused_since) = (None, None);
                 Ok(Transacted::Committed)
@@ -167,8 +192,8 @@ impl Transactions {
                 Err(kafka::failed("Committing a transaction", error))
             }
             Err(Refused::Abortable(error)) => self.refused(error.to_string()),
-            Err(Refused::Fatal(error)) => {
-                self.replace("Committing a transaction", error).await?;
+            Err(Refused::Over(over)) => {
+                self.replace("Committing a transaction", over).await?;
                 self.refused("its producer came to its end".to_owned())
             }
         }
@@ -177,9 +202,14 @@ impl Transactions {
     /// Takes back what is open, if anything is.
     pub async fn abort(&mut self) -> Result<(), StageError> {
         let (Some(outlet), Some(_)) = (self.outlet.clone(), self.open_since) else { return Ok(()) };
-        let aborted = blocking(move || again(|| outlet.producer.abort_transaction(CALL))).await;
-        if let Err(Refused::Abortable(error) | Refused::Fatal(error)) = aborted {
-            self.replace("Taking back a transaction", error).await?;
+        let aborted = again(self.given_up_at(), move || outlet.producer.abort_transaction(CALL)).await;
+        let over = match aborted {
+            Ok(()) => None,
+            Err(Refused::Abortable(error)) => Some(Over::from(error)),
+            Err(Refused::Over(over)) => Some(over),
+        };
+        if let Some(over) = over {
+            self.replace("Taking back a transaction", over).await?;
         }
         self.open_since = None;
         Ok(())
@@ -196,9 +226,9 @@ impl Transactions {
     }
 
     /// Gives up a producer that is of no use any more, so that another takes its place.
-    async fn replace(&mut self, action: &'static str, error: KafkaError) -> Result<(), StageError> {
+    async fn replace(&mut self, action: &'static str, over: Over) -> Result<(), StageError> {
         let age = self.open_since.map_or(Duration::ZERO, |since| since.elapsed());
-        if error.rdkafka_error_code() == Some(RDKafkaErrorCode::Fenced) && age < self.timeout {
+        if over.is_fenced && age < self.timeout {
             let id = &self.id;
             let reason = format!(
                 "another process writes under the transactional id {id}: each that runs the same stream beside others needs a name \
@@ -206,14 +236,15 @@ impl Transactions {
             );
             return Err(kafka::failed(action, reason));
         }
-        let reason = error.to_string();
+        let reason = over.reason;
         let since = *self.refused_since.get_or_insert_with(Instant::now);
         if since.elapsed() > self.patience {
             return Err(kafka::failed(action, reason));
         }
         tracing::warn!(id = &*self.id, reason, "{action} failed for good; another producer takes over");
         self.open_since = None;
-        // Its end waits for its threads.
+        // Its end waits for its threads. A call that does not come back keeps it until librdkafka hears of any change of a broker;
+        // what it may do then, the cluster refuses: the next one has its id.
         let outlet = self.outlet.take();
         blocking(move || drop(outlet)).await;
         self.begin_opening();
@@ -257,16 +288,29 @@ fn is_hopeless(error: &KafkaError) -> bool {
     error.rdkafka_error_code().is_some_and(|code| hopeless.contains(&code))
 }
 
-/// Calls until the cluster has decided: a call whose answer did not come in time may be made again.
-fn again(call: impl Fn() -> Result<(), KafkaError>) -> Result<(), Refused> {
+/// Calls until the cluster has decided: a call whose answer did not come in time may be made again, up to a moment.
+async fn again(
+    until: Instant,
+    mut call: impl Fn() -> Result<(), KafkaError> + Send + 'static,
+) -> Result<(), Refused> {
     loop {
-        match call() {
+        let called = blocking(move || {
+            let answer = call();
+            (call, answer)
+        });
+        let Ok((same_call, answer)) = timeout(CALL + GRACE, called).await else {
+            let reason =
+                "librdkafka does not answer; a broker may have left the cluster for a while".to_owned();
+            return Err(Refused::Over(Over { reason, is_fenced: false }));
+        };
+        call = same_call;
+        match answer {
             Ok(()) => return Ok(()),
-            Err(error) if is_retriable(&error) => {}
+            Err(error) if is_retriable(&error) && Instant::now() < until => {}
             Err(KafkaError::Transaction(error)) if error.txn_requires_abort() => {
                 return Err(Refused::Abortable(KafkaError::Transaction(error)));
             }
-            Err(error) => return Err(Refused::Fatal(error)),
+            Err(error) => return Err(Refused::Over(error.into())),
         }
     }
 }
