@@ -16,6 +16,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::FromClientConfig;
 use rdkafka::error::RDKafkaErrorCode;
+use tokio::time::{Instant, sleep};
 
 use crate::deployment::{Counts, counts_along};
 use crate::kafka::{self, Cluster};
@@ -27,6 +28,8 @@ use crate::stage::StageError;
 const SESSION_TIMEOUT: &str = "10s";
 /// How long a cluster may take to create topics.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The pause before it is asked again whether it shows them.
+const SHOWN_ASKED: Duration = Duration::from_millis(20);
 
 /// A cluster between stages.
 #[derive(Clone, Debug)]
@@ -129,8 +132,31 @@ impl Transport {
                 Err((topic, code)) => return Err(kafka::failed(format!("Creating the topic {topic}"), code)),
             }
         }
+        let admin = Arc::new(admin);
+        for topic in topics.keys() {
+            shown(&admin, topic).await?;
+        }
         Ok(())
     }
+}
+
+/// Waits until the cluster shows a topic: a broker may hear of it later than whoever has created it.
+async fn shown(admin: &Arc<AdminClient<DefaultClientContext>>, topic: &str) -> Result<(), StageError> {
+    let failed = |reason: String| kafka::failed(format!("Topic {topic}"), reason);
+    let until = Instant::now() + CREATE_TIMEOUT;
+    while Instant::now() < until {
+        let (admin, name) = (admin.clone(), topic.to_owned());
+        let asked =
+            tokio::task::spawn_blocking(move || admin.inner().fetch_metadata(Some(&name), CREATE_TIMEOUT));
+        let asked = asked.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+        let metadata = asked.map_err(|error| failed(error.to_string()))?;
+        let found = metadata.topics().iter().find(|found| found.name() == topic);
+        if found.is_some_and(|found| found.error().is_none() && !found.partitions().is_empty()) {
+            return Ok(());
+        }
+        sleep(SHOWN_ASKED).await;
+    }
+    Err(failed(format!("it was created, and the cluster does not show it within {CREATE_TIMEOUT:?}")))
 }
 
 /// A plan on its way to one with topics.

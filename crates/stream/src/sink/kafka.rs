@@ -40,7 +40,7 @@ pub const MODULE: Module = Module {
     about: "By librdkafka, with an idempotent producer that waits for all replicas in sync: a message is delivered at least once, \
             and once only unless the stream itself begins anew; with `--guarantee=exactly-once` what it writes and how far the \
             source has come are one transaction, ten times a second. What the cluster does not take is tried again for as long as \
-            `--deliveryTimeout` allows. A slow cluster is waited for: no more than\n            `--buffer` waits in memory.",
+            `--deliveryTimeout` allows. A slow cluster is waited for: no more than `--buffer` waits in memory.",
     options: &[
         OptionSpec { name: "topic", takes: Takes::Topic, default: Absent::Required, summary: "The topic." },
         BOOTSTRAP,

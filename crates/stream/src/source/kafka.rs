@@ -7,6 +7,7 @@
 
 mod ends;
 mod membership;
+mod reader;
 mod runs;
 
 use std::collections::BTreeSet;
@@ -16,39 +17,29 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rdkafka::config::FromClientConfigAndContext;
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{Headers, Message};
+use rdkafka::consumer::{CommitMode, Consumer};
+use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::{Offset, TopicPartitionList};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::Guarantee;
-use crate::clock;
 use crate::kafka::{self, BOOTSTRAP, Begin, PROPERTIES};
-use crate::message::{Batch, Gather, Header};
+use crate::message::Batch;
 use crate::module::{Absent, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
 use crate::stage::{Filled, GroupOffsets, Progress, Source, StageError, Turn, Wait};
-use ends::Ends;
 use membership::{Context, Judged, Membership};
+use reader::{Bell, GroupConsumer, Polled, Reader, Wanted};
 use runs::{Offsets, Runs};
 
 /// Batches that wait to be taken.
 const WAITING_MAX: usize = 8;
-/// How long a poll waits for the first record.
-const POLL: Duration = Duration::from_millis(100);
-/// How long a cluster may take to say which topics it has.
-const METADATA_TIMEOUT: Duration = Duration::from_secs(15);
 /// The group of a source that is in none: librdkafka wants a name, and nothing is committed under it.
 const NO_GROUP: &str = "thalweg-stream-without-group";
 
 /// The longest time between two signs of life.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(3);
-/// How long the group may take to say what was committed, before it is asked again.
-const COMMITTED_TIMEOUT: Duration = Duration::from_secs(1);
-/// The pause before that.
-const ASKED_AGAIN: Duration = Duration::from_millis(200);
 /// What a consumer must be set to, so that each message is in one transaction: all partitions are given and taken at once, and
 /// of transactions only what was committed is read.
 const EXACTLY_ONCE: [(&str, &str); 3] = [
@@ -147,11 +138,9 @@ fn check(settings: &Settings) -> Result<(), WrongMix> {
 }
 
 fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError> {
-    let group = settings.optional_text("group");
-    let begin = Begin::read(settings.text("from")).unwrap_or(Begin::Earliest);
-    let until_end = settings.flag("untilEnd");
-    let chosen = settings.optional_text("partitions").and_then(kafka::partitions);
-    let reset = match &begin {
+    let wanted = Wanted::of(settings);
+    let in_group = wanted.in_group;
+    let reset = match &wanted.begin {
         Begin::Latest => "latest",
         // An offset that is not there is no word to begin elsewhere.
         Begin::Offset(_) | Begin::Offsets(_) => "error",
@@ -168,10 +157,10 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
         &[
             ("session.timeout.ms", &session_timeout_ms),
             ("heartbeat.interval.ms", &heartbeat_ms),
-            ("group.id", group.unwrap_or(NO_GROUP)),
+            ("group.id", settings.optional_text("group").unwrap_or(NO_GROUP)),
             ("enable.auto.commit", "false"),
             ("enable.auto.offset.store", "false"),
-            ("enable.partition.eof", if until_end { "true" } else { "false" }),
+            ("enable.partition.eof", if wanted.until_end { "true" } else { "false" }),
             ("auto.offset.reset", reset),
             // A queue that was full is filled again soon, not a second later.
             ("fetch.queue.backoff.ms", "20"),
@@ -180,278 +169,32 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
         ],
     )?;
     let membership = Arc::new(Membership::default());
-    let consumer = BaseConsumer::from_config_and_context(&config, Context(membership.clone()))
+    let mut consumer = GroupConsumer::from_config_and_context(&config, Context(membership.clone()))
         .map_err(|error| kafka::failed("The consumer of librdkafka cannot be made", error))?;
+    let bell = Arc::new(Bell::default());
+    let rung = bell.clone();
+    consumer.set_nonempty_callback(move || rung.ring());
     let consumer = Arc::new(consumer);
     let is_closed = Arc::new(AtomicBool::new(false));
     let (sender, batches) = mpsc::channel(WAITING_MAX);
-    let reader = Reader {
-        consumer: consumer.clone(),
-        topics: settings.text("topics").split(',').map(|topic| topic.trim().to_owned()).collect(),
-        in_group: group.is_some(),
-        begin,
-        chosen,
-        until_end,
-        ends: Ends::default(),
-        with_headers: kafka::with_headers(settings),
-        is_closed: is_closed.clone(),
-        sequence: 0,
-        membership: membership.clone(),
-        first: Offsets::new(),
-        assignments: 0,
-    };
+    let bootstrap = config.get("bootstrap.servers").unwrap_or_default().to_owned();
+    let reader =
+        Reader::new(consumer.clone(), bootstrap, wanted, membership.clone(), bell.clone(), is_closed.clone());
     let spawned = std::thread::Builder::new().name("kafka".to_owned()).spawn(move || reader.run(&sender));
     let thread = spawned.map_err(|error| kafka::failed("A thread cannot be started", error))?;
     Ok(Box::new(Kafka {
         consumer: Some(consumer),
         thread: Some(thread),
-        in_group: group.is_some(),
+        in_group,
         batches,
         next: None,
+        bell,
         is_closed,
         has_ended: false,
         unacknowledged: Runs::default(),
         committing: None,
         membership,
     }))
-}
-
-/// The consumer of a source.
-type GroupConsumer = BaseConsumer<Context>;
-
-/// Messages, and which records they are.
-struct Polled {
-    batch: Batch,
-    runs: Runs,
-}
-
-/// Polls, on a thread of its own.
-struct Reader {
-    consumer: Arc<GroupConsumer>,
-    topics: Vec<String>,
-    in_group: bool,
-    begin: Begin,
-    chosen: Option<Vec<i32>>,
-    until_end: bool,
-    ends: Ends,
-    with_headers: bool,
-    is_closed: Arc<AtomicBool>,
-    sequence: u64,
-    membership: Arc<Membership>,
-    /// Of each partition, the first record that was read since it was given.
-    first: Offsets,
-    /// How often partitions had been given then.
-    assignments: u64,
-}
-
-impl Reader {
-    fn run(mut self, batches: &mpsc::Sender<Result<Polled, StageError>>) {
-        if let Err(error) = self.read(batches) {
-            // Nobody waits for what a stream reads that has ended.
-            let _ = batches.blocking_send(Err(error));
-        }
-    }
-
-    fn read(&mut self, batches: &mpsc::Sender<Result<Polled, StageError>>) -> Result<(), StageError> {
-        let partitions = self.find_partitions()?;
-        if self.until_end {
-            self.find_ends(&partitions)?;
-        }
-        if self.in_group {
-            let topics: Vec<&str> = self.topics.iter().map(String::as_str).collect();
-            let subscribed = self.consumer.subscribe(&topics);
-            subscribed.map_err(|error| kafka::failed("Subscribing", error))?;
-        } else {
-            let assigned = self.consumer.assign(&partitions);
-            assigned.map_err(|error| kafka::failed("Taking partitions", error))?;
-        }
-        while !self.is_closed.load(Ordering::Relaxed) {
-            if self.membership.wants_rewind() {
-                self.rewind()?;
-            }
-            let polled = self.poll()?;
-            if !polled.batch.is_empty() && batches.blocking_send(Ok(polled)).is_err() {
-                return Ok(());
-            }
-            if self.until_end && self.ends.are_reached() {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    /// The partitions to read, each with where to begin; that all topics are there is found out on the way.
-    fn find_partitions(&self) -> Result<TopicPartitionList, StageError> {
-        let mut list = TopicPartitionList::new();
-        for topic in &self.topics {
-            let metadata = self.consumer.fetch_metadata(Some(topic), METADATA_TIMEOUT);
-            let metadata = metadata.map_err(|error| kafka::failed(format!("Topic {topic}"), error))?;
-            let found = metadata.topics().iter().find(|found| found.name() == topic);
-            let indexes: Vec<i32> = found
-                .filter(|found| found.error().is_none())
-                .map(|found| found.partitions().iter().map(|partition| partition.id()).collect())
-                .unwrap_or_default();
-            if indexes.is_empty() {
-                return Err(kafka::failed(format!("Topic {topic}"), "there is no such topic"));
-            }
-            for &index in self.chosen.as_ref().unwrap_or(&indexes) {
-                if !indexes.contains(&index) {
-                    let reason =
-                        format!("it has no partition {index}: 0 to {} would be right", indexes.len() - 1);
-                    return Err(kafka::failed(format!("Topic {topic}"), reason));
-                }
-                let offset = match &self.begin {
-                    Begin::Earliest => Offset::Beginning,
-                    Begin::Latest => Offset::End,
-                    Begin::Offset(offset) | Begin::Timestamp(offset) => Offset::Offset(*offset),
-                    Begin::Offsets(offsets) => {
-                        offsets.get(&index).map_or(Offset::Beginning, |&at| Offset::Offset(at))
-                    }
-                };
-                let added = list.add_partition_offset(topic, index, offset);
-                added.map_err(|error| kafka::failed(format!("Topic {topic}"), error))?;
-            }
-        }
-        if matches!(self.begin, Begin::Timestamp(_)) {
-            let found = self.consumer.offsets_for_times(list, METADATA_TIMEOUT);
-            list = found.map_err(|error| kafka::failed("Finding offsets by time", error))?;
-        }
-        Ok(list)
-    }
-
-    /// Where the partitions end at the moment.
-    fn find_ends(&mut self, partitions: &TopicPartitionList) -> Result<(), StageError> {
-        for element in partitions.elements() {
-            let (topic, partition) = (element.topic(), element.partition());
-            let found = self.consumer.fetch_watermarks(topic, partition, METADATA_TIMEOUT);
-            let (low, high) = found.map_err(|error| kafka::failed(format!("Topic {topic}"), error))?;
-            let from = match element.offset() {
-                Offset::Offset(offset) => offset,
-                Offset::Beginning => low,
-                _ => high,
-            };
-            self.ends.add(topic, partition, from, high);
-        }
-        Ok(())
-    }
-
-    /// What is there.
-    fn poll(&mut self) -> Result<Polled, StageError> {
-        let consumer = self.consumer.clone();
-        let mut gather = Gather::default();
-        let mut runs = Runs::default();
-        let mut wait = POLL;
-        while !gather.is_full() {
-            let record = match consumer.poll(wait) {
-                None => break,
-                Some(Ok(record)) => record,
-                Some(Err(KafkaError::PartitionEOF(partition))) => {
-                    self.ends.told(partition);
-                    // Nothing may come for a while, and what is there need not wait for it.
-                    if gather.is_empty() { break } else { continue }
-                }
-                Some(Err(error)) => {
-                    mends_itself(error)?;
-                    continue;
-                }
-            };
-            wait = Duration::ZERO;
-            let time_ms = record.timestamp().to_millis().unwrap_or_else(clock::time_ms);
-            let headers = if self.with_headers { record.headers() } else { None };
-            let headers = headers.into_iter().flat_map(|headers| headers.iter());
-            let headers = headers.map(|header| Header { name: header.key, value: header.value });
-            let value = record.payload().unwrap_or_default();
-            gather.push(value, record.key(), headers, time_ms, self.sequence);
-            // Asked after the poll, in which it may have changed.
-            let generation = self.membership.generation();
-            let (topic, partition) = (record.topic(), record.partition());
-            if runs.add(topic, partition, record.offset(), generation, self.sequence) && self.in_group {
-                self.note_first(topic, partition, record.offset());
-            }
-            self.sequence += 1;
-        }
-        if self.until_end {
-            for ((topic, partition), next) in runs.offsets() {
-                self.ends.read(&topic, partition, next);
-            }
-        }
-        Ok(Polled { batch: gather.take(), runs })
-    }
-
-    fn note_first(&mut self, topic: &str, partition: i32, offset: i64) {
-        let assignments = self.membership.assignments();
-        if self.assignments != assignments {
-            self.assignments = assignments;
-            self.first.clear();
-        }
-        self.first.entry((topic.into(), partition)).or_insert(offset);
-    }
-
-    /// Goes back to where the group has committed: in a partition without a commit, to the first record that was read of it.
-    fn rewind(&mut self) -> Result<(), StageError> {
-        while self.membership.wants_rewind() && !self.is_closed.load(Ordering::Relaxed) {
-            match self.seek_committed() {
-                Ok(()) => self.membership.has_rewound(),
-                Err(error) => {
-                    mends_itself(error)?;
-                    // The partitions may be lost meanwhile, which librdkafka tells in a poll, and only then goes on: those that
-                    // are given next begin where the group has committed. A record that comes is void.
-                    if let Some(Err(error)) = self.consumer.poll(ASKED_AGAIN) {
-                        mends_itself(error)?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn seek_committed(&self) -> Result<(), KafkaError> {
-        let assigned = self.consumer.assignment()?;
-        let mut read = TopicPartitionList::new();
-        for element in assigned.elements() {
-            if self.first.contains_key(&(element.topic().into(), element.partition())) {
-                read.add_partition(element.topic(), element.partition());
-            }
-        }
-        if read.count() == 0 || self.assignments != self.membership.assignments() {
-            return Ok(());
-        }
-        let mut places = TopicPartitionList::new();
-        for element in self.consumer.committed_offsets(read, COMMITTED_TIMEOUT)?.elements() {
-            element.error()?;
-            let offset = match element.offset() {
-                Offset::Offset(offset) => offset,
-                _ => self.first[&(element.topic().into(), element.partition())],
-            };
-            places.add_partition_offset(element.topic(), element.partition(), Offset::Offset(offset))?;
-        }
-        for element in self.consumer.seek_partitions(places, METADATA_TIMEOUT)?.elements() {
-            element.error()?;
-        }
-        Ok(())
-    }
-}
-
-/// Whether librdkafka mends an error by itself.
-fn mends_itself(error: KafkaError) -> Result<(), StageError> {
-    let mending = [
-        RDKafkaErrorCode::BrokerTransportFailure,
-        RDKafkaErrorCode::AllBrokersDown,
-        RDKafkaErrorCode::OperationTimedOut,
-        RDKafkaErrorCode::Resolve,
-        RDKafkaErrorCode::WaitingForCoordinator,
-        RDKafkaErrorCode::CoordinatorLoadInProgress,
-        RDKafkaErrorCode::CoordinatorNotAvailable,
-        RDKafkaErrorCode::NotCoordinator,
-        RDKafkaErrorCode::UnstableOffsetCommit,
-    ];
-    match error.rdkafka_error_code() {
-        Some(code) if mending.contains(&code) => {
-            tracing::warn!(error = %error, "The cluster cannot be reached; it is tried again");
-            Ok(())
-        }
-        _ => Err(kafka::failed("Reading", error)),
-    }
 }
 
 struct Kafka {
@@ -461,6 +204,7 @@ struct Kafka {
     in_group: bool,
     batches: mpsc::Receiver<Result<Polled, StageError>>,
     next: Option<Result<Polled, StageError>>,
+    bell: Arc<Bell>,
     is_closed: Arc<AtomicBool>,
     has_ended: bool,
     /// Which records the messages are that were given and are not acknowledged.
@@ -541,6 +285,7 @@ impl Source for Kafka {
     fn close(&mut self) {
         self.is_closed.store(true, Ordering::Relaxed);
         self.batches.close();
+        self.bell.ring();
     }
 
     fn claim<'a>(&'a mut self, batch: &'a mut Batch) -> Option<Wait<'a, Result<(), StageError>>> {
@@ -613,6 +358,7 @@ impl Source for Kafka {
     fn rewind(&mut self) {
         self.unacknowledged = Runs::default();
         self.membership.rewind();
+        self.bell.ring();
     }
 
     fn finish(&mut self) -> Wait<'_, Result<(), StageError>> {

@@ -5,7 +5,7 @@
 //! gone has arrived. That costs no lock for a message.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rdkafka::ClientContext;
@@ -27,6 +27,8 @@ pub struct Reports {
     under_way: AtomicU64,
     failed: Mutex<Option<String>>,
     changed: Notify,
+    /// Nothing has arrived since librdkafka told of trouble.
+    is_troubled: AtomicBool,
 }
 
 impl Reports {
@@ -93,8 +95,12 @@ impl Parts {
 pub struct Context(pub Arc<Reports>);
 
 impl ClientContext for Context {
+    /// Told once, until anything arrives: librdkafka tells it at every try.
     fn error(&self, error: KafkaError, reason: &str) {
-        tracing::warn!(error = %error, reason, "librdkafka has trouble, and tries again");
+        match self.0.is_troubled.swap(true, Ordering::Relaxed) {
+            false => tracing::warn!(error = %error, reason, "librdkafka has trouble, and tries again"),
+            true => tracing::debug!(error = %error, reason, "librdkafka has trouble, and tries again"),
+        }
     }
 }
 
@@ -105,6 +111,9 @@ impl ProducerContext for Context {
         if let Err((error, _message)) = result {
             let mut failed = self.0.failed.lock().unwrap_or_else(PoisonError::into_inner);
             failed.get_or_insert_with(|| error.to_string());
+        } else if self.0.is_troubled.load(Ordering::Relaxed) {
+            self.0.is_troubled.store(false, Ordering::Relaxed);
+            tracing::warn!("Messages arrive again");
         }
         drop(part);
         // The last one wakes whoever waits for all.

@@ -28,6 +28,8 @@ pub struct Membership {
     /// The one in which records are read now: changed only by the thread that polls, between two records, or with the
     /// partitions that it is about to lose.
     generation: AtomicU64,
+    /// How often the callback was called.
+    changes: AtomicU64,
     /// For the stream: partitions are to be handed back, or are no more.
     changed: Notify,
     /// For the callback: they were handed back.
@@ -76,6 +78,11 @@ impl Membership {
     /// The generation in which records are read now.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
+    }
+
+    /// How often partitions were given, taken or lost.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
     }
 
     /// How often partitions were given.
@@ -194,6 +201,7 @@ impl ClientContext for Context {}
 
 impl ConsumerContext for Context {
     fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, change: &Rebalance<'_>) {
+        self.0.changes.fetch_add(1, Ordering::Relaxed);
         match change {
             Rebalance::Revoke(list) => self.0.lose(places(list), consumer.assignment_lost()),
             Rebalance::Error(_) => {
