@@ -52,6 +52,14 @@ pub struct Expression {
 pub struct NoExpression {
     /// Why not.
     pub reason: String,
+    /// The byte where it is wrong, if it is known.
+    pub at: Option<usize>,
+}
+
+impl<T: Into<String>> From<T> for NoExpression {
+    fn from(reason: T) -> NoExpression {
+        NoExpression { reason: reason.into(), at: None }
+    }
 }
 
 /// An expression has no value for a message.
@@ -83,9 +91,8 @@ pub enum NoValue {
 impl Expression {
     /// Reads an expression.
     pub fn compile(text: &str) -> Result<Expression, NoExpression> {
-        let wrong = |reason: String| NoExpression { reason };
-        let tree = parse::tree(text).map_err(wrong)?;
-        let needs = Needs::of(&tree).map_err(wrong)?;
+        let tree = parse::tree(text)?;
+        let needs = Needs::of(&tree)?;
         Ok(Expression { text: text.to_owned(), tree, needs })
     }
 

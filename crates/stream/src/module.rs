@@ -241,12 +241,26 @@ pub static MODULES: &[&Module] = &[
 
 /// What people may look for and is not served: a name of this list is told with what to do instead.
 pub static UNSERVED: &[Unserved] = &[
+    Unserved { name: "bridge", instead: "Leave it out: stages are joined by `|` alone." },
+    Unserved { name: "field-value-counter", instead: "`counter --by=payload.NAME` counts by a field." },
+    Unserved { name: "gauge", instead: "`histogram --of=...` tells how a number is spread." },
+    Unserved { name: "header-enricher", instead: "`transform --headers=...` sets headers." },
     Unserved {
         name: "jdbc",
         instead: "`exec --command=...` can hand messages to a program that knows the database.",
     },
+    Unserved {
+        name: "json-to-tuple",
+        instead: "Leave it out: every expression sees the message as JSON, `payload`.",
+    },
+    Unserved {
+        name: "router",
+        instead: "End in `topic:NAME`, and let a stream `topic:NAME > filter --expression=... | ...` lead each way.",
+    },
     Unserved { name: "script", instead: "`transform` has expressions, `exec --command=...` runs a script." },
+    Unserved { name: "shell", instead: "`exec --command=...` runs a program as a stage." },
     Unserved { name: "tail", instead: "`file --mode=follow` follows a file." },
+    Unserved { name: "trigger", instead: "`time --fixedDelay=...` makes messages in time." },
 ];
 
 /// The module of a kind with a name.

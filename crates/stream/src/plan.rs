@@ -1,5 +1,7 @@
-//! From a text to what is to be run: which stage each word is, its settings, and how streams are joined. All that can be wrong
-//! before the first message is found here, and told with its place.
+//! From a text to what is to be run: which stage each word is, its settings, and how streams are joined (`joins`). All that can be
+//! wrong before the first message is found here, and told with its place.
+
+mod joins;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +10,7 @@ use crate::Cluster;
 use crate::kafka::{BOOTSTRAP, PROPERTIES};
 use crate::language::{
     self, Complaint, Complaints, Definition, Element, NAME_BYTES_MAX, OptionText, Spanned, StageText,
-    StreamText, TapText, TopicText, closest,
+    StreamText, closest,
 };
 use crate::module::{self, Absent, Kind, Module, Settings};
 
@@ -172,7 +174,7 @@ impl Plan {
             Complaints { origin: origin.map(str::to_owned), text: text.to_owned(), complaints }
         };
         let definition = language::parse(text).map_err(complain)?;
-        let mut reading = Reading { joined, complaints: Vec::new(), names: Vec::new() };
+        let mut reading = Reading { text, joined, complaints: Vec::new(), names: Vec::new() };
         reading.name_streams(&definition, name);
         if let Joined::ByHost(_) = joined {
             reading.check_definition(&definition, name);
@@ -222,6 +224,7 @@ fn label(stage: &StageText, taken: &[Arc<str>]) -> Arc<str> {
 }
 
 struct Reading<'a> {
+    text: &'a str,
     joined: Joined<'a>,
     complaints: Vec<Complaint>,
     names: Vec<Arc<str>>,
@@ -434,103 +437,21 @@ impl Reading<'_> {
                         Some(message) => format!("--{}: {message}", option.name),
                         None => format!("--{} cannot be {:?}", option.name, value.text),
                     };
-                    self.complain(value.span.clone(), message, wrong.right);
+                    let at = wrong.at.and_then(|at| self.place_in(value, at));
+                    self.complain(at.unwrap_or(value.span.clone()), message, wrong.right);
                 }
                 None
             }
         }
     }
 
-    fn resolve_taps(&mut self, definition: &Definition, streams: Vec<Read>) -> Option<Plan> {
-        let mut taps = Vec::new();
-        for (index, stream) in definition.streams.iter().enumerate() {
-            if let Some(Element::Tap(tap)) = stream.elements.first() {
-                taps.push((index, self.tapped(tap, &streams)));
-            }
-        }
-        if !self.complaints.is_empty() {
-            return None;
-        }
-        let streams = streams.into_iter().zip(&self.names).enumerate().map(|(index, (read, name))| {
-            let tap = taps.iter_mut().find(|(tapping, _)| *tapping == index).and_then(|(_, tap)| tap.take());
-            Some(StreamPlan {
-                name: name.clone(),
-                origin: Origin { stream: name.clone(), first: 0 },
-                instances: 1,
-                input: tap.or(read.input)?,
-                processors: read.processors,
-                output: read.output?,
-            })
-        });
-        Some(Plan { streams: streams.collect::<Option<_>>()? })
-    }
-
-    /// The stream and the stage that a tap listens to.
-    fn tapped(&mut self, tap: &TapText, streams: &[Read]) -> Option<Input> {
-        let name = tap.stream.text.as_str();
-        let Some(stream) = self.names.iter().position(|known| **known == *name) else {
-            if let Joined::ByHost(around) = self.joined {
-                return self.tapped_beside(tap, around);
-            }
-            self.no_such_stream(tap, &self.names.clone());
-            return None;
-        };
-        let Some(label) = &tap.label else { return Some(Input::Tap { stream, stage: 0 }) };
-        let source = match &streams[stream].input {
-            Some(Input::Stage(stage)) => Some(&stage.label),
-            _ => None,
-        };
-        let tappable = source.into_iter().map(|label| (0, label));
-        let tappable = tappable.chain((1..).zip(streams[stream].processors.iter().map(|stage| &stage.label)));
-        let tappable: Vec<(usize, Arc<str>)> =
-            tappable.map(|(place, label)| (place, label.clone())).collect();
-        let found = tappable.iter().find(|(_, known)| **known == *label.text);
-        let found = found.map(|(place, _)| Input::Tap { stream, stage: *place });
-        if found.is_none() {
-            let names: Vec<&str> = tappable.iter().map(|(_, label)| &**label).collect();
-            self.no_such_label(name, label, &names);
-        }
-        found
-    }
-
-    /// The same, for a tap of another stream of the host.
-    fn tapped_beside(&mut self, tap: &TapText, around: &Surroundings<'_>) -> Option<Input> {
-        let name = tap.stream.text.as_str();
-        let Some(labels) = (around.tappable)(name) else {
-            self.no_such_stream(tap, &(around.names)());
-            return None;
-        };
-        let stage = match &tap.label {
-            None => Some(0),
-            Some(label) => labels.iter().position(|known| **known == *label.text),
-        };
-        match (stage, &tap.label) {
-            (None, Some(label)) => {
-                let names: Vec<&str> = labels.iter().map(|label| &**label).collect();
-                self.no_such_label(name, label, &names);
-                None
-            }
-            (stage, _) => Some(Input::Beside { stream: name.into(), stage: stage.unwrap_or(0) }),
-        }
-    }
-
-    fn no_such_stream(&mut self, tap: &TapText, names: &[Arc<str>]) {
-        let name = tap.stream.text.as_str();
-        let right = match closest(name, names.iter().map(|name| &**name)) {
-            Some(meant) => format!("tap:stream:{meant} would be right."),
-            None if names.is_empty() => "There is no other stream here: create it first.".to_owned(),
-            None => format!("There are {}.", names.join(", ")),
-        };
-        self.complain(tap.stream.span.clone(), format!("There is no stream {name}"), right);
-    }
-
-    fn no_such_label(&mut self, stream: &str, label: &Spanned, names: &[&str]) {
-        let right = match closest(&label.text, names.iter().copied()) {
-            Some(meant) => format!("tap:stream:{stream}.{meant} would be right."),
-            None => format!("What leaves these can be tapped: {}.", names.join(", ")),
-        };
-        let message = format!("The stream {stream} has no stage {} that messages leave", label.text);
-        self.complain(label.span.clone(), message, right);
+    /// Where a byte of a value stands in the text, if the value is written there as it is.
+    fn place_in(&self, value: &Spanned, at: usize) -> Option<language::Span> {
+        let written = self.text.get(value.span.clone())?;
+        let inside = written.trim_start_matches(['\'', '"']);
+        let wrong = value.text.get(at..)?.chars().next().map_or(0, char::len_utf8);
+        let start = value.span.start + written.len() - inside.len() + at;
+        inside.starts_with(&value.text).then_some(start..start + wrong)
     }
 
     /// A definition is one stream, and has the name that it is created under.
@@ -546,226 +467,7 @@ impl Reading<'_> {
             self.complain(second.span.clone(), "A definition is one stream", right);
         }
     }
-
-    /// In memory, a topic that is only written keeps nothing, and one that is only read never has anything.
-    fn check_topics(&mut self, definition: &Definition, plan: &Plan) {
-        let topics = |read: bool| {
-            definition.streams.iter().filter_map(move |stream| {
-                let element = if read { stream.elements.first() } else { stream.elements.last() };
-                match element {
-                    Some(Element::Topic(topic)) => Some(topic),
-                    _ => None,
-                }
-            })
-        };
-        let is_read =
-            |topic: &TopicText| plan.streams.iter().any(|s| s.input.topic() == Some(&topic.name.text));
-        let is_written =
-            |topic: &TopicText| plan.streams.iter().any(|s| s.output.topic() == Some(&topic.name.text));
-        for topic in topics(true).filter(|topic| !is_written(topic)) {
-            let name = &topic.name.text;
-            let right = format!("`... | topic:{name}` in another stream would be right. {ONLY_HERE}");
-            self.complain(topic.span.clone(), format!("No stream of this text writes topic:{name}"), right);
-        }
-        for topic in topics(false).filter(|topic| !is_read(topic)) {
-            let name = &topic.name.text;
-            let right = format!("`topic:{name} > ...` in another stream would be right. {ONLY_HERE}");
-            self.complain(topic.span.clone(), format!("No stream of this text reads topic:{name}"), right);
-        }
-    }
-
-    /// There is one standard input: two streams would each have some of it.
-    fn check_standard_input(&mut self, definition: &Definition, plan: &Plan) {
-        let reads =
-            |stream: &StreamPlan| matches!(&stream.input, Input::Stage(s) if s.module.name == "stdin");
-        let readers = plan.streams.iter().zip(&definition.streams).filter(|(stream, _)| reads(stream));
-        for (_, text) in readers.skip(1) {
-            let right = "`stdin | topic:NAME`, and `topic:NAME > ...` as often as wanted, would be right.";
-            self.complain(text.span.clone(), "Standard input is read by one stream already", right);
-        }
-    }
-
-    /// Streams that feed themselves, over however many others, would wait for themselves.
-    fn check_cycles(&mut self, definition: &Definition, plan: &Plan) {
-        let feeds = |from: usize, to: usize| match &plan.streams[to].input {
-            Input::Topic(topic) => plan.streams[from].output.topic() == Some(topic),
-            Input::Tap { stream, .. } => *stream == from,
-            Input::Stage(_) | Input::Beside { .. } => false,
-        };
-        let count = plan.streams.len();
-        for start in 0..count {
-            let mut reached = vec![false; count];
-            let mut next = vec![start];
-            while let Some(from) = next.pop() {
-                for (to, is_reached) in reached.iter_mut().enumerate() {
-                    if feeds(from, to) && !std::mem::replace(is_reached, true) {
-                        next.push(to);
-                    }
-                }
-            }
-            if reached[start] {
-                let message = format!("The stream {} is fed by itself", plan.streams[start].name);
-                let right = "Let one of the streams on the way end elsewhere.";
-                self.complain(definition.streams[start].span.clone(), message, right);
-                return;
-            }
-        }
-    }
-}
-
-const ONLY_HERE: &str = "In memory, named destinations join the streams of one text; with --transport=kafka they are topics of a cluster.";
-
-impl Input {
-    fn topic(&self) -> Option<&str> {
-        match self {
-            Input::Topic(name) => Some(name),
-            _ => None,
-        }
-    }
-}
-
-impl Output {
-    fn topic(&self) -> Option<&str> {
-        match self {
-            Output::Topic(name) => Some(name),
-            Output::Stage(_) => None,
-        }
-    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn complaint(text: &str) -> String {
-        let complaints = Plan::read(text, None, "stream").err();
-        complaints.unwrap_or_else(|| panic!("{text} is taken for sound")).to_string()
-    }
-
-    #[test]
-    fn labels_are_names_of_modules_until_these_repeat() {
-        let text = "a = time | filter --expression=true | out: filter --expression=true | filter --expression=true | log";
-        let plan = Plan::read(text, None, "stream").unwrap_or_else(|error| panic!("{error}"));
-        let labels: Vec<&str> = plan.streams[0].stages().map(|stage| &*stage.label).collect();
-        assert_eq!(labels, ["time", "filter", "out", "filter-2", "log"]);
-    }
-
-    #[test]
-    fn taps_and_topics_join_streams() {
-        let text = "a = time | x: filter --expression=true | topic:t\n\
-                    topic:t > log\ntap:stream:a > counter\ntap:stream:a.x > null";
-        let plan = Plan::read(text, None, "stream").unwrap_or_else(|error| panic!("{error}"));
-        let inputs: Vec<String> =
-            plan.streams.iter().skip(1).map(|stream| format!("{:?}", stream.input)).collect();
-        assert_eq!(inputs, ["Topic(\"t\")", "Tap { stream: 0, stage: 0 }", "Tap { stream: 0, stage: 1 }"]);
-        let names: Vec<&str> = plan.streams.iter().map(|stream| &*stream.name).collect();
-        assert_eq!(names, ["a", "stream-2", "stream-3", "stream-4"]);
-    }
-
-    #[test]
-    fn options_that_do_not_go_together_are_told() {
-        for (text, message, right) in [
-            ("time --format=%Q | log", "--format cannot be \"%Q\"", "directives of strftime"),
-            ("kafka --topics=a,,b | null", "--topics cannot be", "Names of topics"),
-            ("time | kafka --topic='a b'", "--topic cannot be", "letters, digits"),
-            ("kafka --topics=t --group=g --partitions=1 | null", "share all partitions", "leave out --group"),
-            ("kafka --topics=t --group=g --untilEnd=true | null", "does not know which", "leave out --group"),
-            ("kafka --topics=t --group=g --from=offset:3 | null", "where it left off", "earliest or latest"),
-            (
-                "kafka --topics=t --partitions=1 --from=offset:0=3 | null",
-                "Partition 0 is not among",
-                "Name it",
-            ),
-            ("time | kafka --topic=t --linger=1h --deliveryTimeout=2h", "no longer than 15", "15m"),
-            ("time | kafka --topic=t --linger=5m --deliveryTimeout=1m", "time left", "More than --linger"),
-            ("time | kafka --topic=t --buffer=1", "no buffer for a producer", "1MiB"),
-            ("file --path=x --from=end | null", "Only a file that is followed", "--mode=follow"),
-            ("http --path=/{x} | null", "plain text", "/orders"),
-            ("load-generator --messageSize=65MiB | null", "64 MiB at the most", "or less"),
-            (
-                "load-generator --mode=reference --generateTimestamp=true | null",
-                "the same bytes",
-                "--mode=copy",
-            ),
-            ("load-generator --messageSize=8 --generateTimestamp=true | null", "take 12 bytes", "larger"),
-            ("stdin | splitter --member=a | null", "object of JSON", "--by=json"),
-            ("stdin | splitter --by=json --delimiter=, | null", "told apart by JSON", "leave out"),
-            ("stdin | aggregate --figures=sum | null", "are of a number", "Add --of"),
-            ("stdin | aggregate --window=1h --slide=1ms | null", "10000 windows", "longer"),
-            ("stdin | aggregate --window=1s --slide=1m | null", "would be in none", "--window or less"),
-            ("time | http --url=http://h/ --caFile=x", "no certificates without https", "https://"),
-            ("time | http --url=ftp://h/", "--url cannot be", "https://HOST/PATH"),
-            ("stdin | null; stdin | null", "Standard input is read by one stream", "topic:NAME"),
-        ] {
-            let shown = complaint(text);
-            assert!(shown.contains(message) && shown.contains(right), "{text}:\n{shown}");
-            assert!(shown.contains('^'), "{text}:\n{shown}");
-        }
-    }
-
-    #[test]
-    fn what_is_wrong_is_told_with_what_would_be_right() {
-        for (text, message, right) in [
-            (
-                "time | fliter --expression=true | log",
-                "There is no processor fliter",
-                "filter would be right.",
-            ),
-            ("time | frobnicate", "There is no sink frobnicate", "counter, file, histogram"),
-            (
-                "filter --expression=true | log",
-                "filter is a processor, and a source belongs",
-                "between a source and a sink",
-            ),
-            ("time | time | log", "time is a source, and a processor belongs here", "where a stream begins"),
-            ("time", "needs a source and a sink", "`time | SINK`"),
-            ("log", "needs a source and a sink", "`SOURCE | log`"),
-            ("time | filter | log", "filter needs --expression", "`filter --expression=...`"),
-            (
-                "time | filter --expresion=true | log",
-                "filter has no option --expresion",
-                "--expression would be right.",
-            ),
-            ("time | null --x=1", "null has no option --x", "null has no options."),
-            ("time --fixedDelay=soon | log", "--fixedDelay cannot be \"soon\"", "A time such as"),
-            ("time --count=1 --count=2 | log", "--count is given twice", "Leave one out."),
-            ("load-generator --messageSize=-1 | null", "--messageSize cannot be", "would be right."),
-            (
-                "time | filter --expression='amount > 1' | log",
-                "--expression: This is no expression: there is no variable amount",
-                "Expressions are CEL",
-            ),
-            ("time | topic:x | log", "A named destination stands at an end", "topic:NAME > ..."),
-            ("time | topic:x", "No stream of this text reads topic:x", "`topic:x > ...`"),
-            ("topic:x > log", "No stream of this text writes topic:x", "`... | topic:x`"),
-            ("topic:x > topic:x", "is fed by itself", "end elsewhere"),
-            ("a = time | log\na = time | log", "two streams called a", "name of its own"),
-            ("x: time | x: log", "Two stages have the label x", "one of its own"),
-            (
-                "a = time | log\ntap:stream:b.time > log",
-                "There is no stream b",
-                "tap:stream:a would be right.",
-            ),
-            (
-                "a = time | log\ntap:stream:a.tmie > log",
-                "has no stage tmie",
-                "tap:stream:a.time would be right.",
-            ),
-            ("a = time | log\ntap:stream:a.log > log", "has no stage log", "can be tapped: time."),
-        ] {
-            let shown = complaint(text);
-            assert!(shown.contains(message) && shown.contains(right), "{text}:\n{shown}");
-            assert!(shown.contains('^'), "{text}:\n{shown}");
-        }
-    }
-
-    #[test]
-    fn all_that_is_wrong_is_told_at_once() {
-        let shown = complaint("time --x=1 --fixedDelay=soon | fliter | lgo");
-        assert_eq!(
-            shown.matches('^').count(),
-            "--x".len() + "soon".len() + "fliter".len() + "lgo".len(),
-            "{shown}"
-        );
-    }
-}
+mod tests;

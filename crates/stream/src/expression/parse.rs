@@ -6,6 +6,8 @@ use cel::IdedExpr;
 use cel::common::ast::{EntryExpr, Expr};
 use cel::parser::Parser;
 
+use super::NoExpression;
+
 /// The longest expression.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 /// The deepest tree: what an evaluation has room for on a stack of [`crate::STACK_BYTES`].
@@ -14,12 +16,12 @@ const DEPTH_MAX: usize = 64;
 const STACK_BYTES: usize = 256 << 20;
 
 /// Reads an expression. An error is what is wrong with it.
-pub fn tree(text: &str) -> Result<IdedExpr, String> {
+pub fn tree(text: &str) -> Result<IdedExpr, NoExpression> {
     if text.trim().is_empty() {
-        return Err("it is empty".to_owned());
+        return Err("it is empty".into());
     }
     if text.len() > TEXT_BYTES_MAX {
-        return Err(format!("it has {} bytes, and {TEXT_BYTES_MAX} is the most", text.len()));
+        return Err(format!("it has {} bytes, and {TEXT_BYTES_MAX} is the most", text.len()).into());
     }
     std::thread::scope(|scope| {
         let parsing = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || parse(text));
@@ -28,18 +30,49 @@ pub fn tree(text: &str) -> Result<IdedExpr, String> {
     })
 }
 
-fn parse(text: &str) -> Result<IdedExpr, String> {
-    let tree = Parser::default().parse(text).map_err(|errors| {
-        let told = errors.errors.first().map(|error| {
-            let message = error.msg.trim_start_matches("Syntax error: ");
-            format!("{message} (column {})", error.pos.1)
-        });
-        told.unwrap_or_else(|| "it cannot be read".to_owned())
+fn parse(text: &str) -> Result<IdedExpr, NoExpression> {
+    let tree = Parser::default().parse(text).map_err(|errors| match errors.errors.first() {
+        Some(error) => {
+            let (line, column) = error.pos;
+            NoExpression { reason: reworded(&error.msg), at: place(text, line as usize, column as usize) }
+        }
+        None => "it cannot be read".into(),
     })?;
     // A tree that is refused is dropped here, which goes as deep.
     match depth(&tree) {
         0..=DEPTH_MAX => Ok(tree),
-        depth => Err(format!("it is nested {depth} deep, and {DEPTH_MAX} is the most")),
+        depth => Err(format!("it is nested {depth} deep, and {DEPTH_MAX} is the most").into()),
+    }
+}
+
+/// The byte at a column of a line, both counted from 1.
+fn place(text: &str, line: usize, column: usize) -> Option<usize> {
+    let start: usize = text.split_inclusive('\n').take(line.checked_sub(1)?).map(str::len).sum();
+    let before: usize = text[start..].chars().take(column.checked_sub(1)?).map(char::len_utf8).sum();
+    Some(start + before)
+}
+
+/// What the parser says, in words for people who do not know its grammar.
+fn reworded(message: &str) -> String {
+    let message = message.trim_start_matches("Syntax error: ");
+    let quoted = |part: &str| part.split('\'').nth(1).map(|token| token.trim().to_owned());
+    let unexpected = ["token recognition error at: ", "mismatched input ", "extraneous input "]
+        .into_iter()
+        .chain(["no viable alternative at input "])
+        .find_map(|start| quoted(message.strip_prefix(start)?));
+    match unexpected.as_deref() {
+        Some("<EOF>") => "it ends too soon".to_owned(),
+        Some(token) => {
+            let meant = match token {
+                "=" => "; == compares",
+                "and" => "; && is the word for it",
+                "or" => "; || is the word for it",
+                "not" => "; ! is the word for it",
+                _ => "",
+            };
+            format!("{token} is not expected here{meant}")
+        }
+        None => message.to_owned(),
     }
 }
 
@@ -103,14 +136,14 @@ mod tests {
             for bytes in [300, 3_000, TEXT_BYTES_MAX - 10] {
                 let text = part.repeat(bytes / part.len()) + end;
                 // It may be right, as `!!!!true` is; what counts is to hear of it.
-                if let Err(reason) = tree(&text) {
-                    assert!(!reason.is_empty(), "{part}");
+                if let Err(wrong) = tree(&text) {
+                    assert!(!wrong.reason.is_empty() && wrong.at.is_none_or(|at| at <= text.len()), "{part}");
                 }
             }
         }
         let chain = |count: usize| tree(&("1+".repeat(count) + "1"));
         assert!(chain(DEPTH_MAX - 1).is_ok());
-        assert_eq!(chain(64).err().as_deref(), Some("it is nested 65 deep, and 64 is the most"));
+        assert_eq!(chain(64).err(), Some("it is nested 65 deep, and 64 is the most".into()));
         for deep in [chain(DEPTH_MAX - 1), tree(&format!("{}1{}", "[".repeat(60), "]".repeat(60)))] {
             let deep = deep.expect("it is not too deep");
             let evaluate = move || cel::Value::resolve(&deep, &cel::Context::default()).is_ok();

@@ -93,7 +93,7 @@ fn what_cannot_be_is_told() {
 fn mistakes_are_found_before_any_message_comes() {
     for (expression, part) in [
         ("", "it is empty"),
-        ("payload.a >", "column"),
+        ("payload.a >", "it ends too soon"),
         ("amount > 1", "there is no variable amount; payload.amount would be one"),
         ("pyload.a > 1", "there is no variable pyload; payload would be one"),
         ("text.startWith('a')", "there is no function startWith; startsWith would be one"),

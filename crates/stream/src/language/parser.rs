@@ -192,7 +192,7 @@ impl<'a> Parser<'a> {
                 let end = self.rest().find(char::is_whitespace).map_or(self.text.len(), |at| start + at);
                 let wrong = &self.text[start..end];
                 let right = match wrong.strip_prefix('-') {
-                    Some(option) if !option.starts_with('-') => {
+                    Some(option) if option.starts_with(|c: char| c.is_ascii_alphabetic()) => {
                         format!("An option has two dashes: `-{wrong}` would be right.")
                     }
                     _ => "Options are written `--name=value`, with quotes around a value that has spaces; \
@@ -216,6 +216,12 @@ impl<'a> Parser<'a> {
         }
         let at = self.text[before..self.at].rfind('>').map_or(before, |at| before + at);
         let right = "Between stages write `|`; `>` comes after `topic:NAME` or before it.";
+        let right = match elements.last() {
+            Some(Element::Stage(StageText { options, .. })) if !options.is_empty() => {
+                format!("A value with `>` in it stands in quotes: `--name='a > b'`. {right}")
+            }
+            _ => right.to_owned(),
+        };
         Err(Complaint::new(at..at + 1, "There is no named destination on either side of `>`", right))
     }
 

@@ -36,6 +36,8 @@ pub struct WrongValue {
     pub message: Option<String>,
     /// What would be right.
     pub right: String,
+    /// The byte of it that is wrong, where not all of it is.
+    pub at: Option<usize>,
 }
 
 /// The options of one stage, each with a value, given or by default; those without either are not there.
@@ -189,6 +191,7 @@ impl Takes {
                     message: Some(format!("This is no expression: {error}")),
                     right: "Expressions are CEL, such as `payload.amount > 100 && key.startsWith('a')`."
                         .to_owned(),
+                    at: error.at,
                 })?;
                 Some(Value::Expression(Arc::new(compiled)))
             }
@@ -196,6 +199,7 @@ impl Takes {
         value.ok_or_else(|| WrongValue {
             message: None,
             right: format!("{} would be right.", self.describe()),
+            at: None,
         })
     }
 
@@ -211,9 +215,9 @@ impl Takes {
             Takes::Number(min, f64::MAX) => format!("A number from {min} on"),
             Takes::Number(min, max) => format!("A number from {min} to {max}"),
             Takes::Duration => {
-                "A time such as 500ms, 10s, 5m or 1h; a bare number is milliseconds".to_owned()
+                "A time such as 500ms, 10s, 5m or 1h (a bare number is milliseconds)".to_owned()
             }
-            Takes::Seconds => "A time such as 500ms, 10s, 5m or 1h; a bare number is seconds".to_owned(),
+            Takes::Seconds => "A time such as 500ms, 10s, 5m or 1h (a bare number is seconds)".to_owned(),
             Takes::Size => "A size such as 1000, 64KiB or 10MB".to_owned(),
             Takes::Choice(words) => match words {
                 [rest @ .., last] if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),

@@ -136,6 +136,9 @@ fn check(settings: &Settings) -> Result<(), WrongMix> {
         let message = "Figures other than count are of a number";
         return Err(WrongMix::new("figures", message, "Add --of, the number that is summed and compared."));
     }
+    if settings.duration("window").is_zero() {
+        return Err(WrongMix::new("window", "A window lasts no time here", "Such as --window=10s."));
+    }
     let shape = shape(settings);
     if settings.optional_duration("slide").is_some_and(|slide| slide.is_zero()) {
         return Err(WrongMix::new(
