@@ -63,15 +63,7 @@ impl Counts {
 impl Deployment {
     /// Reads `key=value` pairs with commas between, as Spring XD's `--properties` has them.
     pub fn parse(text: &str) -> Result<Deployment, WrongProperty> {
-        let mut properties = BTreeMap::new();
-        for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
-            let Some((key, value)) = pair.split_once('=') else {
-                let right = format!("{pair}=VALUE");
-                return Err(WrongProperty { key: pair.to_owned(), value: None, right });
-            };
-            properties.insert(key.trim().to_owned(), value.trim().to_owned());
-        }
-        Deployment::read(&properties)
+        Deployment::read(&pairs(text)?)
     }
 
     /// Reads properties.
@@ -122,6 +114,16 @@ impl Deployment {
         }
         Ok(())
     }
+}
+
+/// The `key=value` pairs of a text, with commas between.
+pub(crate) fn pairs(text: &str) -> Result<BTreeMap<String, String>, WrongProperty> {
+    let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+    let pair = |pair: &str| match pair.split_once('=') {
+        Some((key, value)) => Ok((key.trim().to_owned(), value.trim().to_owned())),
+        None => Err(WrongProperty { key: pair.to_owned(), value: None, right: format!("{pair}=VALUE") }),
+    };
+    pairs.map(pair).collect()
 }
 
 /// How many instances each stage of a stream has, from its input to its output. A named destination is there once.

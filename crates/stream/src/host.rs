@@ -8,6 +8,7 @@
 //!
 //! - [`definition`] is a record of the topic.
 //! - `supervisor` runs one stream: start, end, failure, drain.
+//! - `verbs` are what a host is asked for.
 //! - [`rest`] is the API over HTTP, [`metrics`] the figures for Prometheus.
 
 pub mod definition;
@@ -16,6 +17,7 @@ pub mod metrics;
 pub mod rest;
 mod status;
 mod supervisor;
+mod verbs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -25,16 +27,16 @@ use thalweg_client::Cluster;
 use thalweg_record::Offset;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep};
 
 use crate::NotExactlyOnce;
-use crate::deployment::{Deployment, WrongProperty};
+use crate::deployment::WrongProperty;
 use crate::language::{self, Complaints};
 use crate::module::{Console, Module};
-use crate::plan::{Input, Plan, Surroundings, tappable};
+use crate::plan::{Plan, Surroundings, tappable};
 use crate::runtime::Taps;
 use crate::transport::{Lies, Transport};
-use definition::{Definition, Deployed};
+use definition::Definition;
 use definitions::{DefinitionsUnavailable, Reader, Said, Writer};
 use supervisor::{Ordered, Supervisor};
 
@@ -45,12 +47,6 @@ pub use status::{State, StreamStatus};
 const AGAIN: Duration = Duration::from_secs(1);
 /// How long a read of the topic waits for the next record.
 const READ: Duration = Duration::from_secs(5);
-/// How long a verb waits until this host has read the topic up to its end, or its own record.
-const FOLLOWED: Duration = Duration::from_secs(10);
-/// How long an undeployment is waited for. It goes on after that.
-const DRAINED: Duration = Duration::from_secs(30);
-/// The most streams of a cluster.
-const STREAMS_MAX: usize = 100_000;
 
 /// What a host is told at its start.
 #[derive(Clone)]
@@ -283,37 +279,6 @@ impl Host {
         Plan::read_hosted(text, name, &around)
     }
 
-    /// Waits until this host has read the topic up to its end.
-    async fn catch_up(&self) -> Result<(), HostError> {
-        let end = definitions::end(&self.0.cluster).await?;
-        self.read_to(end).await
-    }
-
-    async fn read_to(&self, end: Offset) -> Result<(), HostError> {
-        let mut read_to = self.0.read_to.subscribe();
-        let read = timeout(FOLLOWED, read_to.wait_for(|at| *at >= end)).await;
-        match read {
-            Ok(Ok(_)) => Ok(()),
-            _ => {
-                let reason =
-                    format!("it is not read to its end within {FOLLOWED:?}; the change may still come");
-                Err(DefinitionsUnavailable { reason }.into())
-            }
-        }
-    }
-
-    /// Writes what is to hold, and waits until this host has acted on it.
-    async fn write(
-        &self,
-        writer: &mut Writer,
-        name: &str,
-        definition: Option<&Definition>,
-    ) -> Result<(), HostError> {
-        let value = definition.map(Definition::to_record);
-        let offset = writer.write(name, value.as_deref()).await?;
-        self.read_to(Offset(offset.0 + 1)).await
-    }
-
     fn known(&self, name: &str) -> Result<Definition, HostError> {
         let state = self.state();
         match state.streams.get(name) {
@@ -323,162 +288,6 @@ impl Host {
                 let meant = language::closest(name, names).map(str::to_owned);
                 Err(HostError::NoSuchStream { name: name.to_owned(), meant })
             }
-        }
-    }
-
-    /// Creates a stream, and deploys it here if there are properties to deploy it with.
-    pub async fn create(
-        &self,
-        name: &str,
-        text: &str,
-        deploy: Option<BTreeMap<String, String>>,
-    ) -> Result<(), HostError> {
-        if !language::is_name(name) {
-            return Err(HostError::WrongName(name.to_owned()));
-        }
-        let mut writer = self.0.writer.lock().await;
-        self.catch_up().await?;
-        {
-            let state = self.state();
-            if state.streams.contains_key(name) {
-                let reason = format!(
-                    "There is a stream {name} already: another name would be right, or to destroy it first"
-                );
-                return Err(HostError::Conflict(reason));
-            }
-            if state.streams.len() >= STREAMS_MAX {
-                return Err(HostError::Conflict(format!(
-                    "There are {STREAMS_MAX} streams, as many as may be"
-                )));
-            }
-            let plan = self.read(&state, name, text)?;
-            if let Some(properties) = &deploy {
-                self.check_deployment(&state, plan, properties)?;
-            }
-        }
-        let deployed = deploy.map(|properties| Deployed { node: self.0.settings.node, properties });
-        let definition = Definition { text: text.to_owned(), deployed };
-        self.write(&mut writer, name, Some(&definition)).await?;
-        drop(writer);
-        self.started(name).await;
-        Ok(())
-    }
-
-    fn check_deployment(
-        &self,
-        state: &Hosted,
-        plan: Plan,
-        properties: &BTreeMap<String, String>,
-    ) -> Result<(), HostError> {
-        let deployment = Deployment::read(properties)?;
-        deployment.check(&plan)?;
-        self.check_taps(state, &plan)?;
-        let (laid, _topics) = self.0.transport().lay(plan, &deployment.counts);
-        Ok(deployment.guarantee.check(&laid, &deployment.on_error)?)
-    }
-
-    /// A tap listens in memory: to streams that run in the same process.
-    fn check_taps(&self, state: &Hosted, plan: &Plan) -> Result<(), HostError> {
-        for stream in &plan.streams {
-            let Input::Beside { stream: tapped, .. } = &stream.input else { continue };
-            let deployed = state.streams.get(tapped).and_then(|known| known.definition.deployed.as_ref());
-            if let Some(Deployed { node, .. }) = deployed
-                && *node != self.0.settings.node
-            {
-                let reason = format!(
-                    "{} taps {tapped}, which runs on node {node}: deploying it there would be right, or a named \
-                     destination, topic:NAME, between them",
-                    stream.name
-                );
-                return Err(HostError::Conflict(reason));
-            }
-        }
-        Ok(())
-    }
-
-    /// Deploys a stream here.
-    pub async fn deploy(&self, name: &str, properties: BTreeMap<String, String>) -> Result<(), HostError> {
-        let mut writer = self.0.writer.lock().await;
-        self.catch_up().await?;
-        let mut definition = self.known(name)?;
-        {
-            let state = self.state();
-            if let Some(Deployed { node, .. }) = definition.deployed {
-                let is_over = node == self.0.settings.node
-                    && state
-                        .supervisors
-                        .get(name)
-                        .is_some_and(|supervisor| supervisor.status().state.is_over());
-                if !is_over {
-                    let reason =
-                        format!("The stream {name} is deployed already, on node {node}: undeploy it first");
-                    return Err(HostError::Conflict(reason));
-                }
-            }
-            let plan = self.read(&state, name, &definition.text)?;
-            self.check_deployment(&state, plan, &properties)?;
-        }
-        definition.deployed = Some(Deployed { node: self.0.settings.node, properties });
-        self.write(&mut writer, name, Some(&definition)).await?;
-        drop(writer);
-        self.started(name).await;
-        Ok(())
-    }
-
-    /// Stops a stream in order, wherever it runs: its source is closed, and what is on its way arrives.
-    pub async fn undeploy(&self, name: &str) -> Result<(), HostError> {
-        let mut writer = self.0.writer.lock().await;
-        self.catch_up().await?;
-        let mut definition = self.known(name)?;
-        if definition.deployed.take().is_none() {
-            return Err(HostError::Conflict(format!("The stream {name} is not deployed")));
-        }
-        self.write(&mut writer, name, Some(&definition)).await?;
-        drop(writer);
-        self.rested(name, Instant::now() + DRAINED).await;
-        Ok(())
-    }
-
-    /// Forgets a stream, and stops it in order before, if it runs.
-    pub async fn destroy(&self, name: &str) -> Result<(), HostError> {
-        let mut writer = self.0.writer.lock().await;
-        self.catch_up().await?;
-        self.known(name)?;
-        let tapping = self.tapping(name);
-        if !tapping.is_empty() {
-            let reason = format!("The stream {name} is tapped by {}: destroy that first", tapping.join(", "));
-            return Err(HostError::Conflict(reason));
-        }
-        self.write(&mut writer, name, None).await?;
-        drop(writer);
-        self.rested(name, Instant::now() + DRAINED).await;
-        Ok(())
-    }
-
-    /// The streams that tap a stream.
-    fn tapping(&self, name: &str) -> Vec<String> {
-        let state = self.state();
-        let taps = |text: &str| language::taps(text).iter().any(|tapped| tapped == name);
-        let tapping = state.streams.iter().filter(|(_, known)| taps(&known.definition.text));
-        tapping.map(|(name, _)| name.to_string()).collect()
-    }
-
-    /// Waits until it is known whether a stream could be started.
-    async fn started(&self, name: &str) {
-        self.settled(name, Instant::now() + FOLLOWED, |state| *state != State::Deploying).await;
-    }
-
-    /// Waits until a stream runs no more.
-    async fn rested(&self, name: &str, deadline: Instant) {
-        let rests = |state: &State| !matches!(state, State::Deploying | State::Deployed | State::Undeploying);
-        self.settled(name, deadline, rests).await;
-    }
-
-    async fn settled(&self, name: &str, deadline: Instant, holds: impl Fn(&State) -> bool) {
-        let watched = self.state().supervisors.get(name).map(Supervisor::watch);
-        if let Some(mut watched) = watched {
-            // What takes longer goes on, and its status says so.
-            let _ = timeout_at(deadline, watched.wait_for(|status| holds(&status.state))).await;
         }
     }
 

@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use crate::deployment::pairs;
+
 /// The version of the records that this program writes, and the newest that it reads.
 const VERSION: u64 = 1;
 
@@ -87,14 +89,7 @@ pub fn properties(value: &Value) -> Result<BTreeMap<String, String>, String> {
         Value::Object(object) => {
             object.iter().map(|(key, value)| Ok((key.clone(), scalar(key, value)?))).collect()
         }
-        Value::String(text) => {
-            let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
-            let pair = |pair: &str| match pair.split_once('=') {
-                Some((key, value)) => Ok((key.trim().to_owned(), value.trim().to_owned())),
-                None => Err(format!("the property {pair} has no value: {pair}=VALUE would be right")),
-            };
-            pairs.map(pair).collect()
-        }
+        Value::String(text) => pairs(text).map_err(|wrong| wrong.to_string()),
         _ => Err("properties: \"key=value,...\" or an object would be right".to_owned()),
     }
 }

@@ -18,7 +18,14 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 /// What is wrong with what was asked for, and not with the host.
-const WRONG: [&str; 4] = ["wrong definition", "wrong property", "wrong name", "no such stream"];
+const WRONG: [&str; 6] = [
+    "wrong definition",
+    "wrong property",
+    "wrong name",
+    "wrong request",
+    "not exactly once",
+    "no such stream",
+];
 
 /// Which host, and how it is told.
 #[derive(Args, Debug, Clone)]
