@@ -21,9 +21,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thalweg_hash::HashMap;
 
 use parking_lot::Mutex;
+use thalweg_hash::HashMap;
 use thalweg_record::Offset;
 
 use crate::checkpoint::{HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE};

@@ -16,6 +16,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
 use thalweg_hash::HashSet;
 
 use super::open::Job;
