@@ -164,11 +164,13 @@ fn a_stream_whose_coordinator_left_the_cluster_and_came_back_moves_every_record_
         let (code, _, error) = binary::run(&mut binary::thalweg(&create));
         assert_eq!(code, Some(0), "{error}");
     }
-    let records = 8_000;
-    let lines: String = (0..records).map(|number| format!("{number}\n")).collect();
-    let produce = "stdin | transform --expression=text --key=text | kafka --topic=in";
-    let (code, _, error) = binary::run_with_input(&mut stream(address, produce), lines.as_bytes());
-    assert_eq!(code, Some(0), "{error}");
+    let produce = |numbers: std::ops::Range<u32>| {
+        let lines: String = numbers.map(|number| format!("{number}\n")).collect();
+        let text = "stdin | transform --expression=text --key=text | kafka --topic=in";
+        let (code, _, error) = binary::run_with_input(&mut stream(address, text), lines.as_bytes());
+        assert_eq!(code, Some(0), "{error}");
+    };
+    produce(0..1000);
     let mut moving = Running(slow(address, 500).stderr(Stdio::piped()).spawn().expect("the binary runs"));
     let stderr = BufReader::new(moving.0.stderr.take().expect("it is a pipe"));
     let is_given_up = Arc::new(AtomicBool::new(false));
@@ -180,11 +182,13 @@ fn a_stream_whose_coordinator_left_the_cluster_and_came_back_moves_every_record_
     });
     until_moved(address, "out", 1000);
     second.end(Signal::KILL);
+    // These cannot be committed.
+    produce(1000..2000);
     until("the producer to be given up", || is_given_up.load(Ordering::Relaxed));
     let _second = start_second();
-    until_moved(address, "out", records as usize);
+    until_moved(address, "out", 2000);
     stop(moving);
-    audit(address, "out", records);
+    audit(address, "out", 2000);
 }
 
 /// With topics between the stages, each hop is exactly once; two processes, one of them with two instances of a stage, come and go,
