@@ -9,6 +9,7 @@ import concurrent.futures
 import functools
 import os
 import re
+import signal
 import sys
 import threading
 import time
@@ -63,6 +64,8 @@ def raises(kind, call):
 
 def main(namespace, parallel=4):
     """Runs the tests of a module (its globals); words on the command line choose among their names."""
+    # A shell has what it starts in the background ignore the interrupt, and so would the clients that are ended by it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     tests = list(_tests(namespace))
     chosen = [test for test in tests if not sys.argv[1:] or any(word in test[0] for word in sys.argv[1:])]
     with concurrent.futures.ThreadPoolExecutor(parallel) as pool:
