@@ -116,6 +116,7 @@ fn quorum_options(config: &BrokerConfig, connector: &Connector) -> Result<Quorum
     })?;
     Ok(QuorumOptions {
         servers: quorum_servers(config),
+        listener: config.listeners.controller_names.first().cloned().unwrap_or_default(),
         voters: voters(config).collect(),
         quorum_timeout: settings.request_timeout,
         session_timeout: settings.session_timeout,

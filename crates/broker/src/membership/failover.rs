@@ -204,6 +204,7 @@ fn link(shared: &Shared) -> ControllerLink {
         }
     });
     ControllerLink::to_quorum(QuorumOptions {
+        listener: "CONTROLLER".to_owned(),
         servers: vec!["node:0".to_owned(), "node:1".to_owned()],
         voters: BTreeMap::new(),
         quorum_timeout: Duration::from_secs(2),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use thalweg_controller::batches::{self, ControlRecord, MetadataBatch, MetadataBatchError};
 use thalweg_metadata::{Image, Loader, Provenance, ReplayError};
 use thalweg_record::{BatchError, DECOMPRESSED_BYTES_MAX_DEFAULT, DecompressBuffer};
+use thalweg_wire::data::voters_record::Voter;
 
 /// A snapshot cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -41,23 +42,38 @@ pub(super) fn batches_of(bytes: &[u8]) -> Result<Vec<MetadataBatch>, MetadataBat
     Ok(read)
 }
 
-/// The level of `kraft.version` that a batch sets.
-pub(super) fn kraft_version_of(batch: &MetadataBatch) -> Option<i16> {
-    batch.control.iter().rev().find_map(|control| match control {
-        ControlRecord::KRaftVersion(version) => Some(version.k_raft_version),
-        _ => None,
-    })
+/// What the quorum says of itself in its log.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct QuorumNews {
+    /// The level of `kraft.version`.
+    pub kraft_version: Option<i16>,
+    /// Its voters.
+    pub voters: Option<Vec<Voter>>,
 }
 
-/// The image that a snapshot holds, and the level of `kraft.version`: 0 where it says nothing of it.
+impl QuorumNews {
+    /// Takes what a batch says, which stands above what was said before.
+    pub fn take(&mut self, batch: &MetadataBatch) {
+        for control in &batch.control {
+            match control {
+                ControlRecord::KRaftVersion(version) => self.kraft_version = Some(version.k_raft_version),
+                ControlRecord::Voters(record) => self.voters = Some(record.voters.clone()),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The image that a snapshot holds, and what it says of the quorum: `kraft.version` 0 where it says nothing of that.
 pub(super) fn snapshot_of(
     bytes: &[u8],
     end_offset: i64,
     epoch: i32,
-) -> Result<(Arc<Image>, i16), SnapshotFault> {
+) -> Result<(Arc<Image>, QuorumNews), SnapshotFault> {
     let mut buffer = DecompressBuffer::new(DECOMPRESSED_BYTES_MAX_DEFAULT);
     let mut loader = Loader::new(Arc::new(Image::empty()));
-    let (mut timestamp_ms, mut complete, mut kraft_version) = (None, false, 0);
+    let (mut timestamp_ms, mut complete) = (None, false);
+    let mut news = QuorumNews { kraft_version: Some(0), voters: None };
     for batch in thalweg_record::batches(bytes) {
         let batch = batches::decode(&batch?, &mut buffer)?;
         for control in &batch.control {
@@ -69,11 +85,11 @@ pub(super) fn snapshot_of(
                 _ => {}
             }
         }
-        kraft_version = kraft_version_of(&batch).unwrap_or(kraft_version);
+        news.take(&batch);
         loader.load(batch.last, &batch.records)?;
     }
     let (Some(timestamp_ms), true) = (timestamp_ms, complete) else { return Err(SnapshotFault::Incomplete) };
     loader.load(Provenance { offset: end_offset - 1, epoch, timestamp_ms }, [])?;
     loader.publish();
-    Ok((loader.image().clone(), kraft_version))
+    Ok((loader.image().clone(), news))
 }

@@ -32,8 +32,10 @@ pub(super) struct Told {
 /// The search for the leader.
 #[derive(Debug)]
 pub(super) struct LeaderSearch {
-    /// Where to ask: `host:port`.
+    /// Where to ask: `host:port`. The configured ones come first, then the voters that the log names.
     servers: Vec<String>,
+    /// How many are configured.
+    configured: usize,
     /// Where voters of a static quorum listen.
     voters: BTreeMap<i32, String>,
     next_server: usize,
@@ -45,7 +47,15 @@ impl LeaderSearch {
     /// Begins with the first of `servers`, of which there must be one.
     pub fn new(servers: Vec<String>, voters: BTreeMap<i32, String>) -> LeaderSearch {
         assert!(!servers.is_empty(), "the configuration demands a server to ask");
-        LeaderSearch { servers, voters, next_server: 0, epoch: 0, leader: None }
+        LeaderSearch { configured: servers.len(), servers, voters, next_server: 0, epoch: 0, leader: None }
+    }
+
+    /// The log names these voters now: they are asked too, since the configured servers may have been replaced.
+    pub fn learn(&mut self, voters: Vec<String>) {
+        self.servers.truncate(self.configured);
+        let fresh: Vec<String> = voters.into_iter().filter(|voter| !self.servers.contains(voter)).collect();
+        self.servers.extend(fresh);
+        self.next_server %= self.servers.len();
     }
 
     /// The leader, when it is known.
@@ -131,6 +141,21 @@ mod tests {
         asked.sort();
         asked.dedup();
         assert_eq!(asked.len(), 3, "every server is asked in turn");
+    }
+
+    #[test]
+    fn voters_that_have_taken_the_place_of_the_configured_servers_are_asked_too() {
+        let mut search = LeaderSearch::new(vec!["a:1".to_owned()], BTreeMap::new());
+        search.learn(["a:1", "d:1", "e:1"].map(str::to_owned).into());
+        search.learn(["d:1", "e:1"].map(str::to_owned).into());
+        let mut asked = Vec::new();
+        for _ in 0..3 {
+            asked.push(search.target().to_owned());
+            search.failed(&asked[asked.len() - 1]);
+        }
+        assert_eq!(asked, ["a:1", "d:1", "e:1"]);
+        search.learn(vec!["e:1".to_owned()]);
+        assert_eq!(search.target(), "a:1");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use thalweg_wire::request::{FetchRequest, FetchResponse};
 use thalweg_wire::{ApiKey, DecodeError, EncodeError, ErrorCode, Message, Request};
 use tokio::time::Instant;
 
+use super::fetched::QuorumNews;
 use super::quorum::{FETCH_WAIT, Quorum, QuorumOptions};
 use crate::watch;
 
@@ -182,8 +183,14 @@ impl ControllerLink {
         self.0.kraft_version.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_kraft_version(&self, level: i16) {
-        self.0.kraft_version.store(level, Ordering::Relaxed);
+    /// Takes note of what the log says of the quorum.
+    pub(super) fn heed(&self, news: &QuorumNews) {
+        if let Some(level) = news.kraft_version {
+            self.0.kraft_version.store(level, Ordering::Relaxed);
+        }
+        if let (Way::Network(quorum), Some(voters)) = (&self.0.way, &news.voters) {
+            quorum.learn(voters);
+        }
     }
 
     /// The id under which the log is observed. A controller knows its own node as a voter, not as an observer, so the

@@ -18,7 +18,7 @@ use thalweg_wire::request::fetch_snapshot_request::{PartitionSnapshot, SnapshotI
 use thalweg_wire::request::{FetchRequest, FetchSnapshotRequest};
 use thalweg_wire::{ErrorCode, Message, Records, Uuid};
 
-use super::fetched::{self, SnapshotFault};
+use super::fetched::{self, QuorumNews, SnapshotFault};
 use super::{ControllerLink, ImageListener, LinkError, MembershipOptions, Progress};
 
 /// `controller.quorum.retry.backoff.ms`.
@@ -257,9 +257,9 @@ impl Observer {
         while self.tail.front().is_some_and(|batch| batch.last.offset < self.high_watermark) {
             let batch = self.tail.pop_front().expect("there is a first one");
             self.loader.load(batch.last, &batch.records)?;
-            if let Some(level) = fetched::kraft_version_of(&batch) {
-                self.link.set_kraft_version(level);
-            }
+            let mut news = QuorumNews::default();
+            news.take(&batch);
+            self.link.heed(&news);
         }
         self.publish();
         Ok(())
@@ -346,11 +346,11 @@ impl Observer {
                 break;
             }
         }
-        let (image, kraft_version) = fetched::snapshot_of(&bytes, end_offset, epoch)
+        let (image, news) = fetched::snapshot_of(&bytes, end_offset, epoch)
             .map_err(|fault| ObserverError::Snapshot { end_offset, epoch, fault })?;
         tracing::debug!(end_offset, epoch, bytes = bytes.len(), "Loaded a snapshot of the metadata");
         self.loader = Loader::new(image);
-        self.link.set_kraft_version(kraft_version);
+        self.link.heed(&news);
         self.tail.clear();
         self.next_offset = end_offset;
         self.last_epoch = epoch;

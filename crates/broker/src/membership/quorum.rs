@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use thalweg_client::{
     ApiVersions, ClientError, Connection, ConnectionOptions, Connector, RequestOptions, Security,
 };
+use thalweg_wire::data::voters_record::Voter;
 use thalweg_wire::request::{
     AllocateProducerIdsResponse, AlterPartitionResponse, ApiVersionsRequest, AssignReplicasToDirsResponse,
     BrokerHeartbeatResponse, BrokerRegistrationResponse, CreateTopicsResponse, DescribeClusterRequest,
@@ -36,6 +37,8 @@ const CONTROLLERS: i8 = 2;
 pub struct QuorumOptions {
     /// Where to ask for the active controller: `host:port`.
     pub servers: Vec<String>,
+    /// The listener of controllers that this node speaks to: the first of `controller.listener.names`.
+    pub listener: String,
     /// Where the voters of a static quorum listen, by node id.
     pub voters: BTreeMap<i32, String>,
     /// `controller.quorum.request.timeout.ms`: for a connection, and for a Fetch beyond the time that it may wait.
@@ -94,6 +97,13 @@ impl Quorum {
             versions: Mutex::new(None),
             channels: Default::default(),
         }
+    }
+
+    /// Takes note of the voters that the log names. Where none of the configured servers is left, they are asked.
+    pub fn learn(&self, voters: &[Voter]) {
+        let endpoints = voters.iter().flat_map(|voter| &voter.endpoints);
+        let reached = endpoints.filter(|endpoint| endpoint.name == self.options.listener);
+        self.search.lock().learn(reached.map(|endpoint| address(&endpoint.host, endpoint.port)).collect());
     }
 
     /// The versions of an API that the active controller serves; none while it is not known, or where it serves none.

@@ -29,6 +29,7 @@ fn data() -> TempDir {
 
 fn link(controllers: &Controllers) -> ControllerLink {
     ControllerLink::to_quorum(QuorumOptions {
+        listener: "CONTROLLER".to_owned(),
         servers: controllers.servers().split(',').map(str::to_owned).collect(),
         voters: BTreeMap::new(),
         quorum_timeout: Duration::from_secs(2),
