@@ -33,12 +33,23 @@ pub struct BrokerStatus {
     pub address: Option<String>,
     /// Its rack.
     pub rack: Option<String>,
-    /// Whether the controller holds it to be down.
+    /// Whether the controller has fenced it: it leads nothing and clients are not told of it.
     pub is_fenced: bool,
     /// The partitions that it leads.
     pub leaders: usize,
     /// The partitions that it holds.
     pub replicas: usize,
+}
+
+impl BrokerStatus {
+    /// Fenced is who is down, and who runs and cannot serve, as one whose disks are full.
+    fn state(&self) -> &'static str {
+        match (&self.address, self.is_fenced) {
+            (None, _) => "unknown",
+            (Some(_), true) => "fenced",
+            (Some(_), false) => "up",
+        }
+    }
 }
 
 /// A partition.
@@ -218,7 +229,7 @@ impl Status {
                 broker.id.to_string(),
                 or_dash(&broker.address),
                 or_dash(&broker.rack),
-                if broker.is_fenced { "down" } else { "up" }.to_owned(),
+                broker.state().to_owned(),
                 broker.leaders.to_string(),
                 broker.replicas.to_string(),
             ]
@@ -413,9 +424,9 @@ mod tests {
             status.to_text(),
             "Cluster 4L6g3nShT-eMCtK--X86sw: 2 brokers, 1 topic, 1 partition\n\
              \n\
-             BROKER  ADDRESS         RACK  STATE  LEADERS  REPLICAS\n\
-             1       localhost:9092  a     up     1        3\n\
-             2       localhost:9093  -     down   1        3\n\
+             BROKER  ADDRESS         RACK  STATE   LEADERS  REPLICAS\n\
+             1       localhost:9092  a     up      1        3\n\
+             2       localhost:9093  -     fenced  1        3\n\
              \n\
              Partitions without a leader: none\n\
              Partitions with fewer in sync than min.insync.replicas: none\n\
