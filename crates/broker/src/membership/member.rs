@@ -20,8 +20,10 @@ const RETRY: Duration = Duration::from_millis(50);
 /// How soon a request is repeated that waits for others, when nothing tells that they are done.
 const REPEAT: Duration = Duration::from_millis(10);
 
-/// How long a broker that leaves tries to say so, though it has not heard the controller for long.
-const LEAVE: Duration = Duration::from_millis(500);
+/// How long a broker that leaves tries to say so, though it has not heard the controller for long: as long as a quorum takes
+/// to notice that its leader is gone and to elect another, by Kafka's defaults 2 s and 1 s. Whoever leads then has not given
+/// the broker up, since every session begins anew with it.
+const LEAVE: Duration = Duration::from_secs(3);
 
 /// What is asked of the member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
