@@ -65,7 +65,7 @@ mod tests {
         let good = "[dependencies]\nbytes.workspace = true\nthalweg-record.workspace = true\n";
         assert_eq!(findings("thalweg-log", good), [""; 0]);
         let bad = "[dependencies]\nthalweg-wire.workspace = true\n";
-        assert_eq!(findings("thalweg-log", bad), ["thalweg-log uses thalweg-wire; it may use: record"]);
+        assert_eq!(findings("thalweg-log", bad), ["thalweg-log uses thalweg-wire; it may use: hash, record"]);
     }
 
     #[test]

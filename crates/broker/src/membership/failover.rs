@@ -294,12 +294,12 @@ async fn a_broker_that_leaves_waits_for_a_controller_that_was_just_elected() {
         assert!(fake.beats[1] > 0);
         Instant::now()
     };
-    // Another is elected when the broker's session with the first is all but over, and its answers take their time.
-    tokio::time::sleep_until(heard + session - Duration::from_millis(700)).await;
+    // Another is elected shortly before the broker's session with the first is over, and its first answer comes after that.
+    tokio::time::sleep_until(heard + session - Duration::from_secs(2)).await;
     {
         let mut fake = shared.lock();
         (fake.epoch, fake.leader, fake.lets_go) = (6, 2, Some(2));
-        fake.beat_takes = Duration::from_secs(1);
+        fake.beat_takes = Duration::from_secs(2);
     }
     tokio::time::timeout(session, left).await.expect("in time").expect("the broker leaves");
     assert_eq!(shared.lock().beats[2], 3, "the new controller has let it go");
