@@ -62,6 +62,7 @@ fn reworded(message: &str) -> String {
         .find_map(|start| quoted(message.strip_prefix(start)?));
     match unexpected.as_deref() {
         Some("<EOF>") => "it ends too soon".to_owned(),
+        Some("") => "a quote is not closed on its line, on which \\n stands for an end of line".to_owned(),
         Some(token) => {
             let meant = match token {
                 "=" => "; == compares",

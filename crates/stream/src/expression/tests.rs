@@ -94,6 +94,7 @@ fn mistakes_are_found_before_any_message_comes() {
     for (expression, part) in [
         ("", "it is empty"),
         ("payload.a >", "it ends too soon"),
+        ("text.split('\n')[0]", "a quote is not closed on its line"),
         ("amount > 1", "there is no variable amount; payload.amount would be one"),
         ("pyload.a > 1", "there is no variable pyload; payload would be one"),
         ("text.startWith('a')", "there is no function startWith; startsWith would be one"),
