@@ -360,6 +360,8 @@ async fn replicas_of_apache_kafka_agree_and_one_that_is_down_is_told() {
     let lab = Lab::start_with(&TargetSpec::ApacheKafka, 3, 3, &[("min.insync.replicas", "1")]).await;
     let mut assignment = lab.assignment(Role::Producer, StopWhen::Records(30_000));
     assignment.properties.insert("acks".to_owned(), "1".to_owned());
+    // Without idempotence a batch that a broker refuses, which does not know the topic yet, lands behind those under way.
+    assignment.properties.insert("max.in.flight.requests.per.connection".to_owned(), "1".to_owned());
     let watch = Watch::start(lab.admin.clone(), assignment.topics.clone());
     let (report, _) = run(&assignment, Duration::ZERO).await;
     // It looks once a second, and the first look may come before all brokers know the topic.
