@@ -10,7 +10,12 @@ import time
 
 from broker import kafka_classpath, thalweg_binary
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from java_log import log_to_stderr
 from writer import ENDING_S, PADDING, UNHURRIED_S, first_fault, number
+
+# What becomes of each batch of a producer that does not get on.
+SENDER = ("org.apache.kafka.clients.producer.internals", "DEBUG")
+
 
 class JavaClient:
     """One of Kafka's verifiable clients, in a process of its own: a line of JSON for each thing that it sees."""
@@ -19,7 +24,9 @@ class JavaClient:
         directory.mkdir(parents=True)
         properties = directory / "properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        command = ["java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", kafka_classpath()]
+        command = ["java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        command += [log_to_stderr(directory / "log4j2.properties", "INFO", sender=SENDER)]
+        command += ["-cp", kafka_classpath()]
         command += [f"org.apache.kafka.tools.{tool}", "--bootstrap-server", bootstrap, "--topic", topic]
         command += ["--command-config", str(properties), *arguments]
         with open(directory / "errors", "wb") as errors:
@@ -31,8 +38,10 @@ class JavaClient:
     def read(self):
         for line in self.process.stdout:
             if line.startswith(b"{"):
-                event = json.loads(line)
-                self.events[event["name"]].append(event)
+                self.saw(json.loads(line))
+
+    def saw(self, event):
+        self.events[event["name"]].append(event)
 
     def start(self):
         self.reader.start()
@@ -49,15 +58,23 @@ class JavaClient:
 class JavaWriter(JavaClient):
     """VerifiableProducer, idempotent."""
 
-    def __init__(self, bootstrap, topic, directory, **config):
-        base = {"enable.idempotence": "true", "acks": "all", "retries": "2147483647", "linger.ms": "2"}
+    def __init__(self, bootstrap, topic, partitions, directory, **config):
+        self.acknowledged = [0] * partitions
+        # It fills a batch's worth of one partition before it takes another.
+        base = {"enable.idempotence": "true", "acks": "all", "retries": "2147483647", "linger.ms": "2", "batch.size": "4096"}
         patience = {"delivery.timeout.ms": "600000", "request.timeout.ms": "20000", "max.block.ms": "600000"}
         settings = {**base, **patience, **config}
         rate = ("--throughput", "300", "--acks", "-1")
         super().__init__(bootstrap, topic, directory, "VerifiableProducer", settings, *rate)
 
+    def saw(self, event):
+        super().saw(event)
+        if event["name"] == "producer_send_success":
+            self.acknowledged[event["partition"]] += 1
+
     def count(self):
-        return len(self.events["producer_send_success"])
+        """The records of the partition that got the fewest."""
+        return min(self.acknowledged)
 
     def check(self, found):
         """Holds the partitions, as lists of (offset, value) pairs, against what was acknowledged."""

@@ -14,6 +14,8 @@ from broker import answers, free_port, kafka_classpath, thalweg_binary
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from java_log import log_to_stderr
+
 # What Kafka would use, but for a network of one machine and a test of minutes.
 SESSION_S = 4
 SETTINGS = {
@@ -27,14 +29,6 @@ SETTINGS = {
 }
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 JVM = ["java", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"]
-LOGGING = """\
-appender.console.type=Console
-appender.console.name=console
-appender.console.layout.type=PatternLayout
-appender.console.layout.pattern=[%d] %p %m (%c)%n
-rootLogger.level=INFO
-rootLogger.appenderRef.console.ref=console
-"""
 # The makes of a kind's brokers, the roles of the first of them, and whether there are three controllers of Kafka's beside.
 KINDS = {
     "single": (["thalweg"], "broker,controller", False),
@@ -103,7 +97,7 @@ class Node:
                 command = [thalweg_binary(), "serve", str(properties)]
             else:
                 temporary = f"-Djava.io.tmpdir={self.directory}"
-                logging = f"-Dlog4j2.configurationFile={self.cluster.directory / 'log4j2.properties'}"
+                logging = log_to_stderr(self.directory / "log4j2.properties", "INFO")
                 command = [*JVM, temporary, logging, "-cp", kafka_classpath(), "kafka.Kafka", str(properties)]
                 if not self.data.exists():
                     form = ["kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config"]
@@ -159,7 +153,6 @@ class Cluster:
     def __init__(self, kind, directory, network, settings=None, release=None, dynamic=False):
         self.kind, self.directory, self.network, self.release, self.dynamic = kind, directory, network, release, dynamic
         self.directory.mkdir(parents=True)
-        (self.directory / "log4j2.properties").write_text(LOGGING)
         makes, first_role, has_quorum = KINDS[kind]
         roles = [first_role] + ["broker"] * (len(makes) - 1)
         self.replicas = min(3, len(makes))

@@ -56,7 +56,7 @@ class Ordeal:
         in_flight = 5 if all(node.make == "thalweg" for node in self.cluster.brokers) else 1
         self.writer = Writer(bootstrap, "librdkafka", PARTITIONS, **{"max.in.flight": in_flight})
         java = {"max.in.flight.requests.per.connection": in_flight}
-        self.java = JavaWriter(bootstrap, "java", self.directory / "java-writer", **java)
+        self.java = JavaWriter(bootstrap, "java", PARTITIONS, self.directory / "java-writer", **java)
         self.java_reader = JavaReader(bootstrap, "java-readers", "java", self.directory / "java-reader")
         self.own = own_writer(bootstrap, "own", self.directory / "own-writer")
         self.own_reader = own_reader(bootstrap, "own-readers", "own", self.directory / "own-reader")
@@ -70,9 +70,9 @@ class Ordeal:
         for client in self.clients:
             client.start()
         self.progress = {
-            "records of librdkafka": self.writer,
+            "records of librdkafka in every partition": self.writer,
             "commits of librdkafka": self.ledger,
-            "records of Java": self.java,
+            "records of Java in every partition": self.java,
             "commits of Java": self.java_reader,
             "records of our own that were read again": self.own_reader,
             **{f"steps of {name}": client for name, client in self.strict.items()},
@@ -107,7 +107,7 @@ class Ordeal:
         self.wait_for_progress()
         self.assert_content()
         waited = time.monotonic() - began
-        say(f"whole after {waited:.1f} s, {self.writer.count()} and {self.java.count()} acknowledged")
+        say(f"whole after {waited:.1f} s, {self.writer.count()} and {self.java.count()} acknowledged in every partition")
 
     def wait_for_progress(self):
         """Waits until every client gets on."""

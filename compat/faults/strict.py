@@ -11,6 +11,7 @@ import threading
 
 from broker import ROOT, kafka_classpath
 from history import LineReader, LineWriter
+from java_log import log_to_stderr
 from suite import until
 from writer import ENDING_S
 
@@ -56,25 +57,12 @@ def kcat(bootstrap, topic):
 
 def console(bootstrap, topic, directory):
     """Those of Kafka's console tools. Errors of their clients are logged, so the log is theirs to be empty."""
-    logging = directory / "console.properties"
-    logging.write_text(LOGGING)
     java = [*SMALL_JVM, kafka_classpath()]
-    java[1:1] = [f"-Dlog4j2.configurationFile={logging}"]
+    java[1:1] = [log_to_stderr(directory / "console.properties", "ERROR")]
     base = ["--bootstrap-server", bootstrap, "--topic", topic]
     writer = [*java, "org.apache.kafka.tools.ConsoleProducer", *base]
     reader = [*java, "org.apache.kafka.tools.consumer.ConsoleConsumer", *base, "--from-beginning"]
     return writer, [*reader, "--group", f"{topic}-readers"]
-
-
-LOGGING = """\
-appender.console.type=Console
-appender.console.name=console
-appender.console.target=SYSTEM_ERR
-appender.console.layout.type=PatternLayout
-appender.console.layout.pattern=[%d] %p %m (%c)%n
-rootLogger.level=ERROR
-rootLogger.appenderRef.console.ref=console
-"""
 
 
 class Program(threading.Thread):

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,16 +89,19 @@ func write(t *testing.T, ctx context.Context, topic string) int {
 	producer, err := sarama.NewAsyncProducer(brokers, settings)
 	must(t, err)
 	var answers sync.WaitGroup
+	var answered atomic.Int64
 	answers.Add(2)
 	go func() {
 		defer answers.Done()
 		for range producer.Successes() {
+			answered.Add(1)
 		}
 	}()
 	go func() {
 		defer answers.Done()
 		for err := range producer.Errors() {
 			t.Errorf("a record was not written: %v", err.Err)
+			answered.Add(1)
 		}
 	}()
 	n := 0
@@ -105,6 +109,8 @@ func write(t *testing.T, ctx context.Context, topic string) int {
 		producer.Input() <- &sarama.ProducerMessage{Topic: topic, Value: sarama.StringEncoder(strconv.Itoa(n))}
 		time.Sleep(4 * time.Millisecond)
 	}
+	// A producer that is closed gives up what it would have tried again.
+	until(t, fmt.Sprintf("%d answered", n), func() bool { return answered.Load() == int64(n) })
 	producer.AsyncClose()
 	answers.Wait()
 	return n

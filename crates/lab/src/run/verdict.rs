@@ -1,4 +1,5 @@
-//! What limited a point, and whether its figures may stand as a headline. Pure: figures in, words with figures out.
+//! What limited a point, and whether its figures may stand as a headline (see [`objections`]). Pure: figures in, words with
+//! figures out.
 //!
 //! The limit is the first of these that holds in most repetitions:
 //!
@@ -12,25 +13,15 @@
 //! | broker CPU | a thread of a broker was |
 //! | network | interfaces other than loopback carried more than loopback, and one way at least 90 % of the slowest link's speed; not concluded where the machine does not tell that speed |
 //! | one partition | there is one partition, and nothing else is at its end |
-//!
-//! No headline is printed when the point's figure ([`Subject`]) varies by more than 10 %, when a repetition is shorter than 5 s or there are
-//! fewer than two, when the generator was the limit, when evidence is against it, when records were given up, or when the
-//! host took more than 5 % of the processors, or processes that are not of the run more than 15 %.
 
-use crate::result::{Machine, PointResult, Repetition, Subject, Summary, Verdict};
+mod objections;
+
+use objections::{objections, unlike};
+
+use crate::machine::LINK_SPEED;
+use crate::result::{Machine, PointResult, Repetition, Summary, Verdict};
 use crate::workload::{Load, Measure, Point};
 
-use super::saturation::fell_behind;
-use crate::machine::LINK_SPEED;
-
-/// Variation of a figure beyond which it says too little.
-const VARIATION_MAX: f64 = 0.10;
-/// The shortest measurement that stands for more than its moment.
-const MEASURED_S_MIN: f64 = 5.0;
-/// A measurement ends with its last answer: what was asked to take so long may be this much shorter.
-const MEASURED_TOLERANCE: f64 = 0.02;
-/// Time that the host may take from this machine.
-const STEAL_MAX: f64 = 0.05;
 /// A thread or a disk that is busy for so long is at its end.
 const BUSY_MIN: f64 = 0.90;
 /// Of all processors, with what the measuring itself takes.
@@ -39,8 +30,6 @@ const MACHINE_BUSY_MIN: f64 = 0.92;
 const IO_WAIT_MIN: f64 = 0.20;
 /// Who takes so much of what the lab's processes take, takes most.
 const MOST: f64 = 0.60;
-/// Of the processors, what those may take who have nothing to do with the run; the kernel's own work is among it.
-const OTHERS_MAX: f64 = 0.15;
 /// Of the asked rate.
 const TAKEN_MIN: f64 = 0.98;
 
@@ -58,6 +47,7 @@ pub fn judge(point: &Point, repetitions: &[Repetition], summary: &Summary, machi
 /// The same for a result that has everything but its verdict.
 pub fn judge_result(result: &PointResult, machine: &Machine) -> Verdict {
     let mut verdict = judge(&result.point, &result.repetitions, &result.summary, machine);
+    verdict.no_headline.extend(result.knee.as_ref().and_then(|knee| unlike(knee, &result.summary)));
     match &result.failure {
         Some(failure) if result.repetitions.is_empty() => {
             verdict.no_headline = vec![format!("it was not measured: {failure}")];
@@ -239,72 +229,11 @@ fn nothing_at_its_end(repetition: &Repetition) -> Vec<String> {
 }
 
 /// What speaks against a headline.
-fn objections(
-    point: &Point,
-    repetitions: &[Repetition],
-    summary: &Summary,
-    machine: &Machine,
-    limit: &str,
-) -> Vec<String> {
-    let mut against = Vec::new();
-    if repetitions.is_empty() {
-        return vec!["nothing was measured".to_owned()];
-    }
-    if repetitions.len() < 2 {
-        against.push("there is one repetition: nothing tells how far it varies".to_owned());
-    }
-    let figure = Subject::of(point).figure(summary);
-    if let Some(spread) = summary.figures.get(figure).filter(|spread| spread.variation > VARIATION_MAX) {
-        against.push(format!(
-            "{figure} varies by {:.1} % over {} repetitions: at most {:.0} % would do",
-            spread.variation * 100.0,
-            spread.count,
-            VARIATION_MAX * 100.0
-        ));
-    }
-    let shortest = repetitions.iter().map(|repetition| repetition.measured_s).fold(f64::INFINITY, f64::min);
-    if shortest < MEASURED_S_MIN * (1.0 - MEASURED_TOLERANCE) {
-        against.push(format!(
-            "a repetition took {shortest:.2} s: {MEASURED_S_MIN:.0} s would say more than its moment"
-        ));
-    }
-    if limit == "generator CPU" {
-        against.push("the generator was the limit: the target may well take more".to_owned());
-    }
-    let steal = repetitions.iter().map(|repetition| repetition.host.cpu_steal).fold(0.0, f64::max);
-    if steal > STEAL_MAX {
-        against.push(format!("the host took {:.1} % of the processors away", steal * 100.0));
-    }
-    let others = repetitions.iter().map(|repetition| others_share(repetition, machine)).fold(0.0, f64::max);
-    if others > OTHERS_MAX {
-        against.push(format!(
-            "processes that are not of the run took {:.0} % of the processors",
-            others * 100.0
-        ));
-    }
-    for repetition in repetitions {
-        let number = repetition.number + 1;
-        if repetition.given_up > 0 {
-            against.push(format!("repetition {number}: producers gave up {} records", repetition.given_up));
-        }
-        against
-            .extend(repetition.evidence.faults.iter().map(|fault| format!("repetition {number}: {fault}")));
-    }
-    if let Load::Rate { records_per_s } = point.load {
-        against.extend(repetitions.iter().filter_map(|repetition| {
-            let taken = repetition.figures.produced_records_per_s?;
-            let why = fell_behind(records_per_s, taken, &repetition.produced)?;
-            Some(format!("repetition {}: the target fell behind: {why}", repetition.number + 1))
-        }));
-    }
-    against
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::summary::summarize;
     use super::*;
-    use crate::result::{DiskUse, Evidence, Figures, HostUse, ProcessUse};
+    use crate::result::{DiskUse, Figures, HostUse, ProcessUse};
     use crate::run::testing::{point, repetition};
 
     fn used(name: &str, cpu_s: f64, busiest_thread: f64) -> ProcessUse {
@@ -312,7 +241,7 @@ mod tests {
     }
 
     /// A repetition of 10 s with nothing at its end.
-    fn calm(rate: f64) -> Repetition {
+    pub(super) fn calm(rate: f64) -> Repetition {
         Repetition {
             measured_s: 10.0,
             figures: Figures { produced_records_per_s: Some(rate), ..Figures::default() },
@@ -346,13 +275,13 @@ mod tests {
         assert_eq!(with(Some("1000"), |r| r.host.sent_bytes /= 2).limit, "unknown", "half of it");
     }
 
-    fn verdict(point: &Point, repetitions: &[Repetition]) -> Verdict {
+    pub(super) fn verdict(point: &Point, repetitions: &[Repetition]) -> Verdict {
         let machine = Machine { cpus: 4, ..Machine::default() };
         judge(point, repetitions, &summarize(repetitions).expect("readable"), &machine)
     }
 
     /// The verdict on three repetitions of this kind, over many partitions.
-    fn limit(change: impl Fn(&mut Repetition)) -> Verdict {
+    pub(super) fn limit(change: impl Fn(&mut Repetition)) -> Verdict {
         let repetitions = [100.0, 101.0, 99.0].map(|rate| {
             let mut repetition = calm(rate);
             change(&mut repetition);
@@ -421,46 +350,5 @@ mod tests {
         let behind = verdict(&point, &[calm(80.0), calm(80.0)]);
         assert_ne!(behind.limit, "asked rate");
         assert!(behind.no_headline.iter().any(|reason| reason.contains("fell behind")), "{behind:?}");
-    }
-
-    #[test]
-    fn a_latency_is_no_headline_where_it_varies_though_the_rate_does_not() {
-        let mut point = point();
-        point.load = Load::Rate { records_per_s: 100.0 };
-        let repetition = |p99_us| {
-            let mut repetition = calm(100.0);
-            repetition.figures.end_to_end_p99_us = Some(p99_us);
-            repetition
-        };
-        assert_eq!(
-            verdict(&point, &[repetition(900.0), repetition(950.0)]).no_headline,
-            Vec::<String>::new()
-        );
-        let varies = verdict(&point, &[repetition(900.0), repetition(1300.0)]);
-        assert!(varies.no_headline[0].starts_with("end_to_end_p99_us varies by 25.7 %"), "{varies:?}");
-    }
-
-    #[test]
-    fn a_headline_is_refused_with_its_reason() {
-        let against = |change: fn(&mut Repetition), word: &str| {
-            let verdict = limit(change);
-            assert!(verdict.no_headline.iter().any(|reason| reason.contains(word)), "{word}: {verdict:?}");
-        };
-        against(|r| r.measured_s = 3.0, "took 3.00 s");
-        against(|r| r.host.cpu_steal = 0.08, "8.0 %");
-        against(|r| r.processes[1].busiest_thread = 0.96, "generator");
-        against(|r| r.given_up = 3, "gave up 3");
-        against(
-            |r| r.evidence = Evidence { faults: vec!["7 records lost".to_owned()], ..Evidence::default() },
-            "7 records lost",
-        );
-        assert_eq!(limit(|_| ()).no_headline, Vec::<String>::new());
-        let mut point = point();
-        point.topics.partitions = 6;
-        let varies = verdict(&point, &[calm(100.0), calm(140.0)]);
-        assert!(varies.no_headline[0].contains("varies"), "{varies:?}");
-        let once = verdict(&point, &[calm(100.0)]);
-        assert!(once.no_headline[0].contains("one repetition"), "{once:?}");
-        assert_eq!(verdict(&point, &[]).no_headline, ["nothing was measured"]);
     }
 }

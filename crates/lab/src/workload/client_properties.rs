@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::{Clients, Workload};
+use crate::worker::Driver;
 
 /// What producers and consumers of Kafka 4.3 both know.
 const JAVA_CLIENTS: &str = "\
@@ -83,6 +84,9 @@ const TOPIC: &str = "\
 /// Security settings of both families: they belong to the target, and there are too many to list.
 const SECURITY: [&str; 2] = ["sasl.", "ssl."];
 
+/// Said of what a workload may hold all the same, for one of its drivers.
+const ONLY_LIBRDKAFKA: &str = "only librdkafka has a setting of this name";
+
 /// What a record takes beside its value in a request, at most.
 const RECORD_OVERHEAD: u64 = 100;
 /// Kafka's defaults of `max.request.size` and `max.message.bytes`, of which the first is the smaller.
@@ -117,6 +121,10 @@ pub(super) fn warnings(workload: &Workload) -> Vec<String> {
             ));
         }
     }
+    let uses_librdkafka = |driver: &Driver| matches!(driver, Driver::Librdkafka | Driver::Stream);
+    if !workload.drivers.is_empty() && workload.drivers.iter().all(uses_librdkafka) {
+        all.retain(|warning| !warning.ends_with(ONLY_LIBRDKAFKA));
+    }
     let mut told = BTreeSet::new();
     all.retain(|warning| told.insert(warning.clone()));
     all
@@ -130,7 +138,7 @@ fn clients(section: &str, clients: &Clients, java: &str, librdkafka: &str, all: 
         // Kafka's names are the rule, and a driver that does not know one says so itself.
         let what = match (in_java, in_librdkafka) {
             (true, _) => continue,
-            (false, true) => "only librdkafka has a setting of this name",
+            (false, true) => ONLY_LIBRDKAFKA,
             (false, false) => "no client of Kafka has a setting of this name",
         };
         all.push(format!("{section}.properties.{key}: {what}"));

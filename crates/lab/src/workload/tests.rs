@@ -396,6 +396,16 @@ fn odd_settings_are_warned_of() {
          librdkafka message.max.bytes) and the topic's max.message.bytes",
     ];
     assert_eq!(said, expected);
+    let said = |drivers: &str| {
+        warnings(
+            &parse(&format!(
+                "drivers = \"{drivers}\"\n[producers.properties]\nqueuing.strategy = \"fifo\"\n"
+            ))
+            .expect("it is right"),
+        )
+    };
+    assert_eq!(said("librdkafka, stream"), [""; 0]);
+    assert_eq!(said("librdkafka, java").len(), 1);
 }
 
 #[test]
