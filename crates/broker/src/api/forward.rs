@@ -5,6 +5,9 @@
 //! is answered from the image. So that a client which makes a change and then asks this broker sees the change, the
 //! answer waits a little until the image shows it; Kafka's broker answers at once.
 
+mod unanswered;
+
+use self::unanswered::Unanswered;
 use super::{Api, Call};
 use crate::broker::Broker;
 use crate::net::{Frame, Reply};
@@ -54,30 +57,77 @@ const ANONYMOUS: &str = "ANONYMOUS";
 /// How long an answer waits for this broker's image to show what the controller has done.
 const SHOWN_WITHIN: Duration = Duration::from_millis(500);
 
-/// Sends the request on and answers with what the controller answers.
-pub fn handle(broker: &Arc<Broker>, call: Call, _: Decoder) -> Result<Reply, DecodeError> {
+/// Sends the request on and answers with what the controller answers, or without it with what Kafka's broker answers.
+pub fn handle<R>(broker: &Arc<Broker>, call: Call, mut d: Decoder) -> Result<Reply, DecodeError>
+where
+    R: Unanswered + Send + 'static,
+    R::Response: Send + 'static,
+{
     let broker = Arc::clone(broker);
     Ok(Reply::Later(Box::pin(async move {
-        let reply = match broker
-            .controller
-            .send(envelope(&call, call.frame.clone()), EnvelopeRequest::MAX_VERSION)
-            .await
-        {
-            Ok(response) => match (ErrorCode::from_i16(response.error_code), response.response_data) {
-                (Some(ErrorCode::None), Some(answer)) => Reply::Now(Frame::with_length(answer)),
-                (error, _) => Reply::Close(format!("the controller refused {:?}: {error:?}", call.key)),
-            },
-            Err(error) => {
-                Reply::Close(format!("{:?} could not be sent to the controller: {error}", call.key))
+        let failure = match ask(&broker, &call, call.frame.clone()).await {
+            Ok(answer) => {
+                let only_reads =
+                    matches!(call.key, ApiKey::ListPartitionReassignments | ApiKey::DescribeQuorum);
+                if !only_reads {
+                    shown(&broker).await;
+                }
+                call.answered(&broker);
+                return Reply::Now(Frame::with_length(answer));
             }
+            // The client connects anew and asks what is served now.
+            Err(Failure::UnsupportedVersion) => {
+                return Reply::Close(format!(
+                    "the controller does not serve {:?} {}",
+                    call.key, call.version
+                ));
+            }
+            Err(Failure::NoAnswer) => ErrorCode::RequestTimedOut,
+            Err(Failure::Refused) => ErrorCode::UnknownServerError,
         };
-        let only_reads = matches!(call.key, ApiKey::ListPartitionReassignments | ApiKey::DescribeQuorum);
-        if matches!(reply, Reply::Now(_)) && !only_reads {
-            shown(&broker).await;
+        match R::decode(&mut d, call.version) {
+            Ok(request) => {
+                let response = request.answer(failure, call.version);
+                call.answered_with(&broker, &response);
+                call.reply::<R>(&response)
+            }
+            Err(error) => Reply::Close(format!("{:?} version {}: {error}", call.key, call.version)),
         }
-        call.answered(&broker);
-        reply
     })))
+}
+
+/// Why there is no answer of the controller's to a request, as Kafka's `ForwardingManagerImpl` tells them apart.
+enum Failure {
+    /// There was no controller for too long, or it went away.
+    NoAnswer,
+    /// The controller takes no envelopes from this broker, or none as it makes them. A client is not told why.
+    Refused,
+    /// The controller does not serve the request's version: another one led when the client asked what is served.
+    UnsupportedVersion,
+}
+
+/// The controller's answer to a request in an envelope.
+async fn ask(broker: &Broker, call: &Call, request: Bytes) -> Result<Bytes, Failure> {
+    let (api, version) = (call.key, call.version);
+    match broker.controller.send(envelope(call, request), EnvelopeRequest::MAX_VERSION).await {
+        Ok(response) => match (ErrorCode::from_i16(response.error_code), response.response_data) {
+            (Some(ErrorCode::None), Some(answer)) => Ok(answer),
+            (Some(ErrorCode::UnsupportedVersion), _) => Err(Failure::UnsupportedVersion),
+            (error, _) => {
+                let error = error.unwrap_or(ErrorCode::UnknownServerError);
+                tracing::warn!(?api, version, %error, "Controller refused a request that was forwarded");
+                Err(Failure::Refused)
+            }
+        },
+        Err(error) if error.is_absence() => {
+            tracing::debug!(?api, version, %error, "A request was not forwarded");
+            Err(Failure::NoAnswer)
+        }
+        Err(error) => {
+            tracing::warn!(?api, version, %error, "A request could not be forwarded");
+            Err(Failure::Refused)
+        }
+    }
 }
 
 /// Waits until the image shows what was committed by now. Where that is, the quorum itself tells.
@@ -113,19 +163,13 @@ pub async fn send_at<R: Request>(
 ) -> Result<R::Response, ErrorCode> {
     let encoded = encode_request(request, version, call.correlation_id, call.client_id.as_deref());
     let request = encoded.map_err(|error| unusable(call, &error))?.slice(LENGTH_LEN..);
-    let sent = broker.controller.send(envelope(call, request), EnvelopeRequest::MAX_VERSION).await;
-    let response = sent.map_err(|error| {
-        tracing::warn!(api = ?call.key, %error, "A request could not be sent to the controller");
-        ErrorCode::RequestTimedOut
+    let answer = ask(broker, call, request).await.map_err(|failure| match failure {
+        Failure::NoAnswer => ErrorCode::RequestTimedOut,
+        Failure::Refused => ErrorCode::UnknownServerError,
+        Failure::UnsupportedVersion => ErrorCode::UnsupportedVersion,
     })?;
-    match (ErrorCode::from_i16(response.error_code), response.response_data) {
-        (Some(ErrorCode::None), Some(answer)) => {
-            let decoded = decode_response::<R>(answer, version);
-            decoded.map(|(_, answer)| answer).map_err(|error| unusable(call, &error))
-        }
-        (Some(error), _) if error != ErrorCode::None => Err(error),
-        _ => Err(ErrorCode::UnknownServerError),
-    }
+    let decoded = decode_response::<R>(answer, version);
+    decoded.map(|(_, answer)| answer).map_err(|error| unusable(call, &error))
 }
 
 fn unusable(call: &Call, error: &dyn std::error::Error) -> ErrorCode {

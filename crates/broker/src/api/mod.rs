@@ -134,8 +134,8 @@ pub const SERVED: &[Api] = &[
     api(ApiKey::DescribeGroups, 0, 6, |b, c, d| later(b, c, d, groups::describe)),
     api(ApiKey::ListGroups, 0, 5, |b, c, d| later(b, c, d, groups::list)),
     api(ApiKey::ApiVersions, 0, 4, |b, c, d| now::<ApiVersionsRequest>(b, c, d, api_versions::handle)),
-    api(ApiKey::CreateTopics, 2, 7, forward::handle),
-    api(ApiKey::DeleteTopics, 1, 6, forward::handle),
+    api(ApiKey::CreateTopics, 2, 7, forward::handle::<CreateTopicsRequest>),
+    api(ApiKey::DeleteTopics, 1, 6, forward::handle::<DeleteTopicsRequest>),
     api(ApiKey::DeleteRecords, 0, 2, |b, c, d| later(b, c, d, delete_records::handle)),
     api(ApiKey::InitProducerId, 0, 5, |b, c, d| later(b, c, d, init_producer_id::handle)),
     api(ApiKey::OffsetForLeaderEpoch, 2, 4, |b, c, d| {
@@ -157,30 +157,30 @@ pub const SERVED: &[Api] = &[
     api(ApiKey::DescribeLogDirs, 1, 5, |b, c, d| {
         now::<DescribeLogDirsRequest>(b, c, d, describe_log_dirs::handle)
     }),
-    api(ApiKey::CreatePartitions, 0, 3, forward::handle),
+    api(ApiKey::CreatePartitions, 0, 3, forward::handle::<CreatePartitionsRequest>),
     api(ApiKey::DeleteGroups, 0, 2, |b, c, d| later(b, c, d, groups::delete)),
-    api(ApiKey::ElectLeaders, 0, 2, forward::handle),
+    api(ApiKey::ElectLeaders, 0, 2, forward::handle::<ElectLeadersRequest>),
     api(ApiKey::IncrementalAlterConfigs, 0, 1, |b, c, d| later(b, c, d, incremental_alter_configs::handle)),
-    api(ApiKey::AlterPartitionReassignments, 0, 1, forward::handle),
-    api(ApiKey::ListPartitionReassignments, 0, 0, forward::handle),
+    api(ApiKey::AlterPartitionReassignments, 0, 1, forward::handle::<AlterPartitionReassignmentsRequest>),
+    api(ApiKey::ListPartitionReassignments, 0, 0, forward::handle::<ListPartitionReassignmentsRequest>),
     api(ApiKey::OffsetDelete, 0, 0, |b, c, d| later(b, c, d, groups::delete_offsets)),
     api(ApiKey::DescribeClientQuotas, 0, 1, |b, c, d| {
         now::<DescribeClientQuotasRequest>(b, c, d, describe_client_quotas::handle)
     }),
-    api(ApiKey::AlterClientQuotas, 0, 1, forward::handle),
+    api(ApiKey::AlterClientQuotas, 0, 1, forward::handle::<AlterClientQuotasRequest>),
     api(ApiKey::DescribeUserScramCredentials, 0, 0, |b, c, d| {
         now::<DescribeUserScramCredentialsRequest>(b, c, d, describe_user_scram_credentials::handle)
     }),
-    api(ApiKey::AlterUserScramCredentials, 0, 0, forward::handle),
-    api(ApiKey::DescribeQuorum, 0, 2, forward::handle),
-    api(ApiKey::UpdateFeatures, 0, 2, forward::handle),
+    api(ApiKey::AlterUserScramCredentials, 0, 0, forward::handle::<AlterUserScramCredentialsRequest>),
+    api(ApiKey::DescribeQuorum, 0, 2, forward::handle::<DescribeQuorumRequest>),
+    api(ApiKey::UpdateFeatures, 0, 2, forward::handle::<UpdateFeaturesRequest>),
     api(ApiKey::DescribeCluster, 0, 2, |b, c, d| {
         now::<DescribeClusterRequest>(b, c, d, describe_cluster::handle)
     }),
     api(ApiKey::DescribeProducers, 0, 0, |b, c, d| {
         now::<DescribeProducersRequest>(b, c, d, describe_producers::handle)
     }),
-    api(ApiKey::UnregisterBroker, 0, 0, forward::handle),
+    api(ApiKey::UnregisterBroker, 0, 0, forward::handle::<UnregisterBrokerRequest>),
     api(ApiKey::DescribeTransactions, 0, 0, |b, c, d| {
         now::<DescribeTransactionsRequest>(b, c, d, transactions::describe)
     }),
@@ -193,8 +193,8 @@ pub const SERVED: &[Api] = &[
     api(ApiKey::DescribeTopicPartitions, 0, 0, |b, c, d| {
         now::<DescribeTopicPartitionsRequest>(b, c, d, describe_topic_partitions::handle)
     }),
-    api(ApiKey::AddRaftVoter, 0, 1, forward::handle),
-    api(ApiKey::RemoveRaftVoter, 0, 0, forward::handle),
+    api(ApiKey::AddRaftVoter, 0, 1, forward::handle::<AddRaftVoterRequest>),
+    api(ApiKey::RemoveRaftVoter, 0, 0, forward::handle::<RemoveRaftVoterRequest>),
 ];
 
 /// The table's entry for an API.

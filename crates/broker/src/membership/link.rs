@@ -54,6 +54,21 @@ pub enum LinkError {
     },
 }
 
+impl LinkError {
+    /// Whether there was no controller that could answer, rather than one that would not.
+    pub fn is_absence(&self) -> bool {
+        match self {
+            LinkError::NoController { .. }
+            | LinkError::Controller(HandleError::Stopped | HandleError::DiskFull) => true,
+            LinkError::Quorum(error) => error.is_retriable(),
+            LinkError::Encode(_)
+            | LinkError::Decode(_)
+            | LinkError::Controller(_)
+            | LinkError::NoClusterId { .. } => false,
+        }
+    }
+}
+
 enum Way {
     InProcess(Arc<Controller>),
     Network(Box<Quorum>),

@@ -8,6 +8,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 use thalweg_broker::{Server, StartError, start, start_controller};
 use thalweg_wire::ErrorCode;
+use thalweg_wire::request::create_topics_request::CreatableTopic;
+use thalweg_wire::request::incremental_alter_configs_request::AlterConfigsResource;
 use thalweg_wire::request::metadata_request::MetadataRequestTopic;
 use thalweg_wire::request::*;
 
@@ -137,6 +139,54 @@ async fn a_controller_without_a_broker_serves_brokers_elsewhere() {
     let broker = join(dirs[1].path(), "1", &address).await;
     let got = ask_for(&broker, fetch(18, &topic, vec![fetch_partition(0, 0)])).await;
     assert_eq!(values(&got), [(0, b"x".to_vec())]);
+    broker.stop().await;
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_forwarded_is_answered_though_there_is_no_controller() {
+    let dirs = [data(), data()];
+    let alone = [("process.roles", "controller"), ("node.id", "100")];
+    let start_at = async |listeners: &str| {
+        let properties = [alone[0], alone[1], ("listeners", listeners)];
+        start_controller(configuration(dirs[0].path(), &properties)).await.expect("it starts")
+    };
+    let controller = start_at("CONTROLLER://127.0.0.1:0").await;
+    let address = controller.addresses[0].1[0].to_string();
+    let properties = [
+        ("process.roles", "broker"),
+        ("node.id", "1"),
+        ("controller.quorum.bootstrap.servers", address.as_str()),
+        ("request.timeout.ms", "1000"),
+    ];
+    let broker = Running::start(dirs[1].path(), &properties).await;
+    let topic = Topic::create(&broker, "there", 1, &[]).await;
+    controller.stop().await;
+
+    let timed_out = ErrorCode::RequestTimedOut.code();
+    let another = CreatableTopic {
+        name: "another".to_owned(),
+        num_partitions: 1,
+        replication_factor: 1,
+        ..Default::default()
+    };
+    let create = CreateTopicsRequest { topics: vec![another], ..Default::default() };
+    let answer = broker.ask(&create).await;
+    let told: Vec<_> = answer.topics.iter().map(|topic| (topic.name.as_str(), topic.error_code)).collect();
+    assert_eq!(told, [("another", timed_out)]);
+    let quorum = broker.ask(&DescribeQuorumRequest::default()).await;
+    assert_eq!(quorum.error_code, timed_out, "{quorum:?}");
+    let resource =
+        AlterConfigsResource { resource_type: 2, resource_name: topic.name.clone(), ..Default::default() };
+    let alter = IncrementalAlterConfigsRequest { resources: vec![resource], ..Default::default() };
+    let altered = broker.ask(&alter).await;
+    assert_eq!(altered.responses[0].error_code, timed_out, "{altered:?}");
+
+    // By the same connection, which was not closed.
+    let controller = start_at(&format!("CONTROLLER://{address}")).await;
+    let created = async { while broker.ask(&create).await.topics[0].error_code == timed_out {} };
+    tokio::time::timeout(PATIENCE, created).await.expect("the controller is back");
+    leaders(&broker, &Topic { name: "another".to_owned(), ..topic }, 1).await;
     broker.stop().await;
     controller.stop().await;
 }

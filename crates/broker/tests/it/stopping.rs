@@ -284,7 +284,10 @@ async fn what_comes_when_the_logs_are_closed_is_refused() {
     assert_eq!(late.topics[0].partitions[0].error_code, ErrorCode::NotCoordinator.code());
     let late = serve(&handler, &mut peer, &delete_records(&topic, 1)).await.expect("an answer");
     assert_eq!(late.topics[0].partitions[0].error_code, storage);
-    assert!(serve(&handler, &mut peer, &create("late")).await.is_none(), "the controller has ended");
+    let late = serve(&handler, &mut peer, &create("late"))
+        .await
+        .expect("an answer, though the controller has ended");
+    assert_eq!(late.topics[0].error_code, ErrorCode::RequestTimedOut.code());
     drop(handler);
 
     let broker = start(dir.path()).await;
