@@ -18,7 +18,8 @@ use thalweg_wire::request::fetch_response::{
     EpochEndOffset, FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint, PartitionData,
 };
 use thalweg_wire::request::{
-    ApiVersionsResponse, BrokerHeartbeatRequest, BrokerHeartbeatResponse, FetchRequest, FetchResponse,
+    ApiVersionsResponse, BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest,
+    BrokerRegistrationResponse, FetchRequest, FetchResponse,
 };
 use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message, MetadataRecord, Records, Uuid};
 use tokio::io::{AsyncWriteExt, DuplexStream};
@@ -57,6 +58,10 @@ struct Fake {
     beats: [usize; 3],
     /// The node that lets brokers go, with its third answer.
     lets_go: Option<usize>,
+    /// Whether leaders know no broker, and let none register.
+    knows_nobody: bool,
+    /// The registrations that were refused.
+    registrations: usize,
 }
 
 type Shared = Arc<Mutex<Fake>>;
@@ -138,6 +143,10 @@ fn answer_beat(fake: &mut Fake, node: usize) -> BrokerHeartbeatResponse {
         return BrokerHeartbeatResponse { error_code, ..Default::default() };
     }
     fake.beats[node] += 1;
+    if fake.knows_nobody {
+        let error_code = ErrorCode::StaleBrokerEpoch.code();
+        return BrokerHeartbeatResponse { error_code, ..Default::default() };
+    }
     let should_shut_down = fake.lets_go == Some(node) && fake.beats[node] == 3;
     BrokerHeartbeatResponse { should_shut_down, ..Default::default() }
 }
@@ -145,8 +154,9 @@ fn answer_beat(fake: &mut Fake, node: usize) -> BrokerHeartbeatResponse {
 fn versions() -> ApiVersionsResponse {
     let api = |api: ApiKey, max_version| ApiVersion { api_key: api as i16, min_version: 0, max_version };
     let beats = api(ApiKey::BrokerHeartbeat, BrokerHeartbeatRequest::MAX_VERSION);
+    let registers = api(ApiKey::BrokerRegistration, BrokerRegistrationRequest::MAX_VERSION);
     ApiVersionsResponse {
-        api_keys: vec![api(ApiKey::Fetch, 18), api(ApiKey::ApiVersions, 4), beats],
+        api_keys: vec![api(ApiKey::Fetch, 18), api(ApiKey::ApiVersions, 4), beats, registers],
         ..Default::default()
     }
 }
@@ -165,6 +175,11 @@ async fn serve(shared: Shared, node: usize, stream: DuplexStream) {
             tokio::time::sleep(takes).await;
             let response = answer_beat(&mut shared.lock(), node);
             encode_response(&response, ApiKey::BrokerHeartbeat, version, id)
+        } else if prefix.api_key == ApiKey::BrokerRegistration as i16 {
+            shared.lock().registrations += 1;
+            let error_code = ErrorCode::DuplicateBrokerRegistration.code();
+            let response = BrokerRegistrationResponse { error_code, ..Default::default() };
+            encode_response(&response, ApiKey::BrokerRegistration, version, id)
         } else {
             let mut d = Decoder::new(frame);
             decode_request_header(&mut d, ApiKey::Fetch, version).expect("a header");
@@ -303,6 +318,30 @@ async fn a_broker_that_leaves_waits_for_a_controller_that_was_just_elected() {
     }
     tokio::time::timeout(session, left).await.expect("in time").expect("the broker leaves");
     assert_eq!(shared.lock().beats[2], 3, "the new controller has let it go");
+    member.await.expect("it has ended in order");
+    observer.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_no_controller_knows_leaves_at_once() {
+    let options = MembershipOptions { node_id: 9, ..MembershipOptions::default() };
+    let shared: Shared = Shared::default();
+    {
+        let mut fake = shared.lock();
+        (fake.epoch, fake.leader, fake.knows_nobody) = (5, 1, true);
+        fake.nodes.iter_mut().for_each(|node| node.is_up = true);
+    }
+    let (link, progress) = (link(&shared), progress());
+    let observer = Observer::new(link.clone(), &options, Arc::new(Nothing), progress.clone());
+    let observer = tokio::spawn(observer.run());
+    let (wishes, wished) = mpsc::channel(1);
+    let member = tokio::spawn(Member::new(link, options, progress).run(wished));
+    while shared.lock().registrations < 3 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let (done, left) = oneshot::channel();
+    wishes.send((Wish::Leave, done)).await.expect("the member runs");
+    tokio::time::timeout(Duration::from_secs(1), left).await.expect("in time").expect("the broker leaves");
     member.await.expect("it has ended in order");
     observer.abort();
 }

@@ -266,11 +266,7 @@ impl Member {
                 },
                 wish = wishes.recv() => match wish {
                     None => return,
-                    Some((Wish::Unfence, done)) => {
-                        self.unfence(&mut contact).await;
-                        // Whoever wished may have gone.
-                        let _ = done.send(());
-                    }
+                    Some((Wish::Unfence, done)) => self.unfence(&mut contact, done).await,
                     Some((Wish::Leave, done)) => {
                         self.leave(contact).await;
                         let _ = done.send(());
@@ -285,7 +281,20 @@ impl Member {
                     self.options.heartbeat_interval
                 }
                 Beat::Unknown => {
-                    self.register_again().await;
+                    tokio::select! {
+                        biased;
+                        wish = wishes.recv() => match wish {
+                            // It registers for itself.
+                            Some((Wish::Unfence, done)) => self.unfence(&mut contact, done).await,
+                            // The controller knows of nothing that the broker leads, so it has nothing to hand over.
+                            Some((Wish::Leave, done)) => {
+                                let _ = done.send(());
+                                return;
+                            }
+                            None => return,
+                        },
+                        () = self.register_again() => {}
+                    }
                     RETRY
                 }
                 Beat::Failed(why) => {
@@ -305,14 +314,20 @@ impl Member {
         }
     }
 
-    async fn unfence(&mut self, contact: &mut Contact) {
+    async fn unfence(&mut self, contact: &mut Contact, done: oneshot::Sender<()>) {
         self.want_fence = false;
         let mut applied = self.progress.applied.subscribe();
         loop {
             applied.mark_unchanged();
             match self.beat(false).await {
-                Beat::Answered(response) if !response.is_fenced => return contact.answered(),
-                Beat::Answered(_) => contact.answered(),
+                Beat::Answered(response) => {
+                    contact.answered();
+                    if !response.is_fenced {
+                        // Whoever wished may have gone.
+                        let _ = done.send(());
+                        return;
+                    }
+                }
                 Beat::Unknown => self.register_again().await,
                 Beat::Failed(why) => contact.failed(&why),
             }
