@@ -8,6 +8,7 @@ use std::io;
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rdkafka::TopicPartitionList;
 use rdkafka::consumer::ConsumerGroupMetadata;
@@ -36,6 +37,8 @@ pub struct Turn<'a> {
     pub now: Instant,
     /// Now, in milliseconds since 1970.
     pub time_ms: i64,
+    /// How long the stream has waited so far because its source had no messages, in all.
+    pub idle: Duration,
     /// Where bad messages go.
     pub bad: &'a mut BadMessages,
 }

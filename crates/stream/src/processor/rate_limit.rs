@@ -11,6 +11,10 @@ use crate::stage::{Processor, StageError, Turn, Wait};
 /// How often messages are let go, where they come faster.
 const STEP: Duration = Duration::from_millis(5);
 
+/// How much of the time that the stages after this one took is made up for. Messages that were held up for longer are let go
+/// at the rate, not all at once.
+const CATCH_UP: Duration = Duration::from_secs(1);
+
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "rate-limit",
@@ -28,7 +32,7 @@ pub const MODULE: Module = Module {
             name: "burst",
             takes: Takes::Integer(1, 1_000_000),
             default: Absent::Value("1"),
-            summary: "How many may follow each other at once, after a pause.",
+            summary: "How many may follow each other at once, after a pause in which none came.",
         },
     ],
     examples: &[(
@@ -43,6 +47,7 @@ pub const MODULE: Module = Module {
             burst: settings.integer("burst") as f64,
             tokens: settings.integer("burst") as f64,
             refilled: None,
+            idle: Duration::ZERO,
             waiting: Batch::new(),
             released: 0,
         }))
@@ -52,22 +57,37 @@ pub const MODULE: Module = Module {
 struct RateLimit {
     rate: f64,
     burst: f64,
-    /// Messages that may go now. Grows with time, up to the burst.
+    /// Messages that may go now.
     tokens: f64,
     refilled: Option<Instant>,
+    /// How long the source had been waited for by then.
+    idle: Duration,
     waiting: Batch,
     /// How many of those that wait have gone.
     released: usize,
 }
 
 impl RateLimit {
+    /// Counts what may go by now. While messages wait, or the stages after this one work, time is owed to the messages, so that
+    /// the rate holds on average. While there are none, what may go tends to the burst, from below and from above.
+    fn refill(&mut self, now: Instant, idle: Duration) {
+        let refilled = *self.refilled.get_or_insert(now);
+        // What is due may be told a little late, with the time at which the wait for it began.
+        let since = now.saturating_duration_since(refilled);
+        let idle_since = idle.saturating_sub(self.idle).min(since);
+        (self.refilled, self.idle) = (Some(refilled + since), idle);
+        let most = self.burst.max(1.0 + self.rate * CATCH_UP.as_secs_f64());
+        self.tokens = (self.tokens + (since - idle_since).as_secs_f64() * self.rate).min(most);
+        let grown = idle_since.as_secs_f64() * self.rate;
+        self.tokens = match self.tokens > self.burst {
+            true => (self.tokens - grown).max(self.burst),
+            false => (self.tokens + grown).min(self.burst),
+        };
+    }
+
     /// Lets go of what may.
-    fn release(&mut self, batch: &mut Batch, now: Instant) {
-        let since = self.refilled.map_or(Duration::ZERO, |at| now.duration_since(at));
-        self.refilled = Some(now);
-        // Messages may be let go in steps that are longer than the time of one: what is due in a step is due.
-        let most = self.burst.max(self.rate * STEP.as_secs_f64() * 2.0);
-        self.tokens = (self.tokens + since.as_secs_f64() * self.rate).min(most);
+    fn release(&mut self, batch: &mut Batch, now: Instant, idle: Duration) {
+        self.refill(now, idle);
         let count = (self.tokens as usize).min(self.waiting.len() - self.released);
         self.tokens -= count as f64;
         let from = self.released;
@@ -89,7 +109,7 @@ impl Processor for RateLimit {
             // A processor before this one has let something go of its own.
             self.waiting.append(batch);
         }
-        self.release(batch, turn.now);
+        self.release(batch, turn.now, turn.idle);
         Ok(())
     }
 
@@ -107,7 +127,7 @@ impl Processor for RateLimit {
 
     fn tick(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
         if !self.waiting.is_empty() {
-            self.release(batch, turn.now);
+            self.release(batch, turn.now, turn.idle);
         }
         Ok(())
     }
@@ -129,5 +149,108 @@ impl Processor for RateLimit {
     fn forget(&mut self) {
         self.waiting.clear();
         self.released = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(rate: f64, burst: f64) -> RateLimit {
+        RateLimit {
+            rate,
+            burst,
+            tokens: burst,
+            refilled: None,
+            idle: Duration::ZERO,
+            waiting: Batch::new(),
+            released: 0,
+        }
+    }
+
+    /// A stream in time of its own: what has gone, and how long it took.
+    struct Flow {
+        limit: RateLimit,
+        now: Instant,
+        idle: Duration,
+    }
+
+    impl Flow {
+        fn new(rate: f64, burst: f64) -> Flow {
+            Flow { limit: limit(rate, burst), now: Instant::now(), idle: Duration::ZERO }
+        }
+
+        /// The source has nothing.
+        fn pause(&mut self, time: Duration) {
+            self.now += time;
+            self.idle += time;
+        }
+
+        /// How many go of so many that come at once, without further waiting.
+        fn go_of(&mut self, count: u64) -> usize {
+            if self.limit.waiting.is_empty() {
+                for sequence in 0..count {
+                    self.limit.waiting.push(bytes::Bytes::from_static(b"x"), None, 0, sequence);
+                }
+            }
+            let mut batch = Batch::new();
+            self.limit.release(&mut batch, self.now, self.idle);
+            batch.len()
+        }
+
+        /// Messages in a second over a hundred seconds, of a source that always has one and a sink that takes a while for
+        /// each batch. The timer is late by a millisecond.
+        fn rate_behind(&mut self, mut sink: impl FnMut(usize) -> Duration) -> f64 {
+            let begun = self.now;
+            let mut gone = 0;
+            while self.now - begun < Duration::from_secs(100) {
+                let count = self.go_of(1);
+                gone += count;
+                if count > 0 {
+                    self.now += sink(gone);
+                }
+                if let Some(due) = self.limit.deadline()
+                    && due > self.now
+                {
+                    self.now = due + Duration::from_millis(1);
+                }
+            }
+            gone as f64 / (self.now - begun).as_secs_f64()
+        }
+    }
+
+    #[test]
+    fn the_rate_holds_on_average_whatever_the_sink_takes() {
+        let millis = Duration::from_millis;
+        for rate in [10.0, 100.0, 150.0] {
+            let even = Flow::new(rate, 1.0).rate_behind(|_| millis(3));
+            assert!((even - rate).abs() < rate * 0.01, "{even} of {rate}");
+            // Now and then much longer than a message's share of time.
+            let held_up = |gone: usize| if gone.is_multiple_of(50) { millis(150) } else { millis(2) };
+            let uneven = Flow::new(rate, 1.0).rate_behind(held_up);
+            assert!((uneven - rate).abs() < rate * 0.01, "{uneven} of {rate}");
+        }
+    }
+
+    #[test]
+    fn no_more_than_the_burst_go_at_once_after_a_pause() {
+        for burst in [1, 20] {
+            let mut flow = Flow::new(1000.0, f64::from(burst));
+            flow.go_of(100);
+            flow.limit.forget();
+            // Behind by more than the burst, when the source pauses.
+            flow.now += Duration::from_millis(500);
+            flow.go_of(1);
+            flow.pause(Duration::from_secs(2));
+            assert_eq!(flow.go_of(100), burst as usize);
+        }
+    }
+
+    #[test]
+    fn what_was_held_up_for_long_does_not_go_all_at_once() {
+        let mut flow = Flow::new(10.0, 1.0);
+        flow.go_of(1000);
+        flow.now += Duration::from_secs(60);
+        assert_eq!(flow.go_of(1000), 11, "a second's, and one");
     }
 }

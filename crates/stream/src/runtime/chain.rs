@@ -67,6 +67,7 @@ impl Chain {
             written: None,
             acknowledged: None,
             next_acknowledgement: Instant::now(),
+            idle: Duration::ZERO,
         };
         let ended = self.work(&mut flow).await;
         match ended {
@@ -91,7 +92,7 @@ impl Chain {
             }
             // What has come so far is not lost for what came after it.
             let _ = self.flush().await;
-            let mut turn = turn(&mut self.bad, Instant::now());
+            let mut turn = turn(&mut self.bad, flow.idle, Instant::now());
             let _ = self.sink.finish(&mut turn);
             return over;
         }
@@ -160,6 +161,7 @@ impl Chain {
     /// Waits for a message, the word to stop, or what is due.
     async fn wait(&mut self, flow: &mut Flow, now: Instant) -> Result<()> {
         let is_full = self.is_full();
+        let since = Instant::now();
         let mut deadline = self.deadline();
         if self.source.wants_acknowledgement() && flow.acknowledged < flow.seen {
             deadline =
@@ -197,6 +199,9 @@ impl Chain {
             () = due => false,
         };
         drop(wakes);
+        if !is_full {
+            flow.idle += since.elapsed();
+        }
         if is_woken {
             self.tick(flow, now).await?;
         }
@@ -206,7 +211,7 @@ impl Chain {
     fn fill(&mut self, flow: &mut Flow, now: Instant) -> Result<Filled> {
         let meter = &self.meter.stages[0];
         self.bad.enter(&meter.label);
-        let mut turn = turn(&mut self.bad, now);
+        let mut turn = turn(&mut self.bad, flow.idle, now);
         let filled = self.source.fill(&mut flow.batch, &mut turn);
         let filled = filled.map_err(|error| (meter.label.clone(), error))?;
         if filled == Filled::Ready {
@@ -249,7 +254,7 @@ impl Chain {
             let now = Instant::now();
             let (came, first_ms) = (batch.len(), batch.first_time_ms());
             self.bad.enter(&meter.label);
-            let mut turn = turn(&mut self.bad, now);
+            let mut turn = turn(&mut self.bad, flow.idle, now);
             let processed = link.processor.process(batch, &mut turn);
             processed.map_err(|error| (meter.label.clone(), error))?;
             let worked = Instant::now();
@@ -269,7 +274,7 @@ impl Chain {
         let meter = self.meter.stages.last().expect("a stream has two ends");
         let now = Instant::now();
         self.bad.enter(&meter.label);
-        let mut turn = turn(&mut self.bad, now);
+        let mut turn = turn(&mut self.bad, flow.idle, now);
         let written = self.sink.write(&flow.batch, &mut turn);
         written.map_err(|error| (meter.label.clone(), error))?;
         let worked = Instant::now();
@@ -291,13 +296,13 @@ impl Chain {
             flow.batch.clear();
             let link = &mut self.links[index];
             self.bad.enter(&link.meter.label);
-            let ticked = link.processor.tick(&mut flow.batch, &mut turn(&mut self.bad, now));
+            let ticked = link.processor.tick(&mut flow.batch, &mut turn(&mut self.bad, flow.idle, now));
             ticked.map_err(|error| (link.meter.label.clone(), error))?;
             self.push_from_link(index, flow).await?;
         }
         flow.batch.clear();
         let label = &self.meter.stages.last().expect("a stream has two ends").label;
-        self.sink.tick(&mut turn(&mut self.bad, now)).map_err(|error| (label.clone(), error))
+        self.sink.tick(&mut turn(&mut self.bad, flow.idle, now)).map_err(|error| (label.clone(), error))
     }
 
     /// What a processor let go of its own, on to the sink.
@@ -326,7 +331,7 @@ impl Chain {
             self.transact(flow).await?;
         }
         self.flush().await?;
-        self.sink.finish(&mut turn(&mut self.bad, Instant::now())).map_err(failed)?;
+        self.sink.finish(&mut turn(&mut self.bad, flow.idle, Instant::now())).map_err(failed)?;
         // Who taps is told that no more comes before anybody is waited for.
         self.taps.iter_mut().for_each(Outlet::close);
         self.sink.arrive().await.map_err(failed)?;
@@ -468,6 +473,8 @@ struct Flow {
     /// The last that the source was told of.
     acknowledged: Option<u64>,
     next_acknowledgement: Instant,
+    /// How long the source was waited for, in all.
+    idle: Duration,
 }
 
 /// A moment, by both clocks.
@@ -486,6 +493,6 @@ impl Flow {
     }
 }
 
-fn turn(bad: &mut BadMessages, now: Instant) -> Turn<'_> {
-    Turn { now, time_ms: clock::time_ms(), bad }
+fn turn(bad: &mut BadMessages, idle: Duration, now: Instant) -> Turn<'_> {
+    Turn { now, time_ms: clock::time_ms(), idle, bad }
 }

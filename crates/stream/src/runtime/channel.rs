@@ -296,6 +296,7 @@ mod tests {
     use crate::kafka::Cluster;
     use std::future::Future;
     use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
     use tokio::time::Instant;
 
     fn batch(sequences: std::ops::Range<u64>) -> Batch {
@@ -319,7 +320,7 @@ mod tests {
         let cluster = Cluster { bootstrap: "none".to_owned(), properties: None };
         let bad = BadMessages::new(&OnError::Fail, &cluster, "s".into(), Arc::default());
         let mut bad = bad.expect("there is nothing to open");
-        let mut turn = Turn { now: Instant::now(), time_ms: 0, bad: &mut bad };
+        let mut turn = Turn { now: Instant::now(), time_ms: 0, idle: Duration::ZERO, bad: &mut bad };
         let mut batch = Batch::new();
         let filled = source.fill(&mut batch, &mut turn).expect("a channel does not fail");
         (filled == Filled::Ready).then(|| batch.last_sequence()).flatten()

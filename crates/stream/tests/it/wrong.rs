@@ -2,6 +2,7 @@
 //! name of the option and what would be right.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -215,7 +216,8 @@ async fn work(module: &'static Module, options: &[(&str, String)], random: &mut 
         let time_ms = [0, 1, -1, i64::MIN, i64::MAX, 1_700_000_000_000][random.random_range(0..6)];
         batch.push(payload.into(), None, time_ms, sequence);
     }
-    let mut turn = Turn { now: Instant::now(), time_ms: 1_700_000_000_000, bad: &mut bad };
+    let mut turn =
+        Turn { now: Instant::now(), time_ms: 1_700_000_000_000, idle: Duration::ZERO, bad: &mut bad };
     processor.process(&mut batch, &mut turn).unwrap_or_else(|error| panic!("{texts:?}: {error}"));
     let _ = processor.deadline();
     batch.clear();
