@@ -1,4 +1,4 @@
-//! What limited a point, and whether its figures may stand as a headline (see [`objections`]). Pure: figures in, words with
+//! What limited a point, and whether its figures may stand as a headline (see `objections`). Pure: figures in, words with
 //! figures out.
 //!
 //! The limit is the first of these that holds in most repetitions:
