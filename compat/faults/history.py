@@ -172,9 +172,10 @@ class LineReader(threading.Thread):
         assert self.process.returncode == 0 and not self.skipped, (self.errors.read_text(), self.skipped[:5])
 
 
-def own_writer(bootstrap, topic, directory):
+def own_writer(bootstrap, topic, directory, metadata_age_ms):
     """`thalweg produce`, idempotent."""
     settings = {"enable.idempotence": "true", "delivery.timeout.ms": "600000", "max.block.ms": "600000"}
+    settings["metadata.max.age.ms"] = str(metadata_age_ms)
     settings = [part for pair in settings.items() for part in ("--set", "=".join(pair))]
     command = [thalweg_binary(), "produce", topic, "--partition", "0", "-b", bootstrap, *settings]
     return LineWriter(directory, command)

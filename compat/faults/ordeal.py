@@ -24,7 +24,10 @@ STAGE = 12
 class Ordeal:
     """A cluster with writers of several makes and a group of readers of each."""
 
-    def __init__(self, kind, name="", settings=None, release=None, dynamic=False, prepare=None, with_strict=False):
+    def __init__(
+        self, kind, name="", settings=None, release=None, dynamic=False, prepare=None, with_strict=False,
+        metadata_age_ms=300_000,
+    ):
         work = pathlib.Path(os.environ.get("WORK") or tempfile.mkdtemp(prefix="faults-"))
         self.directory = work / f"{kind}{name}"
         self.cluster = Cluster(kind, self.directory, Network(), settings, release, dynamic)
@@ -33,6 +36,8 @@ class Ordeal:
         # Clients that take no error are there where nothing happens that would be one.
         self.with_strict, self.strict = with_strict, {}
         self.topics = TOPICS | (strict.TOPICS if with_strict else {})
+        # How long the writers believe what they know of the leaders, though nothing fails.
+        self.metadata_age_ms = metadata_age_ms
         self.processes = []
 
     def __enter__(self):
@@ -54,11 +59,15 @@ class Ordeal:
         bootstrap = self.cluster.bootstrap
         # After kill -9 Kafka remembers the last batch of a producer only, and takes a second one in flight twice.
         in_flight = 5 if all(node.make == "thalweg" for node in self.cluster.brokers) else 1
-        self.writer = Writer(bootstrap, "librdkafka", PARTITIONS, **{"max.in.flight": in_flight})
-        java = {"max.in.flight.requests.per.connection": in_flight}
+        age = {"topic.metadata.refresh.interval.ms": self.metadata_age_ms}
+        self.writer = Writer(bootstrap, "librdkafka", PARTITIONS, **{"max.in.flight": in_flight, **age})
+        # Kafka's producer sends on to a new leader while answers of the old one are missing. Batches that both have are
+        # then sent again, and the oldest is refused as out of order once five are stored behind it, again and again until
+        # delivery.timeout.ms is over, by Apache Kafka too. With one in flight, nothing is stored behind it.
+        java = {"max.in.flight.requests.per.connection": 1, "metadata.max.age.ms": self.metadata_age_ms}
         self.java = JavaWriter(bootstrap, "java", PARTITIONS, self.directory / "java-writer", **java)
         self.java_reader = JavaReader(bootstrap, "java-readers", "java", self.directory / "java-reader")
-        self.own = own_writer(bootstrap, "own", self.directory / "own-writer")
+        self.own = own_writer(bootstrap, "own", self.directory / "own-writer", self.metadata_age_ms)
         self.own_reader = own_reader(bootstrap, "own-readers", "own", self.directory / "own-reader")
         self.processes = [self.java, self.java_reader, self.own, self.own_reader]
         if self.with_strict:

@@ -11,6 +11,7 @@ import subprocess
 import time
 
 from faults import say
+from network import CLIENTS
 from nodes import SESSION_S, told
 from ordeal import PARTITIONS, Ordeal
 from replicas import batches
@@ -75,6 +76,35 @@ def test_leaders_and_coordinators_move_by_reassignment(kind):
             ordeal.look()
         ordeal.judge()
         ordeal.assert_no_client_met_an_error()
+
+
+@kinds("embedded")
+def test_answers_of_a_leader_that_come_too_late_double_nothing(kind):
+    """Producers know of the next leader before the last one has told what it has stored: that is sent again."""
+    nightly_only()
+    with Ordeal(kind, "-answers", metadata_age_ms=1000) as ordeal:
+        # The first broker may be the controller.
+        for struck, other in ((2, 3), (3, 2)):
+            reassign(ordeal, lambda _: [struck, other, 1])
+            node, network = ordeal.cluster.broker(struck), ordeal.cluster.network
+            answers = {(node.name, CLIENTS)}
+            say(f"no client hears {node.name} any more")
+            network.cut(answers)
+            # Everybody has in flight what they may, and the followers have it too.
+            time.sleep(1)
+            node.pause()
+            ordeal.cluster.wait("other leaders", lambda seen: not leads(seen, struck))
+            # Producers know of them for this long, and wait for answers still.
+            time.sleep(4)
+            say(f"over: {node.name} is heard on new connections")
+            node.resume()
+            network.heal(answers, reset=True)
+            ordeal.look()
+        ordeal.judge()
+
+
+def leads(seen, node_id):
+    return any(p.leader == node_id for topic in seen.topics.values() for p in topic.partitions.values())
 
 
 def reassign(ordeal, replicas_of):
