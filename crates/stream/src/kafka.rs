@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use rdkafka::ClientConfig;
 use rdkafka::error::KafkaError;
-use thalweg_client::{ConnectionOptions, Properties, Security, is_secret};
+use thalweg_client::{ClientError, ConnectionOptions, Properties, Security, is_secret};
 
 use crate::disk;
 use crate::module::{self, Absent, Kind, OptionSpec, Settings, Takes};
@@ -14,6 +15,8 @@ use crate::stage::{KafkaFailed, StageError};
 
 /// The largest file of properties.
 const PROPERTIES_BYTES_MAX: usize = 1 << 20;
+/// How long it may take to find out why a cluster does not answer.
+const TROUBLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Which cluster.
 pub const BOOTSTRAP: OptionSpec = OptionSpec {
@@ -41,6 +44,32 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// That of a kafka stage.
+    pub(crate) fn of(settings: &Settings) -> Cluster {
+        Cluster {
+            bootstrap: settings.text("bootstrap").to_owned(),
+            properties: settings.optional_text("properties").map(str::to_owned),
+        }
+    }
+
+    /// Why it does not let this program in, if it does not. librdkafka tells little of that, and goes on for ever; the client of this
+    /// program knows whether it is of use to go on.
+    pub(crate) async fn trouble(&self) -> Option<ClientError> {
+        let (bootstrap, options) = self.connection("thalweg-stream").ok()?;
+        let connected = thalweg_client::Cluster::connect(&bootstrap, &options);
+        tokio::time::timeout(TROUBLE_TIMEOUT, connected).await.ok()?.err()
+    }
+
+    /// The same for a thread of librdkafka's, or one that polls it: it waits.
+    pub(crate) fn trouble_now(&self) -> Option<ClientError> {
+        // A runtime's own thread is waited for by others, and may not wait.
+        if tokio::runtime::Handle::try_current().is_ok() {
+            return None;
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+        runtime.block_on(self.trouble())
+    }
+
     /// The brokers to connect to first, and how, for the clients of this program. The file is read for each of them, so that a
     /// certificate or a password can be renewed.
     pub fn connection(&self, client_id: &str) -> Result<(Vec<String>, ConnectionOptions), StageError> {
@@ -101,6 +130,10 @@ pub fn config(
         let security = Security::take(&mut properties).map_err(|error| failed(reading(path), error))?;
         for key in properties.rest() {
             let value = properties.get(key).unwrap_or_default();
+            if is_idle(key, security.protocol()) {
+                tracing::warn!(path, "{key} has no effect with security.protocol={}", security.protocol());
+                continue;
+            }
             if let Some((_, right)) = fixed.iter().find(|(name, right)| *name == key && *right != value) {
                 let reason = format!(
                     "{key}={value} does not go with --guarantee=exactly-once: {right} would be right"
@@ -124,6 +157,13 @@ pub fn config(
         }
     }
     Ok(config)
+}
+
+/// Whether a setting is of a layer that the protocol does not have. Kafka's clients leave it alone, so that a file may hold more than
+/// one protocol needs; librdkafka refuses some.
+fn is_idle(key: &str, protocol: &str) -> bool {
+    key.starts_with("ssl.") && !protocol.ends_with("SSL")
+        || key.starts_with("sasl.") && !protocol.starts_with("SASL")
 }
 
 fn reading(path: &str) -> String {
@@ -208,7 +248,6 @@ mod tests {
                 .map_err(|error| error.to_string())
         };
         for (text, part) in [
-            ("sasl.jaas.config=x password=\"hunter2\";", "librdkafka does not take sasl.jaas.config"),
             (
                 "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.jaas.config=hunter2",
                 "sasl.jaas.config=[hidden] is invalid",
@@ -220,6 +259,17 @@ mod tests {
             let error = config().expect_err(text);
             assert!(error.contains(part) && !error.contains("hunter2"), "{error}");
             assert!(error.contains(&*file.path().to_string_lossy()), "{error}");
+        }
+        for idle in [
+            "sasl.jaas.config=x password=\"hunter2\";",
+            "security.protocol=SSL\nsasl.mechanism=PLAIN\nsasl.jaas.config=hunter2",
+            "security.protocol=PLAINTEXT\nssl.truststore.location=/nowhere.jks\nssl.keystore.password=hunter2",
+        ] {
+            write(idle);
+            let config = config().unwrap_or_else(|error| panic!("{idle}: {error}"));
+            assert!(
+                config.get("sasl.jaas.config").is_none() && config.get("ssl.truststore.location").is_none()
+            );
         }
         write("bootstrap.servers=b:2,c:3\nqueued.min.messages=10");
         assert_eq!(config().expect("right").get("bootstrap.servers"), Some("b:2,c:3"));

@@ -115,6 +115,9 @@ impl Transport {
         let stage = self.sink("any");
         let config = kafka::config(&stage.settings, &[], &[])?;
         let failed = |error: rdkafka::error::KafkaError| kafka::failed("Creating topics", error);
+        if let Some(trouble) = self.cluster.trouble().await.filter(|trouble| !trouble.is_retriable()) {
+            return Err(kafka::failed("Creating topics", trouble));
+        }
         let admin: AdminClient<DefaultClientContext> = AdminClient::from_config(&config).map_err(failed)?;
         let new: Vec<NewTopic<'_>> = topics
             .iter()
@@ -126,7 +129,15 @@ impl Transport {
             .collect();
         let options =
             AdminOptions::new().request_timeout(Some(CREATE_TIMEOUT)).operation_timeout(Some(CREATE_TIMEOUT));
-        for created in admin.create_topics(&new, &options).await.map_err(failed)? {
+        let created = match admin.create_topics(&new, &options).await {
+            Ok(created) => created,
+            Err(error) => {
+                let trouble = self.cluster.trouble().await;
+                return Err(trouble
+                    .map_or_else(|| failed(error), |trouble| kafka::failed("Creating topics", trouble)));
+            }
+        };
+        for created in created {
             match created {
                 Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
                 Err((topic, code)) => return Err(kafka::failed(format!("Creating the topic {topic}"), code)),

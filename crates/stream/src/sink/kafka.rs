@@ -15,9 +15,9 @@ use rdkafka::ClientConfig;
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::message::OwnedHeaders;
 use rdkafka::producer::{BaseRecord, Producer};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use crate::kafka::{self, BOOTSTRAP, PROPERTIES};
+use crate::kafka::{self, BOOTSTRAP, Cluster, PROPERTIES};
 use crate::message::{Batch, Headers};
 use crate::module::{Absent, Findings, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
 use crate::stage::{GroupOffsets, Sink, StageError, Transacted, Turn, Wait};
@@ -26,6 +26,9 @@ use transactions::{Outlet, Transactions};
 
 /// The pause while the queue of librdkafka is full.
 const FULL_PAUSE: Duration = Duration::from_millis(2);
+
+/// How often it is looked whether what is on its way has failed, where no message comes.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// The least and the most that librdkafka may keep.
 const BUFFER_BYTES: (u64, u64) = (1 << 20, 1 << 40);
@@ -117,7 +120,7 @@ fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Sink>, StageError> {
 pub(crate) fn open(settings: &Settings) -> Result<Kafka, StageError> {
     let timeout_ms = settings.duration("deliveryTimeout").as_millis().to_string();
     let config = config(settings, &[], &[("delivery.timeout.ms", &timeout_ms)])?;
-    Ok(Kafka::new(settings, Way::AtLeastOnce(Outlet::open(&config)?)))
+    Ok(Kafka::new(settings, Way::AtLeastOnce(Outlet::open(&config, &Cluster::of(settings))?)))
 }
 
 /// One that writes in transactions. A message has to arrive while its transaction is open: what `--deliveryTimeout` bounds is how
@@ -130,8 +133,9 @@ fn open_transactional(settings: &Settings, id: &Arc<str>) -> Result<Kafka, Stage
         ("reconnect.backoff.max.ms", "1000"),
     ];
     let config = config(settings, &fixed, &more)?;
-    let transactions = Transactions::new(config, id.clone(), settings.duration("deliveryTimeout"));
-    Ok(Kafka::new(settings, Way::ExactlyOnce(transactions)))
+    let transactions =
+        Transactions::new(config, Cluster::of(settings), id.clone(), settings.duration("deliveryTimeout"));
+    Ok(Kafka::new(settings, Way::ExactlyOnce(Box::new(transactions))))
 }
 
 fn config(
@@ -156,7 +160,7 @@ fn config(
 /// How messages go to the cluster.
 enum Way {
     AtLeastOnce(Outlet),
-    ExactlyOnce(Transactions),
+    ExactlyOnce(Box<Transactions>),
 }
 
 /// Messages that librdkafka had no room for, from a place on.
@@ -176,6 +180,8 @@ pub(crate) struct Kafka {
     /// What was taken and has not arrived.
     parts: Parts,
     waiting: Option<Waiting>,
+    /// When it is looked at next.
+    look_at: Option<Instant>,
 }
 
 impl Kafka {
@@ -188,6 +194,7 @@ impl Kafka {
             taken: 0,
             parts: Parts::default(),
             waiting: None,
+            look_at: None,
         }
     }
 
@@ -338,8 +345,25 @@ fn owned(headers: Headers<'_>) -> OwnedHeaders {
 }
 
 impl Sink for Kafka {
-    fn write(&mut self, batch: &Batch, _turn: &mut Turn<'_>) -> Result<(), StageError> {
+    fn write(&mut self, batch: &Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
+        // What a transaction holds is looked at when it is committed.
+        if matches!(self.way, Way::AtLeastOnce(_)) {
+            self.look_at.get_or_insert(turn.now + LOOK_EVERY);
+        }
         self.take(batch)
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.look_at
+    }
+
+    fn tick(&mut self, turn: &mut Turn<'_>) -> Result<(), StageError> {
+        if self.look_at.is_some_and(|at| at <= turn.now) {
+            self.check()?;
+            let is_over = self.outlet().is_none_or(|outlet| outlet.reports.under_way() == 0);
+            self.look_at = (!is_over).then(|| turn.now + LOOK_EVERY);
+        }
+        Ok(())
     }
 
     fn settle(&mut self) -> Option<Wait<'_, Result<(), StageError>>> {

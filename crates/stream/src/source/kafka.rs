@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::Guarantee;
-use crate::kafka::{self, BOOTSTRAP, Begin, PROPERTIES};
+use crate::kafka::{self, BOOTSTRAP, Begin, Cluster, PROPERTIES};
 use crate::message::Batch;
 use crate::module::{Absent, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
 use crate::stage::{Filled, GroupOffsets, Progress, Source, StageError, Turn, Wait};
@@ -177,9 +177,12 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
     let consumer = Arc::new(consumer);
     let is_closed = Arc::new(AtomicBool::new(false));
     let (sender, batches) = mpsc::channel(WAITING_MAX);
-    let bootstrap = config.get("bootstrap.servers").unwrap_or_default().to_owned();
+    let cluster = Cluster {
+        bootstrap: config.get("bootstrap.servers").unwrap_or_default().to_owned(),
+        ..Cluster::of(settings)
+    };
     let reader =
-        Reader::new(consumer.clone(), bootstrap, wanted, membership.clone(), bell.clone(), is_closed.clone());
+        Reader::new(consumer.clone(), cluster, wanted, membership.clone(), bell.clone(), is_closed.clone());
     let spawned = std::thread::Builder::new().name("kafka".to_owned()).spawn(move || reader.run(&sender));
     let thread = spawned.map_err(|error| kafka::failed("A thread cannot be started", error))?;
     Ok(Box::new(Kafka {

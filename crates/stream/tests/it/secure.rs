@@ -1,7 +1,9 @@
-//! The http sink over TLS: to a server whose certificate is trusted, and not to another.
+//! The http sink over TLS: to a server whose certificate is trusted, and not to another. Kafka stages to a cluster whose certificate
+//! nobody trusts.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use thalweg_stream::plan::Plan;
@@ -98,4 +100,32 @@ async fn messages_reach_a_server_that_is_trusted_and_no_other() {
     std::fs::write(&file, "no certificate").expect("it can be written");
     let error = run(&format!("{text} --caFile={}", file.display())).await.expect_err("there is none");
     assert!(error.contains("Cannot find a certificate to trust in"), "{error}");
+}
+
+/// What has no use to be tried again is told at once, and not when the time is over for which trouble is waited out: five minutes
+/// for a sink.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_whose_certificate_nobody_trusts_is_told_of_at_once() {
+    let (address, _, _requests) = server().await;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (other, file) = (dir.path().join("ca.pem"), dir.path().join("client.properties"));
+    let certified = generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+    std::fs::write(&other, certified.cert.pem()).expect("it can be written");
+    let properties = format!("security.protocol=SSL\nssl.truststore.location={}", other.display());
+    std::fs::write(&file, properties).expect("it can be written");
+    let where_to = format!("--bootstrap=localhost:{} --properties={}", address.port(), file.display());
+    for text in [
+        format!("kafka --topics=t {where_to} | null"),
+        format!("kafka --topics=t --group=g {where_to} | null"),
+        format!("time --count=1 | kafka --topic=t {where_to}"),
+        // Nothing comes that would find it out.
+        format!("time --fixedDelay=1h | kafka --topic=t {where_to}"),
+    ] {
+        let told = tokio::time::timeout(Duration::from_secs(60), run(&text)).await;
+        let error = told.expect("within a minute, on any machine").expect_err("nobody vouches for it");
+        assert!(
+            error.contains("the broker's certificate is signed by none that is trusted here"),
+            "{text}: {error}"
+        );
+    }
 }

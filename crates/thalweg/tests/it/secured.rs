@@ -198,6 +198,30 @@ fn streams_do(kafka: &Kafka) {
     well(&mut stream("stdin | kafka --topic=streamed"), "a\nb\nc\n");
     let read = well(&mut stream("kafka --topics=streamed --untilEnd=true | stdout"), "");
     assert_eq!(read, "a\nb\nc\n");
+    // A password that is wrong is told as what it is, and long before a sink gives up.
+    let (at, wrong) = (&kafka.address, kafka.file("wrong.properties"));
+    for line in [
+        format!("kafka --topics=streamed --bootstrap={at} --properties={wrong} | null"),
+        format!("stdin | kafka --topic=streamed --bootstrap={at} --properties={wrong}"),
+    ] {
+        let mut command = thalweg("stream run");
+        refused(command.arg(line));
+    }
+    let over = format!("stream run --transport=kafka --bootstrap-server={at} --transport-properties={wrong}");
+    refused(thalweg(&over).arg("stdin | stdout"));
+    let exactly = format!(
+        "kafka --topics=streamed --group=g --bootstrap={at} --properties={} | kafka --topic=streamed --bootstrap={at} --properties={wrong}",
+        kafka.file("client.properties")
+    );
+    refused(thalweg("stream run --guarantee=exactly-once").arg(exactly));
+}
+
+fn refused(command: &mut Command) {
+    let began = Instant::now();
+    let (code, _, error) = run_with_input(command, b"a\n");
+    assert_eq!(code, Some(1), "{command:?}: {error}");
+    assert!(error.contains("does not let this client in by SCRAM-SHA-512"), "{command:?}: {error}");
+    assert!(began.elapsed() < Duration::from_secs(100), "{command:?} took {:?}", began.elapsed());
 }
 
 fn streams_of_a_broker_do_and_keep_the_password_to_themselves(kafka: &Kafka) {

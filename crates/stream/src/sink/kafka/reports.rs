@@ -9,10 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rdkafka::ClientContext;
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::ProducerContext;
+use thalweg_client::ClientError;
 use tokio::sync::Notify;
+
+use crate::kafka::Cluster;
 
 /// Messages that were taken together.
 pub struct Part {
@@ -29,6 +32,8 @@ pub struct Reports {
     changed: Notify,
     /// Nothing has arrived since librdkafka told of trouble.
     is_troubled: AtomicBool,
+    /// The cluster has let the producer in, once.
+    is_let_in: AtomicBool,
 }
 
 impl Reports {
@@ -52,13 +57,23 @@ impl Reports {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until none is under way.
+    /// The cluster has answered.
+    pub fn let_in(&self) {
+        self.is_let_in.store(true, Ordering::Relaxed);
+    }
+
+    fn fail(&self, reason: impl FnOnce() -> String) {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(reason);
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until none is under way, or one has failed.
     pub async fn all(&self) {
         loop {
             // Listen, then look.
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            if self.under_way() == 0 {
+            if self.under_way() == 0 || self.failure().is_some() {
                 return;
             }
             changed.await;
@@ -92,12 +107,33 @@ impl Parts {
 }
 
 /// Hears of deliveries, on the thread that polls.
-pub struct Context(pub Arc<Reports>);
+pub struct Context {
+    /// What becomes of them.
+    pub reports: Arc<Reports>,
+    /// Where they go.
+    pub cluster: Cluster,
+}
+
+impl Context {
+    /// Why the cluster has not let the producer in and will not, though it be asked again.
+    fn shut_out(&self, error: &KafkaError) -> Option<ClientError> {
+        let code = error.rdkafka_error_code();
+        let is_of_door = matches!(code, Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SSL));
+        if !is_of_door || self.reports.is_let_in.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.cluster.trouble_now().filter(|trouble| !trouble.is_retriable())
+    }
+}
 
 impl ClientContext for Context {
     /// Told once, until anything arrives: librdkafka tells it at every try.
     fn error(&self, error: KafkaError, reason: &str) {
-        match self.0.is_troubled.swap(true, Ordering::Relaxed) {
+        if let Some(trouble) = self.shut_out(&error) {
+            self.reports.fail(|| trouble.to_string());
+            return;
+        }
+        match self.reports.is_troubled.swap(true, Ordering::Relaxed) {
             false => tracing::warn!(error = %error, reason, "librdkafka has trouble, and tries again"),
             true => tracing::debug!(error = %error, reason, "librdkafka has trouble, and tries again"),
         }
@@ -108,17 +144,20 @@ impl ProducerContext for Context {
     type DeliveryOpaque = Arc<Part>;
 
     fn delivery(&self, result: &DeliveryResult<'_>, part: Arc<Part>) {
+        let reports = &self.reports;
         if let Err((error, _message)) = result {
-            let mut failed = self.0.failed.lock().unwrap_or_else(PoisonError::into_inner);
-            failed.get_or_insert_with(|| error.to_string());
-        } else if self.0.is_troubled.load(Ordering::Relaxed) {
-            self.0.is_troubled.store(false, Ordering::Relaxed);
-            tracing::warn!("Messages arrive again");
+            reports.fail(|| error.to_string());
+        } else {
+            reports.let_in();
+            if reports.is_troubled.load(Ordering::Relaxed) {
+                reports.is_troubled.store(false, Ordering::Relaxed);
+                tracing::warn!("Messages arrive again");
+            }
         }
         drop(part);
         // The last one wakes whoever waits for all.
-        if self.0.under_way.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.changed.notify_waiters();
+        if reports.under_way.fetch_sub(1, Ordering::AcqRel) == 1 {
+            reports.changed.notify_waiters();
         }
     }
 }

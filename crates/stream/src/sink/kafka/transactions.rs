@@ -16,13 +16,15 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use super::reports::{Context, Reports};
-use crate::kafka;
+use crate::kafka::{self, Cluster};
 use crate::stage::{GroupOffsets, StageError, Transacted};
 
 /// How long the cluster waits for an instance that is gone before it takes its transaction back: as Kafka Streams has it.
 pub const TIMEOUT_MS: &str = "10000";
 /// How long one call may take before it is made again.
 const CALL: Duration = Duration::from_secs(10);
+/// How long the cluster is asked for a producer before it is looked whether it has shut it out meanwhile.
+const ASKED: Duration = Duration::from_secs(1);
 /// How much longer it may take before its producer is given up: librdkafka does not keep to every time that it is given.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -35,9 +37,10 @@ pub struct Outlet {
 
 impl Outlet {
     /// Makes one.
-    pub fn open(config: &ClientConfig) -> Result<Outlet, StageError> {
+    pub fn open(config: &ClientConfig, cluster: &Cluster) -> Result<Outlet, StageError> {
         let reports = Arc::new(Reports::default());
-        let producer = ThreadedProducer::from_config_and_context(config, Context(reports.clone()))
+        let context = Context { reports: reports.clone(), cluster: cluster.clone() };
+        let producer = ThreadedProducer::from_config_and_context(config, context)
             .map_err(|error| kafka::failed("The producer of librdkafka cannot be made", error))?;
         Ok(Outlet { producer, reports })
     }
@@ -46,6 +49,7 @@ impl Outlet {
 /// The transactions of one instance of a sink.
 pub struct Transactions {
     config: ClientConfig,
+    cluster: Cluster,
     id: Arc<str>,
     timeout: Duration,
     /// How long there may be no transaction that counts.
@@ -88,11 +92,12 @@ impl From<KafkaError> for Over {
 impl Transactions {
     /// Under an id, which the configuration has, too. The cluster hears of it at once: offsets that a producer before it has
     /// left open would keep the source from beginning.
-    pub fn new(config: ClientConfig, id: Arc<str>, patience: Duration) -> Transactions {
+    pub fn new(config: ClientConfig, cluster: Cluster, id: Arc<str>, patience: Duration) -> Transactions {
         let timeout_ms = config.get("transaction.timeout.ms").and_then(|text| text.parse().ok());
         let timeout = Duration::from_millis(timeout_ms.unwrap_or(u64::MAX));
         let mut transactions = Transactions {
             config,
+            cluster,
             id,
             timeout,
             patience,
@@ -110,19 +115,21 @@ impl Transactions {
     /// Makes a producer that the cluster knows: what one before it under this id has left open is taken back, and whoever still
     /// runs under it is shut out.
     fn begin_opening(&mut self) {
-        let (config, until) = (self.config.clone(), self.given_up_at());
+        let (config, cluster, until) = (self.config.clone(), self.cluster.clone(), self.given_up_at());
         let is_wanted = Arc::downgrade(&self.is_wanted);
         self.opening = Some(tokio::task::spawn_blocking(move || {
-            let outlet = Outlet::open(&config)?;
+            let outlet = Outlet::open(&config, &cluster)?;
             loop {
-                match outlet.producer.init_transactions(CALL) {
-                    Ok(()) => return Ok(outlet),
-                    Err(error)
-                        if is_retriable(&error) && Instant::now() < until && is_wanted.strong_count() > 0 => {
-                    }
-                    Err(error) => return Err(kafka::failed("Beginning with transactions", error)),
+                let Err(error) = outlet.producer.init_transactions(ASKED) else { break };
+                let is_for_good = outlet.reports.failure();
+                let may_mend = is_retriable(&error) && is_for_good.is_none();
+                if !may_mend || Instant::now() >= until || is_wanted.strong_count() == 0 {
+                    let reason = is_for_good.unwrap_or_else(|| error.to_string());
+                    return Err(kafka::failed("Beginning with transactions", reason));
                 }
             }
+            outlet.reports.let_in();
+            Ok(outlet)
         }));
     }
 

@@ -11,6 +11,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Headers, Message};
 use rdkafka::metadata::Metadata;
 use rdkafka::{Offset, TopicPartitionList};
+use thalweg_client::ClientError;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -18,7 +19,7 @@ use super::ends::Ends;
 use super::membership::{Context, Membership};
 use super::runs::{Offsets, Runs};
 use crate::clock;
-use crate::kafka::{self, Begin};
+use crate::kafka::{self, Begin, Cluster};
 use crate::message::{Batch, Gather, Header};
 use crate::module::Settings;
 use crate::stage::StageError;
@@ -100,8 +101,8 @@ impl Wanted {
 /// Polls, on a thread of its own.
 pub struct Reader {
     consumer: Arc<GroupConsumer>,
-    /// The brokers to connect to first, for people.
-    bootstrap: String,
+    /// The same, for finding out why it does not answer.
+    cluster: Cluster,
     wanted: Wanted,
     ends: Ends,
     bell: Arc<Bell>,
@@ -120,7 +121,7 @@ impl Reader {
     /// Reads with this consumer, which rings the bell when it has anything, until `is_closed` says so.
     pub fn new(
         consumer: Arc<GroupConsumer>,
-        bootstrap: String,
+        cluster: Cluster,
         wanted: Wanted,
         membership: Arc<Membership>,
         bell: Arc<Bell>,
@@ -128,7 +129,7 @@ impl Reader {
     ) -> Reader {
         Reader {
             consumer,
-            bootstrap,
+            cluster,
             wanted,
             ends: Ends::default(),
             bell,
@@ -185,14 +186,21 @@ impl Reader {
     fn ask(&self, topic: &str) -> Result<Option<Metadata>, StageError> {
         let until = Instant::now() + METADATA_TIMEOUT;
         loop {
-            match self.consumer.fetch_metadata(Some(topic), METADATA_ASKED) {
+            let error = match self.consumer.fetch_metadata(Some(topic), METADATA_ASKED) {
                 Ok(metadata) => return Ok(Some(metadata)),
-                Err(_) if self.is_closed.load(Ordering::Relaxed) => return Ok(None),
-                Err(error) if mends_itself(&error) && Instant::now() < until => {}
-                Err(error) => {
-                    let reason = format!("no broker at {} answers ({error})", self.bootstrap);
-                    return Err(kafka::failed(format!("Topic {topic}"), reason));
-                }
+                Err(error) => error,
+            };
+            let trouble = self.cluster.trouble_now();
+            if self.is_closed.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let may_mend = mends_itself(&error) && trouble.as_ref().is_none_or(ClientError::is_retriable);
+            if !may_mend || Instant::now() >= until {
+                let reason = match trouble {
+                    Some(trouble) => trouble.to_string(),
+                    None => format!("no broker at {} answers ({error})", self.cluster.bootstrap),
+                };
+                return Err(kafka::failed(format!("Topic {topic}"), reason));
             }
         }
     }
@@ -301,7 +309,12 @@ impl Reader {
     /// Goes on after an error that mends itself. It is told once: librdkafka tells it at every try.
     fn wait_out(&mut self, error: KafkaError) -> Result<(), StageError> {
         if !mends_itself(&error) {
-            return Err(kafka::failed("Reading", error));
+            let reason = match error.rdkafka_error_code() {
+                Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SSL) => self.cluster.trouble_now(),
+                _ => None,
+            };
+            let reason = reason.map_or_else(|| error.to_string(), |reason| reason.to_string());
+            return Err(kafka::failed("Reading", reason));
         }
         if !std::mem::replace(&mut self.is_troubled, true) {
             tracing::warn!(error = %error, "The cluster cannot be reached; it is tried again");

@@ -66,8 +66,8 @@ pub struct Text {
         value_parser = NonEmptyStringValueParser::new()
     )]
     bootstrap_server: String,
-    /// With topics between stages, or a topic for bad messages: a file of librdkafka's properties, such as those for TLS and
-    /// SASL.
+    /// With topics between stages, or a topic for bad messages: a file of client properties, such as those for TLS and SASL; as
+    /// --properties of a kafka stage takes it.
     #[arg(long, value_name = "FILE", value_parser = NonEmptyStringValueParser::new())]
     transport_properties: Option<String>,
     /// With topics between stages: the partitions of those that are created [default: one for each instance that reads, else
