@@ -239,8 +239,7 @@ impl Aggregate {
                     Figure::Max => ("max", number(sums.max)),
                     Figure::Average => ("avg", number(sums.sum / sums.count as f64)),
                     Figure::Quantile(name, share) => {
-                        let value = sums.quantiles.as_ref().and_then(|quantiles| quantiles.at(*share));
-                        (name.as_str(), value.map_or(Value::Null, number))
+                        (name.as_str(), sums.quantile(*share).map_or(Value::Null, number))
                     }
                 };
                 object.insert(name.to_owned(), value);

@@ -43,6 +43,14 @@ pub struct Sums {
     pub first_sequence: u64,
 }
 
+impl Sums {
+    /// The number below which this share of them lies. What stands for a part of them is no less than the least and no more than
+    /// the largest, which are known.
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        self.quantiles.as_ref()?.at(share).map(|value| value.max(self.min).min(self.max))
+    }
+}
+
 /// A window that has closed, for one key.
 #[derive(Clone, Debug)]
 pub struct Closed {
@@ -198,6 +206,18 @@ mod tests {
         windows.add(15, None, 1.0, 3).expect("it is taken");
         assert_eq!(told(windows.close()), [(0, String::new(), 2, 2.0)]);
         assert_eq!(windows.add(5, None, 1.0, 4), Err(Refused::Late));
+    }
+
+    #[test]
+    fn no_quantile_lies_outside_of_what_was_seen() {
+        let mut windows = windows(10, 10, 0);
+        for (sequence, value) in [230.0, 231.0].into_iter().enumerate() {
+            windows.add(0, None, value, sequence as u64).expect("it is taken");
+        }
+        let closed = windows.close_all();
+        let quantiles =
+            [0.0, 0.5, 0.99, 1.0].map(|share| closed[0].sums.quantile(share).expect("two were seen"));
+        assert!(quantiles.iter().all(|value| (230.0..=231.0).contains(value)), "{quantiles:?}");
     }
 
     #[test]

@@ -22,7 +22,7 @@ const LIVE_EVERY: Duration = Duration::from_secs(1);
 pub const MODULE: Module = Module {
     name: "histogram",
     summary: "how the numbers in messages are spread, told at the end",
-    about: "Counts numbers from 0 on in steps of `--step`, to three digits. A negative number is a bad message. \
+    about: "Counts numbers from 0 on in steps of `--step`, to three digits; the least, the largest and the mean are exact. A negative number is a bad message. \
             While the stream runs, the figures are on `/metrics`.",
     options: &[
         OptionSpec {
@@ -57,6 +57,9 @@ pub const MODULE: Module = Module {
             of: settings.expression("of"),
             step,
             seen: Hdr::new(3).expect("three digits are allowed"),
+            least: u64::MAX,
+            most: 0,
+            sum: 0.0,
             findings: site.findings.clone(),
             console: site.console.clone(),
         }))
@@ -71,6 +74,10 @@ struct Histogram {
     of: Arc<Expression>,
     step: f64,
     seen: Hdr<u64>,
+    /// Of the numbers in steps, exactly; and the sum of the numbers.
+    least: u64,
+    most: u64,
+    sum: f64,
     findings: Findings,
     console: Arc<dyn Console>,
 }
@@ -82,13 +89,26 @@ impl Histogram {
             return Vec::new();
         }
         let scaled = |steps: u64| steps as f64 * self.step;
-        let mut figures = vec![("min", scaled(self.seen.min())), ("mean", self.seen.mean() * self.step)];
+        let mut figures = vec![("min", scaled(self.least)), ("mean", self.sum / self.seen.len() as f64)];
         for (name, percentile) in PERCENTILES {
-            figures.push((name, scaled(self.seen.value_at_percentile(percentile))));
+            let found = self.seen.value_at_percentile(percentile);
+            figures.push((name, scaled(found.clamp(self.least, self.most))));
         }
-        figures.push(("max", scaled(self.seen.max())));
+        figures.push(("max", scaled(self.most)));
         // Steps are not whole in binary: their digits end where the step's do.
         figures.iter().map(|(name, value)| (*name, (value * 1e9).round() / 1e9)).collect()
+    }
+
+    fn count(&mut self, number: f64) -> Result<(), String> {
+        let steps = (number / self.step).round();
+        if !(0.0..9e15).contains(&steps) {
+            return Err(format!("{number} is not from 0 on, or too large"));
+        }
+        let steps = steps as u64;
+        self.seen.record(steps).map_err(|error| error.to_string())?;
+        (self.least, self.most) = (self.least.min(steps), self.most.max(steps));
+        self.sum += number;
+        Ok(())
     }
 
     fn tell(&mut self, now: Instant) {
@@ -105,15 +125,8 @@ impl Sink for Histogram {
     fn write(&mut self, batch: &Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
         self.is_told = false;
         for message in batch.messages() {
-            let steps = self.of.number(&message).map_err(|error| error.to_string()).and_then(|number| {
-                let steps = (number / self.step).round();
-                let is_countable = (0.0..9e15).contains(&steps);
-                is_countable
-                    .then_some(steps as u64)
-                    .ok_or_else(|| format!("{number} is not from 0 on, or too large"))
-            });
-            let recorded = steps.and_then(|steps| self.seen.record(steps).map_err(|error| error.to_string()));
-            if let Err(reason) = recorded {
+            let number = self.of.number(&message).map_err(|error| error.to_string());
+            if let Err(reason) = number.and_then(|number| self.count(number)) {
                 turn.bad.take(&message, &reason)?;
             }
         }
