@@ -4,7 +4,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use bytes::{Buf, BytesMut};
@@ -33,7 +33,7 @@ const TAIL_BYTES: usize = 64;
 impl Reader {
     /// Opens a file.
     pub fn open(path: &Path) -> Result<Reader, IoFailed> {
-        let file = File::open(path).map_err(|error| IoFailed::file("open", path, error))?;
+        let file = open_regular(path)?;
         Ok(Reader { file, path: path.to_owned(), position: 0, tail: Vec::new() })
     }
 
@@ -108,16 +108,35 @@ pub fn identity(path: &Path) -> Option<Identity> {
     Some(Identity { device: metadata.dev(), inode: metadata.ino() })
 }
 
-/// All of a file, up to a limit.
+/// A regular file, opened for reading. Opening and reading anything else may take for ever, and holds up the stream's thread.
+fn open_regular(path: &Path) -> Result<File, IoFailed> {
+    let failed = |error| IoFailed::file("open", path, error);
+    let metadata = std::fs::metadata(path).map_err(failed)?;
+    // What reading a directory is answered with says enough.
+    if !metadata.is_file() && !metadata.is_dir() {
+        let reason = "it is no regular file; pipes and devices are read by stdin, where the stream runs in the foreground";
+        return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, reason)));
+    }
+    File::open(path).map_err(failed)
+}
+
+/// All of a regular file, up to a limit.
+pub fn read_regular(path: &Path, bytes_max: usize) -> Result<Vec<u8>, IoFailed> {
+    read_to_end(open_regular(path)?, path, bytes_max)
+}
+
+/// All of what a path names, a pipe too, up to a limit.
 pub fn read_whole(path: &Path, bytes_max: usize) -> Result<Vec<u8>, IoFailed> {
+    read_to_end(File::open(path).map_err(|error| IoFailed::file("read", path, error))?, path, bytes_max)
+}
+
+fn read_to_end(file: File, path: &Path, bytes_max: usize) -> Result<Vec<u8>, IoFailed> {
     let failed = |error| IoFailed::file("read", path, error);
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(failed)?;
     file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() > bytes_max {
-        let error =
-            io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {bytes_max} bytes"));
-        return Err(failed(error));
+        let reason = format!("it has more than {} MiB", bytes_max >> 20);
+        return Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, reason)));
     }
     Ok(bytes)
 }
@@ -152,6 +171,12 @@ impl Appender {
 
     fn open_by(path: &Path, options: &OpenOptions) -> Result<Appender, IoFailed> {
         let failed = |error| IoFailed::file("open", path, error);
+        // One that nobody reads would hold up the stream's thread.
+        if std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo()) {
+            let reason =
+                "it is a named pipe; stdout writes into one, where the stream runs in the foreground";
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, reason)));
+        }
         let file = options.open(path).map_err(failed)?;
         let len = file.metadata().map_err(failed)?.len();
         Ok(Appender { file, path: path.to_owned(), buffer: BytesMut::with_capacity(BUFFER_BYTES), len })

@@ -29,7 +29,7 @@ pub const MODULE: Module = Module {
             another file), reads the rest of the old one, what is added to it in the next seconds too, and goes on with the new \
             one; and when the file is cut (copytruncate), which begins anew. What is written to a file within the quarter of a \
             second before it is cut may be missed: rotate by renaming where that matters. A file that is not there yet is \
-            waited for.",
+            waited for. Lines end with a line feed, before which a carriage return is left out. A message has 64 MiB at the most.",
     options: &[
         OptionSpec { name: "path", takes: Takes::Name, default: Absent::Required, summary: "The file." },
         OptionSpec {
@@ -70,7 +70,7 @@ pub const MODULE: Module = Module {
                 }
                 Ok(Box::new(Follow {
                     path,
-                    tail: reader.map(Tail::of),
+                    tail: reader.map(|reader| Tail { reader, is_followed }),
                     lines: Lines::default(),
                     old: None,
                     buffer: vec![0; BATCH_BYTES_MAX],
@@ -99,7 +99,7 @@ impl Source for Whole {
     fn fill(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<Filled, StageError> {
         batch.clear();
         let Some(path) = self.path.take() else { return Ok(Filled::End) };
-        let bytes = disk::read_whole(&path, MESSAGE_BYTES_MAX)?;
+        let bytes = disk::read_regular(&path, MESSAGE_BYTES_MAX)?;
         batch.push(bytes.into(), None, turn.time_ms, 0);
         Ok(Filled::Ready)
     }
@@ -116,13 +116,12 @@ impl Source for Whole {
 /// A file as far as it was read.
 struct Tail {
     reader: Reader,
+    /// Whether it may be cut meanwhile. One that is not followed is read once: that it is longer than it says, as files under
+    /// /proc are, means nothing.
+    is_followed: bool,
 }
 
 impl Tail {
-    fn of(reader: Reader) -> Tail {
-        Tail { reader }
-    }
-
     /// Puts the next whole lines into the batch. Whether there are any at the moment.
     fn take(
         &mut self,
@@ -133,7 +132,7 @@ impl Tail {
     ) -> Result<bool, IoFailed> {
         loop {
             // Before every read, also where the last has found something: what stands there now may be of another file.
-            if self.reader.rewind_if_cut()? {
+            if self.is_followed && self.reader.rewind_if_cut()? {
                 // What was before the cut has nothing to do with what comes after it.
                 if lines.take_rest(batch, time_ms) {
                     return Ok(true);
@@ -215,7 +214,7 @@ impl Source for Follow {
         }
         loop {
             let Some(mut tail) = self.tail.take() else {
-                self.tail = open_if_there(&self.path)?.map(Tail::of);
+                self.tail = open_if_there(&self.path)?.map(|reader| Tail { reader, is_followed: true });
                 if self.tail.is_none() {
                     return Ok(Filled::Pending);
                 }

@@ -17,7 +17,7 @@ const WAITING_MAX: usize = 4;
 pub const MODULE: Module = Module {
     name: "stdin",
     summary: "the lines of standard input",
-    about: "",
+    about: "Lines end with a line feed, before which a carriage return is left out. A message has 64 MiB at the most.",
     options: &[OptionSpec {
         name: "mode",
         takes: Takes::Choice(&["lines", "whole"]),
@@ -79,7 +79,9 @@ impl Source for Stdin {
         while let Some(piece) = self.next.take().or_else(|| self.pieces.try_recv().ok()) {
             let piece = piece.map_err(|error| failed("read", error))?;
             self.lines.feed(&piece).map_err(|_too_long| {
-                failed("read", io::Error::new(io::ErrorKind::InvalidData, "a line has more than 64 MiB"))
+                let reason =
+                    if self.is_whole { "it has more than 64 MiB" } else { "a line has more than 64 MiB" };
+                failed("read", io::Error::new(io::ErrorKind::InvalidData, reason))
             })?;
             if !self.is_whole && self.lines.take(batch, turn.time_ms) {
                 return Ok(Filled::Ready);

@@ -174,7 +174,8 @@ fn the_example_of_a_program_of_ones_own_shouts() {
 #[test]
 fn the_example_of_a_spread_tells_percentiles() {
     let (out, _dir) = example("spread.stream");
-    assert!(out.starts_with("amounts: 6 numbers, min 80, "), "{out}");
+    assert!(out.starts_with("amounts: 6 numbers, min 80, mean 1186.956666667, "), "{out}");
+    assert!(out.ends_with("p99.9 3100.25, max 3100.25\n"), "{out}");
 }
 
 #[test]
@@ -378,6 +379,35 @@ fn what_is_added_to_a_file_after_its_rotation_is_read_too() {
     assert_eq!(lines.next().as_deref(), Some("after"));
     running.interrupt();
     assert_eq!(running.exit_code(), Some(0));
+}
+
+#[test]
+fn what_is_no_regular_file_is_told_before_it_holds_up_a_stream() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let pipe = dir.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is there");
+    assert!(made.success());
+    let pipe = pipe.display();
+    for (text, part) in [
+        (format!("file --path={pipe} | null"), "it is no regular file; pipes and devices are read by stdin"),
+        (format!("file --path={pipe} --mode=follow | null"), "it is no regular file"),
+        (format!("file --path={pipe} --mode=whole | null"), "it is no regular file"),
+        ("file --path=/dev/zero | null".to_owned(), "it is no regular file"),
+        (format!("file --path={} | null", dir.path().display()), "Is a directory"),
+        (format!("time --count=1 | file --path={pipe}"), "it is a named pipe; stdout writes into one"),
+    ] {
+        let (code, _, error) = run(&mut stream(&["run", &text]), b"");
+        assert_eq!(code, Some(1), "{text}: {error}");
+        assert!(error.contains(part), "{text}: {error}");
+    }
+}
+
+/// Files under /proc say that they have no bytes, and have some.
+#[test]
+fn a_file_that_says_it_is_empty_is_read_once() {
+    let (code, out, error) = run(&mut stream(&["run", "file --path=/proc/self/status | stdout"]), b"");
+    assert_eq!(code, Some(0), "{error}");
+    assert_eq!(out.lines().filter(|line| line.starts_with("Pid:")).count(), 1, "{out}");
 }
 
 #[test]
