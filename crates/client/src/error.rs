@@ -88,9 +88,9 @@ impl ClientError {
     }
 }
 
-/// An address is not `host:port`.
+/// An address is not `HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{address:?} is no address of a broker: host:port would be right, for example localhost:9092")]
+#[error("{address:?} is no address of a broker: HOST:PORT would be right, for example localhost:9092")]
 pub struct InvalidAddress {
     /// What was given.
     pub address: String,
@@ -286,8 +286,21 @@ pub struct BrokerUnknown {
 
 /// There is no address to begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("bootstrap.servers is empty: host:port[,host:port...] would be right")]
+#[error(
+    "no broker to connect to first is named: HOST:PORT[,HOST:PORT...] would be right, for example localhost:9092"
+)]
 pub struct NoBootstrapServer;
+
+/// What brokers to connect to first cannot be read from a text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BootstrapError {
+    /// It names none.
+    #[error(transparent)]
+    NoBootstrapServer(#[from] NoBootstrapServer),
+    /// It names one that is no address.
+    #[error(transparent)]
+    InvalidAddress(#[from] InvalidAddress),
+}
 
 /// A broker answered with an error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -30,9 +30,9 @@ pub use consumer::{
     StartAt, read_assignment,
 };
 pub use error::{
-    BrokerUnknown, ClientError, CloseReason, ConnectFailed, ConnectTimedOut, ConnectionClosed,
-    HandshakeFailed, HandshakeFault, InvalidAddress, NoBootstrapServer, Refused, RequestTimedOut,
-    UnencodableRequest, UnreadableResponse, VersionMismatch,
+    BootstrapError, BrokerUnknown, ClientError, CloseReason, ConnectFailed, ConnectTimedOut,
+    ConnectionClosed, HandshakeFailed, HandshakeFault, InvalidAddress, NoBootstrapServer, Refused,
+    RequestTimedOut, UnencodableRequest, UnreadableResponse, VersionMismatch,
 };
 pub use frames::FrameReader;
 pub use metadata::{BrokerAddress, Metadata, PartitionMetadata, TopicMetadata};
@@ -47,5 +47,5 @@ pub use properties::{InvalidProperty, InvalidSetting, Properties};
 pub use security::sasl::{AuthenticationFailed, AuthenticationFault};
 pub use security::tls::{TlsFailed, TlsFault};
 pub use security::{HIDDEN, ScramFault, Security, is_secret};
-pub use stream::{ByteStream, Connector, write_all_vectored};
+pub use stream::{ByteStream, Connector, bootstrap_servers, write_all_vectored};
 pub use versions::ApiVersions;

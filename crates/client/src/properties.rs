@@ -8,8 +8,9 @@ use std::fmt::{self, Display};
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::error::NoBootstrapServer;
+use crate::error::BootstrapError;
 use crate::security::{HIDDEN, is_secret};
+use crate::stream::bootstrap_servers;
 
 /// A setting has a value that it cannot have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -165,15 +166,8 @@ impl Properties {
     }
 
     /// Takes `bootstrap.servers`.
-    pub fn take_bootstrap_servers(&mut self) -> Result<Vec<String>, NoBootstrapServer> {
-        let servers = self.0.remove("bootstrap.servers").unwrap_or_default();
-        let list: Vec<String> = servers
-            .split(',')
-            .map(str::trim)
-            .filter(|server| !server.is_empty())
-            .map(str::to_owned)
-            .collect();
-        if list.is_empty() { Err(NoBootstrapServer) } else { Ok(list) }
+    pub fn take_bootstrap_servers(&mut self) -> Result<Vec<String>, BootstrapError> {
+        bootstrap_servers(&self.0.remove("bootstrap.servers").unwrap_or_default())
     }
 }
 

@@ -21,9 +21,9 @@ const TROUBLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Which cluster.
 pub const BOOTSTRAP: OptionSpec = OptionSpec {
     name: "bootstrap",
-    takes: Takes::Name,
+    takes: Takes::Brokers,
     default: Absent::Value("localhost:9092"),
-    summary: "The brokers to connect to first, with commas between.",
+    summary: "The brokers to connect to first.",
 };
 
 /// With which properties.

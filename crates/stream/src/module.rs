@@ -192,6 +192,8 @@ pub enum Takes {
     Url,
     /// Figures of an aggregate, with commas between.
     Figures,
+    /// Addresses of brokers, with commas between.
+    Brokers,
     /// A name that a topic can have.
     Topic,
     /// Such names, with commas between.

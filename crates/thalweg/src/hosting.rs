@@ -10,6 +10,7 @@ use axum::Router;
 use thalweg_broker::Server;
 use thalweg_broker::config::StreamSettings;
 use thalweg_broker::metrics::Exposition;
+use thalweg_client::bootstrap_servers;
 use thalweg_stream::host::{Host, HostSettings, metrics, rest};
 use thalweg_stream::module::Console;
 use thalweg_stream::{Cluster, STACK_BYTES};
@@ -123,6 +124,9 @@ async fn start(
 /// The cluster that streams use: by `own`, the first listener of this broker, unless another way is named. Reads the file of
 /// client settings, so that what is wrong in it is told before anything starts.
 pub fn cluster(settings: &StreamSettings, own: &str) -> anyhow::Result<Cluster> {
+    if let Some(servers) = &settings.bootstrap {
+        bootstrap_servers(servers).context("streams.bootstrap.servers")?;
+    }
     let cluster = Cluster {
         bootstrap: settings.bootstrap.clone().unwrap_or_else(|| own.to_owned()),
         properties: settings.client_config.clone(),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use thalweg_client::{
-    ChunkError, ClientError, ConsumerError, InvalidProperty, InvalidSetting, NoBootstrapServer, NoGroup,
+    BootstrapError, ChunkError, ClientError, ConsumerError, InvalidProperty, InvalidSetting, NoGroup,
     SendError,
 };
 
@@ -21,7 +21,7 @@ pub enum PerfError {
     Setting(#[from] InvalidSetting),
     /// No address.
     #[error(transparent)]
-    NoBootstrapServer(#[from] NoBootstrapServer),
+    Bootstrap(#[from] BootstrapError),
     /// A file cannot be read.
     #[error("Cannot read {}: {source}", path.display())]
     File {
@@ -71,10 +71,7 @@ impl PerfError {
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
-            PerfError::Usage(_)
-                | PerfError::Property(_)
-                | PerfError::Setting(_)
-                | PerfError::NoBootstrapServer(_)
+            PerfError::Usage(_) | PerfError::Property(_) | PerfError::Setting(_) | PerfError::Bootstrap(_)
         )
     }
 }

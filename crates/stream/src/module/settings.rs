@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::http::Uri;
 use chrono::format::{Item, StrftimeItems};
+use thalweg_client::bootstrap_servers;
 
 use super::{Absent, Module, OptionSpec, Takes};
 use crate::expression::Expression;
@@ -174,6 +175,7 @@ impl Takes {
                 });
                 is_whole.then(|| Value::Text(text.to_owned()))
             }
+            Takes::Brokers => bootstrap_servers(text).is_ok().then(|| Value::Text(text.to_owned())),
             Takes::Topic => kafka::is_topic(text).then(|| Value::Text(text.to_owned())),
             Takes::Topics => {
                 let names = text.split(',').all(|name| kafka::is_topic(name.trim()));
@@ -227,6 +229,7 @@ impl Takes {
             Takes::Topic => {
                 "The name of a topic (letters, digits, `.`, `_` and `-`, up to 249 of them)".to_owned()
             }
+            Takes::Brokers => "HOST:PORT of a broker, or of several with commas between".to_owned(),
             Takes::Topics => "Names of topics, with commas between".to_owned(),
             Takes::TimeFormat => "A time in the directives of strftime, such as %H:%M:%S".to_owned(),
             Takes::Begin => "earliest, latest, offset:N, offset:PARTITION=N,... or timestamp:MS".to_owned(),

@@ -80,6 +80,7 @@ fn sample(takes: Takes) -> String {
         Takes::Choice(words) => words[0].to_owned(),
         Takes::Expression => "payload".to_owned(),
         Takes::Url => "http://127.0.0.1:1/".to_owned(),
+        Takes::Brokers => "localhost:1".to_owned(),
         Takes::Figures => "count".to_owned(),
         Takes::TimeFormat => "%H".to_owned(),
         Takes::Begin => "earliest".to_owned(),

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use indicatif::MultiProgress;
 use thalweg_broker::config::{BadAssignment, RefusedConfig};
-use thalweg_client::{ClientError, InvalidAddress, InvalidProperty, InvalidSetting, NoBootstrapServer};
+use thalweg_client::{BootstrapError, ClientError, InvalidProperty, InvalidSetting};
 use thalweg_lab::perf::PerfError;
 use thalweg_lab::result::ReadError;
 use thalweg_lab::workload::WorkloadError;
@@ -76,9 +76,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
         cause.is::<Usage>()
             || cause.is::<InvalidSetting>()
             || cause.is::<InvalidProperty>()
-            || cause.is::<NoBootstrapServer>()
-            || cause.is::<InvalidAddress>()
-            || matches!(cause.downcast_ref::<ClientError>(), Some(ClientError::InvalidAddress(_)))
+            || cause.is::<BootstrapError>()
             || cause.is::<RefusedConfig>()
             || cause.is::<BadAssignment>()
             || cause.is::<WorkloadError>()

@@ -114,7 +114,8 @@ fn check_streams(config: &BrokerConfig) -> Result<()> {
         let problem = "streams.enabled: process.roles has no broker, and only brokers host streams";
         return Err(Usage(problem.to_owned()).into());
     }
-    hosting::cluster(&config.streams, "its first listener")?;
+    // Where its first listener will be is not known yet: any address stands for it.
+    hosting::cluster(&config.streams, "localhost:0")?;
     if config.http.listener.is_none() {
         let right = "with http.listener=HOST:PORT streams could be created and deployed here";
         tracing::warn!("Property streams.enabled only starts what is deployed already: {right}");

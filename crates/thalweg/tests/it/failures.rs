@@ -24,6 +24,24 @@ fn commands(address: &str) -> [Command; 7] {
     ]
 }
 
+/// Every other command that takes brokers.
+fn others(brokers: &str) -> [Command; 7] {
+    let on = |line: &str, option: &str| {
+        let mut command = thalweg(line);
+        command.args([option, brokers]);
+        command
+    };
+    [
+        on("cluster status", "--bootstrap-server"),
+        on("topic create t", "-b"),
+        on("lab run quick", "--bootstrap"),
+        on("lab doctor", "--bootstrap"),
+        on("lab tune", "--bootstrap"),
+        on("stream run null --transport kafka", "-b"),
+        on("stream check time|null", "-b"),
+    ]
+}
+
 /// A server that answers whoever connects with these bytes, and closes.
 fn answering(bytes: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -36,6 +54,20 @@ fn answering(bytes: &'static [u8]) -> String {
         }
     });
     address
+}
+
+#[test]
+fn brokers_are_host_and_port_for_every_command() {
+    for wrong in ["foo", "host:port:x", "host:99999", "http://host:9092", "localhost:1,foo", ","] {
+        for mut command in commands(wrong).into_iter().chain(others(wrong)) {
+            let (code, out, error) = run(&mut command);
+            assert_eq!((code, out.as_str()), (Some(2), ""), "{command:?}: {error}");
+            assert!(error.contains("HOST:PORT"), "{command:?}: {error}");
+        }
+    }
+    let (code, _, error) = run(thalweg("topic list -b").arg(""));
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.starts_with("thalweg: no broker to connect to first is named: HOST:PORT"), "{error}");
 }
 
 #[test]

@@ -285,6 +285,8 @@ fn streams_of_a_broker_do_and_keep_the_password_to_themselves(kafka: &Kafka) {
         error.contains("this broker's first listener is PLAINTEXT: streams.bootstrap.servers="),
         "{error}"
     );
+    let error = refused(&["streams.bootstrap.servers=nowhere".to_owned()]);
+    assert!(error.contains("streams.bootstrap.servers: \"nowhere\" is no address"), "{error}");
     let error = refused(&["streams.client.config=/nowhere".to_owned()]);
     assert!(error.contains("streams.client.config: Cannot read /nowhere"), "{error}");
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use thalweg_client::Properties;
+use thalweg_client::{Properties, bootstrap_servers};
 use thalweg_lab::target::TargetSpec;
 use thalweg_lab::worker::Driver;
 
@@ -79,15 +79,7 @@ impl RunningCluster {
     /// The cluster, if one is named.
     pub fn spec(&self) -> anyhow::Result<Option<TargetSpec>> {
         let Some(bootstrap) = &self.bootstrap else { return Ok(None) };
-        let servers: Vec<String> = bootstrap
-            .split(',')
-            .map(str::trim)
-            .filter(|server| !server.is_empty())
-            .map(str::to_owned)
-            .collect();
-        if servers.is_empty() {
-            return Err(Usage("--bootstrap names no broker; HOST:PORT would be right".to_owned()).into());
-        }
+        let servers = bootstrap_servers(bootstrap)?;
         let mut properties = BTreeMap::new();
         if let Some(path) = &self.client_config {
             let text = std::fs::read_to_string(path)

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
+use thalweg_client::{BootstrapError, bootstrap_servers};
 use thalweg_stream::deployment::Deployment;
 use thalweg_stream::language::is_name;
 use thalweg_stream::plan::Plan;
@@ -63,7 +64,7 @@ pub struct Text {
         value_name = "HOST:PORT,...",
         env = "THALWEG_BOOTSTRAP_SERVER",
         default_value = "localhost:9092",
-        value_parser = NonEmptyStringValueParser::new()
+        value_parser = brokers
     )]
     bootstrap_server: String,
     /// With topics between stages, or a topic for bad messages: a file of client properties, such as those for TLS and SASL; as
@@ -136,4 +137,9 @@ impl Text {
             },
         })
     }
+}
+
+/// A list of brokers, as it was given.
+fn brokers(list: &str) -> Result<String, BootstrapError> {
+    bootstrap_servers(list).map(|_| list.to_owned())
 }
