@@ -266,6 +266,7 @@ impl LogDirs {
     /// Writes the recovery points (Kafka: every 60 s).
     pub fn checkpoint_recovery_points(&self) {
         self.checkpoint(RECOVERY_POINT_FILE, Checkpoint::RecoveryPoint);
+        self.disk.tell_missed_hints();
     }
 
     /// Writes the log starts (Kafka: every 60 s). After DeleteRecords, call it before answering if the records

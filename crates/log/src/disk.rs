@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{FallocateFlags, FlockOperation};
 use tokio::task::JoinHandle;
@@ -36,6 +37,8 @@ const MEMORY_BYTES: u64 = 1 << 40;
 pub struct Disk {
     faults: Option<Arc<Faults>>,
     memory: Option<Arc<MemoryDisk>>,
+    /// Files of hints for which there was no room, since that was told last.
+    missed_hints: Arc<AtomicU64>,
 }
 
 /// A name in a directory.
@@ -73,12 +76,12 @@ impl Disk {
 
     /// The disk of this machine, with the faults that `faults` holds at each moment.
     pub fn with_faults(faults: Arc<Faults>) -> Disk {
-        Disk { faults: Some(faults), memory: None }
+        Disk { faults: Some(faults), ..Disk::default() }
     }
 
     /// A disk in memory.
     pub fn in_memory(memory: Arc<MemoryDisk>) -> Disk {
-        Disk { faults: None, memory: Some(memory) }
+        Disk { memory: Some(memory), ..Disk::default() }
     }
 
     /// Begins work that waits for the disk, on a thread for such work. It is done to its end even if nobody waits for
@@ -99,6 +102,29 @@ impl Disk {
     /// memory makes nobody wait.
     pub fn work_in_place<T>(&self, work: impl FnOnce() -> T) -> T {
         if self.memory.is_some() { work() } else { tokio::task::block_in_place(work) }
+    }
+
+    /// Lets a full disk be when only hints could not be written: a log on it can still be read. They are counted for
+    /// [`Disk::tell_missed_hints`], since a start on such a disk misses them for every log.
+    pub(crate) fn unless_full(&self, written: io::Result<()>) -> io::Result<()> {
+        match written {
+            Err(error) if is_disk_full(&error) => {
+                self.missed_hints.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// Says how many files of hints a full disk had no room for since this was asked last, if any.
+    pub fn tell_missed_hints(&self) {
+        let count = self.missed_hints.swap(0, Ordering::Relaxed);
+        if count > 0 {
+            tracing::warn!(
+                count,
+                "Disk is full and hints about logs are not written, which are made anew when they are needed"
+            );
+        }
     }
 
     /// Opens a file for reading and writing; fails when it is missing.
@@ -465,17 +491,6 @@ impl LogFile {
 /// Whether an error says that the disk, or the quota on it, is full.
 pub fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
-
-/// Lets a full disk be when only hints could not be written: a log on it can still be read.
-pub(crate) fn unless_full(written: io::Result<()>) -> io::Result<()> {
-    match written {
-        Err(error) if is_disk_full(&error) => {
-            tracing::warn!(%error, "Disk is full and hints about a log are not written");
-            Ok(())
-        }
-        other => other,
-    }
 }
 
 fn ignore_missing(result: io::Result<()>) -> io::Result<()> {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use thalweg_record::{BatchHeader, NO_TIMESTAMP, Offset};
 
-use crate::disk::{Disk, LogFile, unless_full};
+use crate::disk::{Disk, LogFile};
 use crate::index::{Index, OffsetEntry, TimeEntry};
 use crate::scan::{CorruptBatch, HeaderScan, Placed, ScanError};
 
@@ -381,7 +381,8 @@ impl Segment {
             self.index_batch(home, batch.position, &batch.header, write::INDEX_INTERVAL_DEFAULT);
         }
         self.append_max_timestamp(home);
-        unless_full(self.write_indexes(home))?;
+        let written = self.write_indexes(home);
+        home.disk.unless_full(written)?;
         self.recent.forget();
         Ok(())
     }

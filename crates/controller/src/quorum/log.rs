@@ -464,6 +464,7 @@ fn open_log(options: &ControllerOptions, dir: &std::path::Path) -> Result<Partit
         // to what was synced is no torn tail: without it, topics would be missing and their data be taken for strays.
         let found = OpenOptions { reaches_latest_epoch: true, ..OpenOptions::new(false) };
         let mut log = PartitionLog::open(home, name, config, clock, &found)?;
+        options.disk.tell_missed_hints();
         log.set_high_watermark(log.log_end_offset());
         return Ok(log);
     }

@@ -21,7 +21,7 @@ use super::replay::{replay_epoch, replay_segments};
 use super::{PartitionLog, PublishedOffsets, ReadHints, metadata};
 use crate::clock::Clock;
 use crate::config::LogConfig;
-use crate::disk::{Durability, Listed, unless_full};
+use crate::disk::{Durability, Listed};
 use crate::epochs::LeaderEpochs;
 use crate::producers::{Producers, snapshot};
 use crate::scan::{HeaderScan, ScanError};
@@ -237,7 +237,7 @@ impl Loading {
         }
         // What the checks opened is closed again: most partitions are idle.
         for segment in &mut self.segments {
-            unless_full(segment.release(&self.home))?;
+            self.home.disk.unless_full(segment.release(&self.home))?;
         }
         Ok(())
     }
@@ -341,9 +341,13 @@ impl Loading {
                     }
                 }
             }
-            unless_full(segment.release(&self.home))?;
+            self.home.disk.unless_full(segment.release(&self.home))?;
         }
-        unless_full(self.epochs.write(&self.home.disk, &self.home.dir, Durability::PageCache))?;
+        self.home.disk.unless_full(self.epochs.write(
+            &self.home.disk,
+            &self.home.dir,
+            Durability::PageCache,
+        ))?;
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use super::in_flight::recall_in_flight;
 use super::load::{Loading, OpenOptions};
 use super::replay::{replay_epoch, replay_producers, replay_segments};
 use crate::config::LogConfig;
-use crate::disk::{Durability, LogFile, unless_full};
+use crate::disk::{Durability, LogFile};
 use crate::epochs::LeaderEpochs;
 use crate::producers::{Producers, snapshot};
 use crate::scan::{BatchFault, BatchScan, CorruptBatch, HeaderScan, Placed, ScanError, is_zeros};
@@ -66,7 +66,12 @@ impl Loading {
         self.producers.set_map_end(end);
         if !self.producers.is_empty() {
             let path = self.home.file(self.log_end, SNAPSHOT_SUFFIX);
-            unless_full(snapshot::write(&self.home.disk, &path, &self.producers, Durability::PageCache))?;
+            self.home.disk.unless_full(snapshot::write(
+                &self.home.disk,
+                &path,
+                &self.producers,
+                Durability::PageCache,
+            ))?;
             self.producers.set_snapshot_offset(end);
             if self.snapshots.last() != Some(&self.log_end) {
                 self.snapshots.push(self.log_end);
@@ -163,7 +168,7 @@ impl Loading {
         // Also when nothing is cut: space that was reserved beyond the end is given back.
         segment.cut(&self.home, valid_bytes)?;
         segment.replace_aborted(&self.home, &aborted)?;
-        unless_full(segment.finish(&self.home))?;
+        self.home.disk.unless_full(segment.finish(&self.home))?;
         Ok(cut_bytes)
     }
 

@@ -7,7 +7,7 @@ use thalweg_record::{BatchHeader, NO_TIMESTAMP, Offset};
 
 use super::error::LogError;
 use super::{AppendError, PartitionLog};
-use crate::disk::{self, Durability, unless_full};
+use crate::disk::{self, Durability};
 use crate::producers::snapshot;
 use crate::segment::{SNAPSHOT_SUFFIX, Segment};
 
@@ -102,13 +102,13 @@ impl PartitionLog {
         } else {
             // The new files come first: when there is no room for them, the segment in use stays as it is.
             let next = Segment::create(&self.home, base, now_ms)?;
-            unless_full(active.finish(&self.home))?;
+            self.home.disk.unless_full(active.finish(&self.home))?;
             self.segments.push(next);
         }
         self.names.note_change();
         self.producers.set_map_end(base.0);
         match self.take_snapshot(Durability::PageCache) {
-            Err(LogError::Io(error)) => unless_full(Err(error))?,
+            Err(LogError::Io(error)) => self.home.disk.unless_full(Err(error))?,
             other => other?,
         }
         self.limit_open_files();

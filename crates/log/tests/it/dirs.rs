@@ -1,7 +1,8 @@
 //! Log directories: whose they are, what is in them, and how they are left.
 
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use thalweg_log::disk::{Disk, Faults};
 use thalweg_log::{
@@ -9,6 +10,9 @@ use thalweg_log::{
     TopicPartition, Uuid,
 };
 use thalweg_record::Offset;
+use tracing::field::Field;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::support::*;
 
@@ -295,6 +299,52 @@ fn a_full_disk_is_known_as_full_until_there_is_room() {
     dirs.look_for_room();
     assert!(!dirs.are_full());
     append(&mut log, &Spec::new(1).build());
+}
+
+/// What is warned of on this thread.
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::WARN
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = String::new();
+        event.record(&mut |field: &Field, value: &dyn Debug| text += &format!("{field}={value:?} "));
+        self.0.lock().expect("no panic").push(text);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[test]
+fn hints_that_a_full_disk_has_no_room_for_are_told_in_one_line() {
+    let dir = TempDir::new();
+    let (dirs, _) = open(options(&[dir.path()])).expect("opens");
+    for index in 0..5 {
+        append(&mut create(&dirs, index), &Spec::new(1).producer(5, 0, 0).build());
+    }
+    drop(dirs);
+    let faults = Arc::new(Faults::default());
+    faults.set_free_bytes(Some(0));
+    let disk = Disk::with_faults(faults);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let (_dirs, logs) = tracing::subscriber::with_default(Warnings(Arc::clone(&told)), || {
+        // On this thread.
+        open(LogDirsOptions { disk, threads: 1, ..options(&[dir.path()]) }).expect("opens")
+    });
+    assert_eq!(logs.len(), 5);
+    let told = told.lock().expect("no panic");
+    let hints: Vec<_> = told.iter().filter(|line| line.contains("hints")).collect();
+    assert!(matches!(hints[..], [line] if line.contains("count=15 ")), "{told:?}");
 }
 
 #[test]
