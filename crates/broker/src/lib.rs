@@ -37,3 +37,14 @@ pub use controller_node::{ControllerServer, start_controller, start_controller_o
 pub use loading::Loading;
 pub use machine::Machine;
 pub use server::{Server, StartError, start, start_on, start_watched};
+
+/// That a page of `docs/` is the one that was made now. With UPDATE_DOCS=1 it is written anew.
+#[cfg(test)]
+fn assert_page_is_fresh(name: &str, page: &str) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, page).expect("docs/ can be written");
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(written == page, "docs/{name} is stale: run this test with UPDATE_DOCS=1");
+}

@@ -17,22 +17,26 @@ pub fn count(value: u64) -> String {
 /// A number with three significant digits, or all digits before the point where there are more: `0.0123`, `9.87`,
 /// `1,235`.
 pub fn number(value: f64) -> String {
+    digits(value, 3)
+}
+
+/// As [`number`], with so many significant digits.
+pub fn digits(value: f64, significant: i32) -> String {
     if !value.is_finite() {
         return "not a number".to_owned();
     }
     let sign = if value < 0.0 { "-" } else { "" };
     let size = value.abs();
-    if size >= 99.95 {
-        return format!("{sign}{}", count(size.round() as u64));
+    // What would be rounded up to a digit more has one place less.
+    let has_digits =
+        |places: &i32| size >= 10f64.powi(significant - 1 - places) - 0.5 * 10f64.powi(-(places + 1));
+    match (0..=significant).find(has_digits) {
+        Some(0) => format!("{sign}{}", count(size.round() as u64)),
+        Some(places) => format!("{sign}{size:.*}", places as usize),
+        None if size == 0.0 => "0".to_owned(),
+        // What is smaller has fewer digits.
+        None => format!("{sign}{size:.*}", significant as usize + 1),
     }
-    let places = match size {
-        s if s >= 9.995 => 1,
-        s if s >= 0.9995 => 2,
-        s if s >= 0.09995 => 3,
-        s if s > 0.0 => 4,
-        _ => 0,
-    };
-    format!("{sign}{size:.places$}")
 }
 
 /// A number in thousands, millions or milliards, for axes and big print: `950`, `12.3 k`, `2.31 M`.
@@ -114,6 +118,8 @@ mod tests {
         let texts = [0.0, 0.01234, 0.1234, 1.234, 12.34, 99.96, 123.4, 2_307_902.4, -3.0].map(number);
         assert_eq!(texts, ["0", "0.0123", "0.123", "1.23", "12.3", "100", "123", "2,307,902", "-3.00"]);
         assert_eq!(number(f64::NAN), "not a number");
+        let texts = [0.0123, 0.0996, 0.123, 0.996, 1.23, 9.96, 12.3, 1234.5].map(|value| digits(value, 2));
+        assert_eq!(texts, ["0.012", "0.10", "0.12", "1.0", "1.2", "10", "12", "1,235"]);
     }
 
     #[test]

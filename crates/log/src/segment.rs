@@ -576,6 +576,19 @@ impl Segment {
     }
 }
 
+/// Takes the segments from `index` on away, the last first, and on the medium too: were they to come back after a power
+/// failure, they would stand behind what is appended in their place. Says under which names their files wait to be removed.
+pub fn drop_from(segments: &mut Vec<Segment>, index: usize, home: &Home) -> io::Result<Vec<PathBuf>> {
+    let mut renamed = Vec::new();
+    for mut segment in segments.split_off(index).into_iter().rev() {
+        renamed.extend(segment.mark_deleted(home, true)?);
+    }
+    if !renamed.is_empty() {
+        home.disk.sync_dir(&home.dir)?;
+    }
+    Ok(renamed)
+}
+
 /// Creates the files of an empty segment; gives the one for the batches.
 fn create_files(home: &Home, base_offset: Offset) -> io::Result<LogFile> {
     let file = home.disk.open_or_create(&home.file(base_offset, LOG_SUFFIX))?;

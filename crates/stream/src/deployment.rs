@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::Guarantee;
 use crate::bad::OnError;
+use crate::guarantee::GUARANTEES;
 use crate::language::closest;
 use crate::plan::{Input, Plan};
 
@@ -78,9 +79,7 @@ impl Deployment {
                 continue;
             }
             if key == GUARANTEE {
-                deployment.guarantee = value
-                    .parse()
-                    .map_err(|_| wrong("at-least-once, at-most-once or exactly-once".to_owned()))?;
+                deployment.guarantee = value.parse().map_err(|_| wrong(GUARANTEES.to_owned()))?;
                 continue;
             }
             let label = key.strip_prefix("module.").and_then(|rest| rest.strip_suffix(".count"));

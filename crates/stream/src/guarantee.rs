@@ -26,9 +26,12 @@ pub enum Guarantee {
     ExactlyOnce,
 }
 
+/// The names of guarantees, for people.
+pub const GUARANTEES: &str = "at-least-once, at-most-once or exactly-once";
+
 /// No such guarantee.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no guarantee: at-least-once, at-most-once or exactly-once would be right")]
+#[error("{text:?} is no guarantee: {GUARANTEES} would be right")]
 pub struct NoSuchGuarantee {
     /// What was given.
     pub text: String,

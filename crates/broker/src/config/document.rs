@@ -215,12 +215,6 @@ mod tests {
 
     #[test]
     fn docs_are_fresh() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
-        let page = configuration_page();
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(path, &page).expect("docs/ can be written");
-        }
-        let written = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(written == page, "docs/configuration.md is stale: run this test with UPDATE_DOCS=1");
+        crate::assert_page_is_fresh("configuration.md", &configuration_page());
     }
 }

@@ -70,13 +70,7 @@ mod tests {
 
     #[test]
     fn docs_are_fresh() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
-        let page = metrics_page();
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(path, &page).expect("docs/ can be written");
-        }
-        let written = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(written == page, "docs/metrics.md is stale: run this test with UPDATE_DOCS=1");
+        crate::assert_page_is_fresh("metrics.md", &metrics_page());
     }
 
     #[test]

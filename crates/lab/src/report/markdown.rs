@@ -60,7 +60,10 @@ fn table(workload: &WorkloadResult, palette: &Palette) -> String {
             let both = both.filter(|(a, b)| obstacles(a).is_empty() && obstacles(b).is_empty());
             let ratio = |value: &dyn Fn(&PointResult) -> Option<f64>| {
                 let of_both = both.and_then(|(a, b)| Some(value(a)? / value(b)?));
-                of_both.filter(|ratio| ratio.is_finite()).map(ratio_text).unwrap_or_default()
+                of_both
+                    .filter(|ratio| ratio.is_finite())
+                    .map(|ratio| quantity::digits(ratio, 2))
+                    .unwrap_or_default()
             };
             cells.extend([ratio(&|point| subject.value(point)), ratio(&processor_us)]);
         }
@@ -86,16 +89,6 @@ fn processor(point: &PointResult) -> String {
 
 fn processor_us(point: &PointResult) -> Option<f64> {
     point.summary.figures.get("broker_cpu_us_per_record").map(|spread| spread.mean)
-}
-
-/// Two digits that count.
-fn ratio_text(ratio: f64) -> String {
-    match ratio {
-        ratio if ratio >= 9.95 => format!("{ratio:.0}"),
-        ratio if ratio >= 0.995 => format!("{ratio:.1}"),
-        ratio if ratio >= 0.0995 => format!("{ratio:.2}"),
-        ratio => format!("{ratio:.3}"),
-    }
 }
 
 fn line(cells: &[String]) -> String {

@@ -15,7 +15,7 @@ use crate::epochs::LeaderEpochs;
 use crate::producers::{Producers, snapshot};
 use crate::scan::{BatchFault, BatchScan, CorruptBatch, HeaderScan, Placed, ScanError, is_zeros};
 use crate::segment::transactions::AbortedTransaction;
-use crate::segment::{Home, SNAPSHOT_SUFFIX, Segment, check_order};
+use crate::segment::{self, Home, SNAPSHOT_SUFFIX, Segment, check_order};
 use crate::topic_partition::TopicPartition;
 
 impl Loading {
@@ -172,22 +172,17 @@ impl Loading {
         Ok(cut_bytes)
     }
 
-    /// The last goes first, and all of them on the medium before anything is appended: were one to come back, it would
-    /// stand behind what took its place.
     fn drop_segments_from(&mut self, index: usize, name: &TopicPartition) -> Result<(), LogError> {
-        if index == self.segments.len() {
-            return Ok(());
-        }
-        for mut segment in self.segments.split_off(index).into_iter().rev() {
+        for segment in &self.segments[index..] {
             tracing::error!(
                 partition = %name, segment = segment.base_offset.0, size_bytes = segment.size_bytes(),
                 log_end = self.log_end.0, "Segment does not follow the one before, whose end is cut or lost, and is dropped"
             );
-            for path in segment.mark_deleted(&self.home, true)? {
-                self.home.disk.remove(&path)?;
-            }
         }
-        Ok(self.home.disk.sync_dir(&self.home.dir)?)
+        for path in segment::drop_from(&mut self.segments, index, &self.home)? {
+            self.home.disk.remove(&path)?;
+        }
+        Ok(())
     }
 }
 

@@ -12,7 +12,7 @@ use super::replay::replay_segments;
 use super::{PartitionLog, ReadHints};
 use crate::disk::{self, Durability};
 use crate::producers::{Producers, snapshot};
-use crate::segment::{SNAPSHOT_SUFFIX, Segment};
+use crate::segment::{self, SNAPSHOT_SUFFIX, Segment};
 
 impl PartitionLog {
     /// Drops all records at and above `offset`. Says whether any went. Epochs that begin at or above the log end
@@ -39,7 +39,9 @@ impl PartitionLog {
     }
 
     fn truncate_segments(&mut self, offset: Offset) -> Result<(), LogError> {
-        self.drop_segments_above(offset)?;
+        let kept = self.segments.partition_point(|segment| segment.base_offset <= offset);
+        let renamed = segment::drop_from(&mut self.segments, kept, &self.home)?;
+        self.doom(renamed);
         let active = self.segments.last_mut().expect("the segment with the offset was kept");
         let base = active.base_offset;
         active.truncate(&self.home, offset).map_err(LogError::in_segment(base))?;
@@ -52,20 +54,6 @@ impl PartitionLog {
         self.reload_producers()?;
         self.after_truncation();
         Ok(())
-    }
-
-    /// Takes the segments away that begin above `offset`, the last first, and on the medium too: were they to come back
-    /// after a power failure, they would stand behind what is appended in their place.
-    fn drop_segments_above(&mut self, offset: Offset) -> Result<(), LogError> {
-        let kept = self.segments.partition_point(|segment| segment.base_offset <= offset);
-        if kept == self.segments.len() {
-            return Ok(());
-        }
-        for mut segment in self.segments.split_off(kept).into_iter().rev() {
-            let renamed = segment.mark_deleted(&self.home, true)?;
-            self.doom(renamed);
-        }
-        Ok(self.home.disk.sync_dir(&self.home.dir)?)
     }
 
     /// Ends the log where batches are missing between two segments of which the first is not known to be synced: a power
