@@ -286,7 +286,7 @@ impl IoFailed {
 /// A message cannot be worked on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "A message cannot be worked on: {reason} (message {sequence}: {excerpt}); --on-error=skip would leave it out"
+    "A message cannot be worked on: {reason} (message {sequence}: {excerpt}); --on-error=skip, or onError=skip among --properties, would leave it out"
 )]
 pub struct BadMessage {
     /// Why not.

@@ -103,7 +103,9 @@ fn the_command_line_creates_deploys_undeploys_and_destroys() {
     );
     until("ticks", || lines(&file) > 5);
     let status = said(&["status", "ticks"]);
-    for part in ["State       deployed", "Properties  module.*.count=0,onError=skip", "MESSAGES/S"] {
+    for part in
+        ["State       deployed", "Properties  module.*.count=0,onError=skip", "COUNT  MESSAGES  BYTES"]
+    {
         assert!(status.contains(part), "{part} in {status}");
     }
     let (code, _, error) = host.stream(&["deploy", "ticks"]);
@@ -376,6 +378,8 @@ fn top_and_metrics_tell_what_stages_do() {
             .unwrap_or(0.0)
     };
     until("the counter is told", || sample("thalweg_stream_counter_total{stream=\"counted\"") > 0.0);
+    let (_, status, _) = host.stream(&["status", "counted"]);
+    assert!(status.contains("Found       counter: count ") && status.contains(", 0: "), "{status}");
     let page = page();
     for part in [
         "thalweg_stream_counter_by_key_total{stream=\"counted\",part=\"counted\",instance=\"0\",place=\"1\",stage=\"counter\",\

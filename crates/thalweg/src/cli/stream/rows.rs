@@ -50,6 +50,10 @@ pub struct Row {
     pub messages_per_s: f64,
     /// Bytes in a second that went on.
     pub bytes_per_s: f64,
+    /// Messages that went on since the stream was started.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
     /// Half of the messages were no older than so many microseconds, 99 of 100 no older than so many.
     pub latency_us: Option<(u64, u64)>,
     /// The share of the time that it worked, of each instance.
@@ -107,6 +111,8 @@ impl Sample {
                 instances: now.instances,
                 messages_per_s: rate(|counts| counts.messages_out),
                 bytes_per_s: rate(|counts| counts.bytes_out),
+                messages: now.messages_out as u64,
+                bytes: now.bytes_out as u64,
                 latency_us: latency.quantile_us(0.5).zip(latency.quantile_us(0.99)),
                 busy: (rate(|counts| counts.busy_s) / instances).min(1.0),
                 waited: (rate(|counts| counts.waited_s) / instances).min(1.0),
@@ -160,6 +166,8 @@ impl Row {
             "instances": self.instances,
             "messages_per_s": self.messages_per_s,
             "bytes_per_s": self.bytes_per_s,
+            "messages": self.messages,
+            "bytes": self.bytes,
             "latency_p50_us": self.latency_us.map(|(half, _)| half),
             "latency_p99_us": self.latency_us.map(|(_, most)| most),
             "busy_share": self.busy,
@@ -168,14 +176,27 @@ impl Row {
     }
 }
 
+/// How much went on, as it is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// In a second.
+    Rates,
+    /// Since the start.
+    Totals,
+}
+
 /// Rows for people, with their head.
-pub fn cells(rows: &[Row]) -> Vec<Vec<String>> {
+pub fn cells(rows: &[Row], told: Told) -> Vec<Vec<String>> {
+    let (messages, bytes) = match told {
+        Told::Rates => ("MESSAGES/S", "BYTES/S"),
+        Told::Totals => ("MESSAGES", "BYTES"),
+    };
     let mut cells = vec![row([
         "STREAM",
         "STAGE",
         "COUNT",
-        "MESSAGES/S",
-        "BYTES/S",
+        messages,
+        bytes,
         "LATENCY 50%",
         "99%",
         "BUSY",
@@ -190,12 +211,16 @@ pub fn cells(rows: &[Row]) -> Vec<Vec<String>> {
         last = Some(&of.part);
         let latency = |us: Option<u64>| us.map_or_else(|| "-".to_owned(), |us| quantity::time_us(us as f64));
         let share = |share: f64| format!("{:.0} %", share * 100.0);
+        let (messages, bytes) = match told {
+            Told::Rates => (quantity::short(of.messages_per_s), quantity::short(of.bytes_per_s)),
+            Told::Totals => (of.messages.to_string(), quantity::short(of.bytes as f64)),
+        };
         cells.push(row([
             name,
             &of.stage,
             &of.instances.to_string(),
-            &quantity::short(of.messages_per_s),
-            &quantity::short(of.bytes_per_s),
+            &messages,
+            &bytes,
             &latency(of.latency_us.map(|(half, _)| half)),
             &latency(of.latency_us.map(|(_, most)| most)),
             &share(of.busy),
@@ -243,7 +268,8 @@ mod tests {
         assert_eq!((rows[0].busy, rows[0].waited, rows[1].waited), (0.25, 0.0, 0.5));
         assert_eq!(rows[0].latency_us, Some((37, 37)));
         assert_eq!(now.others(), BTreeMap::from([("undeployed", 1)]));
-        assert_eq!(cells(&rows).len(), 5);
+        assert_eq!(cells(&rows, Told::Rates).len(), 5);
+        assert_eq!((rows[0].messages, &*cells(&rows, Told::Totals)[1][3]), (600, "600"));
     }
 
     #[test]

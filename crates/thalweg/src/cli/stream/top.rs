@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::remote::Remote;
-use super::rows::{Row, Sample, cells};
+use super::rows::{Row, Sample, Told, cells};
 use crate::cli::table::align;
 
 /// Lines of a terminal whose size is not told.
@@ -97,7 +97,7 @@ impl Screen {
     fn show(&mut self, rows: &[Row], sample: &Sample) -> std::io::Result<()> {
         let mut rows = rows.to_vec();
         busiest_first(&mut rows);
-        let mut lines: Vec<String> = align(&cells(&rows)).lines().map(str::to_owned).collect();
+        let mut lines: Vec<String> = align(&cells(&rows, Told::Rates)).lines().map(str::to_owned).collect();
         let others = sample.others();
         if !others.is_empty() {
             let told: Vec<String> = others.iter().map(|(state, count)| format!("{count} {state}")).collect();

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::remote::Remote;
-use super::rows::{Sample, cells};
+use super::rows::{Sample, Told, cells};
 use crate::cli::failure::Failed;
 use crate::cli::table::{align, row};
 
@@ -126,14 +126,59 @@ impl Named {
         if !properties.is_empty() {
             rows.push(row(["Properties", &properties.join(",")]));
         }
+        rows.extend(findings(&answer));
         let mut out = std::io::stdout().lock();
         out.write_all(align(&rows).as_bytes())?;
         let sample = Sample::of(&json!({ "streams": [answer] }));
         if !sample.is_empty() {
             // Since the start: the first sample is compared with nothing.
-            write!(out, "\n{}", align(&cells(&sample.since(&Sample::default()))))?;
+            write!(out, "\n{}", align(&cells(&sample.since(&Sample::default()), Told::Totals)))?;
         }
         Ok(())
+    }
+}
+
+/// So many of the counts by key are shown.
+const COUNTS_SHOWN: usize = 5;
+
+/// What stages have found out, and what they could not work on.
+fn findings(answer: &Value) -> Vec<Vec<String>> {
+    let parts = || answer["parts"].as_array().into_iter().flatten();
+    let mut rows = Vec::new();
+    let bad: u64 = parts().filter_map(|part| part["bad_messages"].as_u64()).sum();
+    if bad > 0 {
+        rows.push(row(["Bad messages", &bad.to_string()]));
+    }
+    for part in parts() {
+        let instance = part["instance"].as_u64().filter(|instance| *instance > 0);
+        for stage in part["stages"].as_array().into_iter().flatten() {
+            let found: Vec<String> =
+                stage["found"].as_object().into_iter().flatten().filter_map(finding).collect();
+            if !found.is_empty() {
+                let instance = instance.map_or_else(String::new, |instance| format!(" ({instance})"));
+                rows.push(row([
+                    "Found",
+                    &format!("{}{instance}: {}", text(&stage["label"]), found.join(", ")),
+                ]));
+            }
+        }
+    }
+    rows
+}
+
+fn finding((name, value): (&String, &Value)) -> Option<String> {
+    match value {
+        Value::Number(number) => Some(format!("{} {number}", name.replace('_', " "))),
+        Value::Object(counts) => {
+            let mut counts: Vec<_> = counts.iter().map(|(key, count)| (count.as_u64(), key)).collect();
+            counts.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+            let shown = counts.iter().take(COUNTS_SHOWN);
+            let shown: Vec<String> =
+                shown.map(|(count, key)| format!("{key}: {}", count.unwrap_or(0))).collect();
+            let more = if counts.len() > COUNTS_SHOWN { ", ..." } else { "" };
+            (!shown.is_empty()).then(|| format!("{}{more}", shown.join(", ")))
+        }
+        _ => None,
     }
 }
 
