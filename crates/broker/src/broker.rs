@@ -18,7 +18,6 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use thalweg_client::Connector;
 use thalweg_log::{Clock, LogDirs};
 use thalweg_metadata::Image;
-use thalweg_wire::ErrorCode;
 
 /// A broker: its configuration, its view of the cluster, its partitions and coordinators.
 pub struct Broker {
@@ -183,14 +182,6 @@ impl Broker {
     /// Takes note of the epoch of a registration.
     pub fn set_epoch(&self, epoch: i64) {
         self.epoch.store(epoch, Ordering::Relaxed);
-    }
-
-    /// Why a partition is not here: it is elsewhere, or nowhere.
-    pub fn missing_partition(&self, topic: &str, index: i32) -> ErrorCode {
-        match self.image().partition(topic, index) {
-            Some(_) => ErrorCode::NotLeaderOrFollower,
-            None => ErrorCode::UnknownTopicOrPartition,
-        }
     }
 
     /// A live broker to name as the controller: clients send it what the controller does, and it forwards.

@@ -2,6 +2,7 @@
 //! remembers, to find transactions that hang. Answered by every replica.
 
 use super::Call;
+use super::elsewhere::Named;
 use crate::broker::Broker;
 use thalweg_metadata::topic_name;
 use thalweg_wire::ErrorCode;
@@ -39,7 +40,7 @@ pub fn handle(broker: &Broker, _: &Call, request: DescribeProducersRequest) -> D
 
 fn describe(broker: &Broker, topic: &str, partition_index: i32) -> PartitionResponse {
     let Some(partition) = broker.partitions.get(topic, partition_index) else {
-        let error = broker.missing_partition(topic, partition_index);
+        let error = Named::Name(topic).missing(broker, partition_index);
         return PartitionResponse { partition_index, error_code: error.code(), ..Default::default() };
     };
     let mut active_producers: Vec<_> = partition.with_log(|log| {

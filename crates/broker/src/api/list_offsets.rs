@@ -5,6 +5,7 @@
 //! storage (version 9), -6 for what is not tiered yet (version 11); nothing is tiered here.
 
 use super::Call;
+use super::elsewhere::Named;
 use crate::broker::Broker;
 use crate::partition::{
     EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, Isolation, LATEST_TIERED, MAX_TIMESTAMP, Reader,
@@ -76,7 +77,7 @@ fn lookup(
     }
     let index = wanted.partition_index;
     let partition =
-        broker.partitions.get(topic, index).ok_or_else(|| broker.missing_partition(topic, index))?;
+        broker.partitions.get(topic, index).ok_or_else(|| Named::Name(topic).missing(broker, index))?;
     let epoch = (wanted.current_leader_epoch >= 0).then_some(LeaderEpoch(wanted.current_leader_epoch));
     let found = partition.offset_for_timestamp(wanted.timestamp, reader, isolation, epoch)?;
     Ok(ListOffsetsPartitionResponse {

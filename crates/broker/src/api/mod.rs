@@ -18,6 +18,7 @@ mod describe_producers;
 mod describe_topic_partitions;
 mod describe_user_scram_credentials;
 pub mod document;
+mod elsewhere;
 mod fetch;
 mod find_coordinator;
 pub(crate) mod forward;

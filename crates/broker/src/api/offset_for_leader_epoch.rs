@@ -2,6 +2,7 @@
 //! have read was truncated (KIP-320).
 
 use super::Call;
+use super::elsewhere::Named;
 use crate::broker::Broker;
 use thalweg_record::LeaderEpoch;
 use thalweg_wire::ErrorCode;
@@ -27,7 +28,7 @@ fn lookup(broker: &Broker, topic: &str, wanted: &OffsetForLeaderPartition) -> Ep
     let current = (wanted.current_leader_epoch >= 0).then_some(LeaderEpoch(wanted.current_leader_epoch));
     let found = match broker.partitions.get(topic, partition) {
         Some(found) => found.end_of_epoch(LeaderEpoch(wanted.leader_epoch), current),
-        None => Err(broker.missing_partition(topic, partition)),
+        None => Err(Named::Name(topic).missing(broker, partition)),
     };
     let answer = EpochEndOffset { partition, ..Default::default() };
     match found {

@@ -15,22 +15,25 @@
 mod verify;
 
 use super::Call;
+use super::elsewhere::{self, Named};
 use crate::broker::Broker;
 use crate::metrics::RequestMetrics;
 use crate::net::Reply;
-use crate::partition::{AppendError, Appended, Durable, Partition, Topic};
+use crate::partition::{AppendError, Appended, Durable, Partition};
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_log::VerificationGuard;
 use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
 use thalweg_wire::request::produce_response::{
-    BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
+    BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse, TopicProduceResponse,
 };
 use thalweg_wire::request::{ProduceRequest, ProduceResponse};
 use thalweg_wire::{DecodeError, Decoder, ErrorCode, Message, Records, Uuid};
 use tokio::time::Instant;
 use verify::{Begun, Guards};
 
+/// From this version on, a client that asks the wrong broker is told which is the right one (KIP-951).
+const TELLS_LEADER: i16 = 10;
 /// From this version on, topics are named by their ids.
 const BY_TOPIC_ID: i16 = 13;
 
@@ -70,8 +73,7 @@ fn append(broker: &Arc<Broker>, call: Call, request: ProduceRequest, mut guards:
         return without_answer(&response);
     }
     if waits.is_empty() {
-        count(broker, &call, &response);
-        return call.reply::<ProduceRequest>(&response);
+        return answer(broker, &call, response);
     }
     let deadline = Instant::now() + timeout;
     let broker = Arc::clone(broker);
@@ -83,9 +85,44 @@ fn append(broker: &Arc<Broker>, call: Call, request: ProduceRequest, mut guards:
                 entry.error_code = error.code();
             }
         }
-        count(&broker, &call, &response);
-        call.reply::<ProduceRequest>(&response)
+        answer(&broker, &call, response)
     }))
+}
+
+fn answer(broker: &Broker, call: &Call, mut response: ProduceResponse) -> Reply {
+    count(broker, call, &response);
+    if call.version >= TELLS_LEADER {
+        tell_leaders(broker, call, &mut response);
+    }
+    call.reply::<ProduceRequest>(&response)
+}
+
+/// Says of each partition that is led elsewhere who leads it, and where that broker is: the producer asks nobody for metadata
+/// before it sends again.
+fn tell_leaders(broker: &Broker, call: &Call, response: &mut ProduceResponse) {
+    let mut leaders = Vec::new();
+    for topic in &mut response.responses {
+        for data in &mut topic.partition_responses {
+            if data.error_code == ErrorCode::NotLeaderOrFollower.code() {
+                let topic = named(call.version, &topic.name, topic.topic_id);
+                let (leader_id, leader_epoch) = topic.leader(broker, data.index);
+                data.current_leader = LeaderIdAndEpoch { leader_id, leader_epoch };
+                leaders.push(leader_id);
+            }
+        }
+    }
+    if leaders.is_empty() {
+        return;
+    }
+    let image = broker.image();
+    let endpoints = elsewhere::reachable(&image, &call.peer.listener, &leaders);
+    let endpoints = endpoints.map(|(leader, endpoint)| NodeEndpoint {
+        node_id: leader.id,
+        host: endpoint.host.clone(),
+        port: i32::from(endpoint.port),
+        rack: leader.rack.clone(),
+    });
+    response.node_endpoints = endpoints.collect();
 }
 
 /// The request is refused as a whole.
@@ -131,26 +168,23 @@ fn append_topic(
     topic: TopicProduceData,
     guard: &mut dyn FnMut(usize) -> Result<Option<VerificationGuard>, AppendError>,
 ) -> (TopicProduceResponse, Waits) {
-    let found = find_topic(broker, call.version, &topic);
+    let named = named(call.version, &topic.name, topic.topic_id);
+    let found = named.here(broker);
     let topic_id = if call.version >= BY_TOPIC_ID { topic.topic_id } else { Uuid::ZERO };
-    let mut entry = TopicProduceResponse { name: topic.name, topic_id, partition_responses: Vec::new() };
+    let mut partition_responses = Vec::with_capacity(topic.partition_data.len());
     let mut waits = Vec::new();
     for (place, data) in topic.partition_data.into_iter().enumerate() {
         let index = data.index;
-        let partition = found.as_ref().map_err(|error| *error).and_then(|t| {
-            let partition = t.partition(index);
-            partition.ok_or_else(|| broker.missing_partition(&t.name, index))
-        });
-        let result = match partition {
-            Ok(partition) => guard(place)
+        let result = match found.as_ref().and_then(|topic| topic.partition(index)) {
+            Some(partition) => guard(place)
                 .and_then(|guard| append_partition(broker, call, acks, &partition, guard, data))
                 .inspect_err(|error| {
                     tracing::debug!(topic = %partition.topic, partition = index, %error, "Refused to append");
                 }),
-            Err(error) => Err(AppendError::from(error)),
+            None => Err(AppendError::from(named.missing(broker, index))),
         };
-        let position = entry.partition_responses.len();
-        entry.partition_responses.push(match result {
+        let position = partition_responses.len();
+        partition_responses.push(match result {
             Ok((appended, wait)) => {
                 waits.extend(wait.map(|wait| (position, wait)));
                 accepted(index, &appended)
@@ -158,16 +192,12 @@ fn append_topic(
             Err(error) => refused(index, &error),
         });
     }
-    (entry, waits)
+    (TopicProduceResponse { name: topic.name, topic_id, partition_responses }, waits)
 }
 
-/// The topic that a part of the request names: from version 13 on by its id.
-fn find_topic(broker: &Broker, version: i16, topic: &TopicProduceData) -> Result<Arc<Topic>, ErrorCode> {
-    if version >= BY_TOPIC_ID {
-        broker.partitions.topic_by_id(topic.topic_id).ok_or(ErrorCode::UnknownTopicId)
-    } else {
-        broker.partitions.topic_by_name(&topic.name).ok_or(ErrorCode::UnknownTopicOrPartition)
-    }
+/// The topic that a part of the request is for.
+fn named(version: i16, name: &str, id: Uuid) -> Named<'_> {
+    if version >= BY_TOPIC_ID { Named::Id(id) } else { Named::Name(name) }
 }
 
 fn append_partition(

@@ -142,7 +142,7 @@ fn read_partition(plan: &Plan, entry: &Entry, left: usize, first: bool, has_come
     }
     match partition.fetch(&from) {
         Ok(read) => Outcome::read(read),
-        Err(error) => Outcome::refused(partition, error),
+        Err(error) => Outcome::failed(error),
     }
 }
 

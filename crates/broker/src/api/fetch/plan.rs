@@ -8,9 +8,9 @@ use crate::partition::{Isolation, Partition, Reader};
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_record::{LeaderEpoch, Offset};
+use thalweg_wire::ErrorCode;
 use thalweg_wire::request::FetchRequest;
 use thalweg_wire::request::fetch_request::FetchPartition;
-use thalweg_wire::{ErrorCode, Uuid};
 
 /// One partition of a fetch.
 #[derive(Debug)]
@@ -121,13 +121,7 @@ fn entry(broker: &Broker, version: i16, key: Key, wanted: &FetchPartition) -> En
 }
 
 fn find(broker: &Broker, version: i16, key: &Key) -> Result<Arc<Partition>, ErrorCode> {
-    let topic = if version >= 13 {
-        if key.topic_id == Uuid::ZERO {
-            return Err(ErrorCode::UnknownTopicId);
-        }
-        broker.partitions.topic_by_id(key.topic_id).ok_or(ErrorCode::UnknownTopicId)?
-    } else {
-        broker.partitions.topic_by_name(&key.topic).ok_or(ErrorCode::UnknownTopicOrPartition)?
-    };
-    topic.partition(key.partition).ok_or_else(|| broker.missing_partition(&topic.name, key.partition))
+    let topic = key.named(version);
+    let here = topic.here(broker).and_then(|topic| topic.partition(key.partition));
+    here.ok_or_else(|| topic.missing(broker, key.partition))
 }

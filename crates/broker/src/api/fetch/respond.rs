@@ -3,41 +3,36 @@
 use super::plan::{Entry, Plan};
 use super::session::Told;
 use super::{FetchFailed, is_silent};
-use crate::api::Call;
+use crate::api::{Call, elsewhere};
 use crate::broker::Broker;
 use crate::metrics::RequestMetrics;
 use crate::net::{Frame, Reply};
-use crate::partition::{FetchError, FetchRead, Isolation, Partition, Reader, Standing};
-use std::sync::Arc;
+use crate::partition::{FetchRead, Isolation, Reader, Standing};
 use thalweg_log::LogSlice;
 use thalweg_wire::frame::encode_response;
 use thalweg_wire::request::fetch_response::{
-    AbortedTransaction, EpochEndOffset, FetchableTopicResponse, LeaderIdAndEpoch, PartitionData,
+    AbortedTransaction, EpochEndOffset, FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint, PartitionData,
 };
 use thalweg_wire::request::{FetchRequest, FetchResponse};
 use thalweg_wire::{ErrorCode, Records};
+
+/// From this version on, a client that asks the wrong broker is told which is the right one, and where it is (KIP-951).
+const TELLS_LEADER: i16 = 16;
 
 /// What became of one partition.
 #[derive(Debug)]
 pub struct Outcome {
     error: ErrorCode,
     read: Option<FetchRead>,
-    /// The leader that the client should turn to, with an error that says it is not here.
-    leader: Option<(i32, i32)>,
 }
 
 impl Outcome {
     pub fn failed(error: ErrorCode) -> Self {
-        Self { error, read: None, leader: None }
-    }
-
-    pub fn refused(partition: &Arc<Partition>, error: FetchError) -> Self {
-        let moved = matches!(error, ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch);
-        Self { error, read: None, leader: moved.then(|| partition.leader()) }
+        Self { error, read: None }
     }
 
     pub fn read(read: FetchRead) -> Self {
-        Self { error: ErrorCode::None, read: Some(read), leader: None }
+        Self { error: ErrorCode::None, read: Some(read) }
     }
 
     /// How many bytes of records there are.
@@ -105,11 +100,18 @@ pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>) 
     let mentioned = broker.fetch_sessions.finish(plan.session, &told);
     let mut response = FetchResponse { session_id: plan.session.id(), ..Default::default() };
     let mut slices = Vec::new();
+    let mut leaders = Vec::new();
     for ((entry, outcome), mentioned) in plan.entries.iter().zip(outcomes).zip(mentioned) {
         if !mentioned {
             continue;
         }
-        let data = partition_data(call.version, &plan, entry, outcome, &mut slices);
+        let moved = matches!(outcome.error, ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch);
+        let mut data = partition_data(&plan, entry, outcome, &mut slices);
+        if moved && call.version >= TELLS_LEADER {
+            let (leader_id, leader_epoch) = entry.key.named(call.version).leader(broker, entry.key.partition);
+            data.current_leader = LeaderIdAndEpoch { leader_id, leader_epoch };
+            leaders.push(leader_id);
+        }
         let same = |topic: &FetchableTopicResponse| {
             *topic.topic == *entry.key.topic && topic.topic_id == entry.key.topic_id
         };
@@ -122,19 +124,24 @@ pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>) 
             }),
         }
     }
+    if !leaders.is_empty() {
+        let image = broker.image();
+        let endpoints = elsewhere::reachable(&image, &call.peer.listener, &leaders);
+        let endpoints = endpoints.map(|(leader, endpoint)| NodeEndpoint {
+            node_id: leader.id,
+            host: endpoint.host.clone(),
+            port: i32::from(endpoint.port),
+            rack: leader.rack.clone(),
+        });
+        response.node_endpoints = endpoints.collect();
+    }
     match encode_response(&response, call.key, call.version, call.correlation_id) {
         Ok((head, gaps)) => Reply::Now(Frame::with_slices(head, &gaps, slices)),
         Err(error) => Reply::Close(format!("the answer to a fetch could not be encoded: {error}")),
     }
 }
 
-fn partition_data(
-    version: i16,
-    plan: &Plan,
-    entry: &Entry,
-    outcome: Outcome,
-    slices: &mut Vec<LogSlice>,
-) -> PartitionData {
+fn partition_data(plan: &Plan, entry: &Entry, outcome: Outcome, slices: &mut Vec<LogSlice>) -> PartitionData {
     let mut data = PartitionData {
         partition_index: entry.key.partition,
         error_code: outcome.error.code(),
@@ -144,9 +151,6 @@ fn partition_data(
         aborted_transactions: None,
         ..Default::default()
     };
-    if let Some((leader_id, leader_epoch)) = outcome.leader.filter(|_| version >= 12) {
-        data.current_leader = LeaderIdAndEpoch { leader_id, leader_epoch };
-    }
     let Some(read) = outcome.read else { return data };
     data.high_watermark = read.high_watermark.0;
     data.last_stable_offset = read.last_stable_offset.0;

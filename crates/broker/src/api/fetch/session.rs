@@ -7,6 +7,7 @@
 //! minutes, or one that is smaller than the newcomer, as Kafka's does.
 
 use super::FetchFailed;
+use crate::api::elsewhere::Named;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
@@ -23,6 +24,13 @@ pub struct Key {
     pub topic: Arc<str>,
     pub topic_id: Uuid,
     pub partition: i32,
+}
+
+impl Key {
+    /// The topic as the version names it.
+    pub fn named(&self, version: i16) -> Named<'_> {
+        if version >= 13 { Named::Id(self.topic_id) } else { Named::Name(&self.topic) }
+    }
 }
 
 /// What a session remembers of a partition.

@@ -146,5 +146,5 @@ fn find(
     topic: &TopicProduceData,
     index: i32,
 ) -> Option<std::sync::Arc<crate::partition::Partition>> {
-    super::find_topic(broker, version, topic).ok()?.partition(index)
+    super::named(version, &topic.name, topic.topic_id).here(broker)?.partition(index)
 }

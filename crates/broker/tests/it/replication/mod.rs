@@ -284,6 +284,41 @@ async fn who_looks_for_faults_learns_the_end_of_every_replica_and_a_consumer_tha
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn who_does_not_lead_says_who_does() {
+    let cluster = Cluster::start(&[]).await;
+    let topic = cluster.create("topic", &[&[2, 3]], &[]).await;
+    let code = ErrorCode::NotLeaderOrFollower.code();
+    let nobody = (code, (-1, -1), None);
+    let leader = (code, (2, 0), Some((2, cluster.broker(2).address().to_owned())));
+    // The one has nothing of the topic, the other follows.
+    for id in [1, 3] {
+        for version in [9, 10, 12, 13] {
+            let request = produce(version, &topic, 0, -1, batch(&[b"astray"]));
+            let answer = cluster.broker(id).ask_at(&request, version).await;
+            assert!(answer.node_endpoints.len() <= 1, "{:?}", answer.node_endpoints);
+            let address =
+                answer.node_endpoints.first().map(|at| (at.node_id, format!("{}:{}", at.host, at.port)));
+            let refused = &answer.responses[0].partition_responses[0];
+            let told = (refused.current_leader.leader_id, refused.current_leader.leader_epoch);
+            let expected = if version < 10 { &nobody } else { &leader };
+            assert_eq!((refused.error_code, told, address), *expected, "produce {version} to broker {id}");
+        }
+    }
+    // Of followers, consumers of these versions may read.
+    for version in [12, 15, 16, 18] {
+        let request = crate::records::fetch(version, &topic, vec![crate::records::fetch_partition(0, 0)]);
+        let answer = cluster.broker(1).ask_at(&request, version).await;
+        let address =
+            answer.node_endpoints.first().map(|at| (at.node_id, format!("{}:{}", at.host, at.port)));
+        let refused = &answer.responses[0].partitions[0];
+        let told = (refused.current_leader.leader_id, refused.current_leader.leader_epoch);
+        let expected = if version < 16 { &nobody } else { &leader };
+        assert_eq!((refused.error_code, told, address), *expected, "fetch {version}");
+    }
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn consumers_see_what_is_replicated_on_the_leader_and_on_followers() {
     let cluster = Cluster::start(&[]).await;
     let topic = cluster.create("topic", &[&[2, 3]], &[]).await;

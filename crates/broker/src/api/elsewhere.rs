@@ -1,0 +1,62 @@
+//! Partitions that a client looks for at the wrong broker: which error says so, and who leads (KIP-951).
+
+use crate::broker::Broker;
+use crate::partition::Topic;
+use std::sync::Arc;
+use thalweg_metadata::{BrokerRegistration, Endpoint, Image};
+use thalweg_wire::{ErrorCode, Uuid};
+
+/// A topic as a request names it.
+#[derive(Clone, Copy, Debug)]
+pub enum Named<'a> {
+    /// By its id, where the version knows ids (KIP-516).
+    Id(Uuid),
+    /// By its name.
+    Name(&'a str),
+}
+
+impl Named<'_> {
+    /// The topic, when partitions of it are here.
+    pub fn here(self, broker: &Broker) -> Option<Arc<Topic>> {
+        match self {
+            Named::Id(id) => broker.partitions.topic_by_id(id),
+            Named::Name(name) => broker.partitions.topic_by_name(name),
+        }
+    }
+
+    fn of_cluster(self, image: &Image) -> Option<&Arc<thalweg_metadata::Topic>> {
+        match self {
+            Named::Id(id) => image.topic_by_id(id),
+            Named::Name(name) => image.topic(name),
+        }
+    }
+
+    /// Why a partition is not here: it is elsewhere, or nowhere.
+    pub fn missing(self, broker: &Broker, index: i32) -> ErrorCode {
+        match (self.of_cluster(&broker.image()), self) {
+            (Some(topic), _) if topic.partition(index).is_some() => ErrorCode::NotLeaderOrFollower,
+            (None, Named::Id(_)) => ErrorCode::UnknownTopicId,
+            _ => ErrorCode::UnknownTopicOrPartition,
+        }
+    }
+
+    /// Who leads a partition, and in which epoch: as its replica here knows it, or as the cluster's metadata has it where
+    /// there is none. -1 and -1 where nobody knows.
+    pub fn leader(self, broker: &Broker, index: i32) -> (i32, i32) {
+        if let Some(partition) = self.here(broker).and_then(|topic| topic.partition(index)) {
+            return partition.leader();
+        }
+        let image = broker.image();
+        let known = self.of_cluster(&image).and_then(|topic| topic.partition(index));
+        known.map_or((-1, -1), |partition| (partition.leader, partition.leader_epoch))
+    }
+}
+
+/// Where those of the brokers `ids` are that a client of this listener can reach, each once.
+pub fn reachable<'a>(
+    image: &'a Image,
+    listener: &str,
+    ids: &[i32],
+) -> impl Iterator<Item = (&'a Arc<BrokerRegistration>, &'a Endpoint)> {
+    image.alive_endpoints(listener).filter(|(broker, _)| ids.contains(&broker.id))
+}
