@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use thalweg_metadata::VersionedRecord;
+use thalweg_wire::data::DefaultPrincipalData;
 use thalweg_wire::frame::{self, LENGTH_LEN};
 use thalweg_wire::request::api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
 use thalweg_wire::request::describe_cluster_response::DescribeClusterBroker;
@@ -15,14 +16,10 @@ use thalweg_wire::request::{
     ListPartitionReassignmentsRequest, RemoveRaftVoterRequest, UnregisterBrokerRequest,
     UpdateFeaturesRequest,
 };
-use thalweg_wire::{ApiKey, Decoder, EncodeError, ErrorCode, Message, Request};
+use thalweg_wire::{ApiKey, Decoder, EncodeError, ErrorCode, Message, Refuse};
 
 use crate::controller::HandleError;
 use crate::state::{ApiError, Now, Outcome, State};
-
-mod refusals;
-
-use refusals::Refuse;
 
 /// The APIs, in the order of their keys, which is that of ApiVersions.
 const SERVED: [ApiKey; 25] = [
@@ -257,7 +254,7 @@ fn plain<R>(
     decide: impl FnOnce(&mut State, &R, Now) -> Result<Outcome<R::Response>, ApiError> + Send + 'static,
 ) -> Result<Ask, HandleError>
 where
-    R: Request + Refuse + Send + 'static,
+    R: Refuse + Send + 'static,
 {
     let request = R::decode(d, call.version)?;
     Ok(Ask::Decide(Box::new(move |state, now| {
@@ -265,7 +262,7 @@ where
             Ok(outcome) => outcome,
             Err(error) => {
                 tracing::debug!(api = ?R::KEY, code = %error.code, message = error.message, "Request is refused");
-                Outcome::answer(request.refuse(&error))
+                Outcome::answer(request.refuse(error.code, error.message.as_deref(), call.version))
             }
         };
         Decision { records, answer: encoded(&response, R::KEY, call.version, call.correlation_id) }
@@ -357,7 +354,7 @@ pub(crate) fn check_envelope(envelope: &EnvelopeRequest) -> Result<(), ErrorCode
     }
     if let Some(principal) = &envelope.request_principal
         && !principal.is_empty()
-        && !refusals::is_principal(principal)
+        && !is_principal(principal)
     {
         return Err(ErrorCode::PrincipalDeserializationFailure);
     }
@@ -381,5 +378,18 @@ pub(crate) fn check_envelope(envelope: &EnvelopeRequest) -> Result<(), ErrorCode
             | ApiKey::RemoveRaftVoter,
         ) => Ok(()),
         _ => Err(ErrorCode::InvalidRequest),
+    }
+}
+
+/// Whether bytes are a principal as Kafka's brokers serialize it: a version, then `DefaultPrincipalData`.
+fn is_principal(bytes: &Bytes) -> bool {
+    let mut d = Decoder::new(bytes.clone());
+    match d.i16() {
+        Ok(version)
+            if (DefaultPrincipalData::MIN_VERSION..=DefaultPrincipalData::MAX_VERSION).contains(&version) =>
+        {
+            DefaultPrincipalData::decode(&mut d, version).is_ok()
+        }
+        _ => false,
     }
 }

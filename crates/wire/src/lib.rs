@@ -6,6 +6,7 @@
 //!   what is embedded in other messages. Each message is one struct with the fields of all its versions; a field
 //!   that a version lacks holds its default.
 //! - [`Decoder`] and [`Encoder`] are the primitives. [`frame`] puts a header and a message together.
+//! - [`Refuse`] makes the response to a request that is refused as a whole.
 //! - `schema/` describes the messages; `cargo xtask codegen` turns it into `src/generated/`.
 //!
 //! Bytes from outside are never trusted: a count is checked against the bytes at hand before anything is allocated,
@@ -17,6 +18,7 @@ pub mod frame;
 mod message;
 mod metadata_value;
 mod records;
+mod refusal;
 mod uuid;
 
 #[allow(clippy::all, missing_docs, unused_mut, reason = "generated code is judged by its generator")]
@@ -32,6 +34,7 @@ pub use generated::{data, group, metadata, registry, request, transaction};
 pub use message::{Message, RegistryError, Request, decode_encode, encode_default};
 pub use metadata_value::{MetadataValueError, decode_metadata_value, encode_metadata_value};
 pub use records::Records;
+pub use refusal::Refuse;
 pub use uuid::{ParseUuidError, Uuid, seed_ids_of_this_thread};
 
 impl ErrorCode {

@@ -5,9 +5,6 @@
 //! is answered from the image. So that a client which makes a change and then asks this broker sees the change, the
 //! answer waits a little until the image shows it; Kafka's broker answers at once.
 
-mod unanswered;
-
-use self::unanswered::Unanswered;
 use super::{Api, Call};
 use crate::broker::Broker;
 use crate::net::{Frame, Reply};
@@ -19,7 +16,7 @@ use thalweg_wire::data::DefaultPrincipalData;
 use thalweg_wire::frame::{LENGTH_LEN, decode_response, encode_request};
 use thalweg_wire::request::describe_quorum_request::{PartitionData, TopicData};
 use thalweg_wire::request::{DescribeQuorumRequest, EnvelopeRequest};
-use thalweg_wire::{ApiKey, DecodeError, Decoder, Encoder, ErrorCode, Message, Request};
+use thalweg_wire::{ApiKey, DecodeError, Decoder, Encoder, ErrorCode, Message, Refuse, Request};
 
 /// The APIs whose requests go on to the controller, as a whole or in parts: they are served at versions that it serves
 /// too.
@@ -60,7 +57,7 @@ const SHOWN_WITHIN: Duration = Duration::from_millis(500);
 /// Sends the request on and answers with what the controller answers, or without it with what Kafka's broker answers.
 pub fn handle<R>(broker: &Arc<Broker>, call: Call, mut d: Decoder) -> Result<Reply, DecodeError>
 where
-    R: Unanswered + Send + 'static,
+    R: Refuse + Send + 'static,
     R::Response: Send + 'static,
 {
     let broker = Arc::clone(broker);
@@ -87,7 +84,7 @@ where
         };
         match R::decode(&mut d, call.version) {
             Ok(request) => {
-                let response = request.answer(failure, call.version);
+                let response = request.refuse(failure, words(call.key, failure), call.version);
                 call.answered_with(&broker, &response);
                 call.reply::<R>(&response)
             }
@@ -128,6 +125,23 @@ async fn ask(broker: &Broker, call: &Call, request: Bytes) -> Result<Bytes, Fail
             Err(Failure::Refused)
         }
     }
+}
+
+/// Kafka's words for a failure, in the answers that have them: others leave the place empty.
+fn words(api: ApiKey, failure: ErrorCode) -> Option<&'static str> {
+    let has_words = match api {
+        ApiKey::AlterClientQuotas
+        | ApiKey::DescribeQuorum
+        | ApiKey::AddRaftVoter
+        | ApiKey::RemoveRaftVoter => true,
+        // Those of the exception that was thrown: one for a time-out has none.
+        ApiKey::UnregisterBroker => failure != ErrorCode::RequestTimedOut,
+        _ => false,
+    };
+    has_words.then_some(match failure {
+        ErrorCode::RequestTimedOut => "The request timed out.",
+        _ => "The server experienced an unexpected error when processing the request.",
+    })
 }
 
 /// Waits until the image shows what was committed by now. Where that is, the quorum itself tells.
@@ -197,4 +211,66 @@ fn principal() -> Bytes {
     e.i16(0);
     principal.encode(&mut e, 0).expect("short names fit");
     e.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use thalweg_wire::request::*;
+
+    use super::*;
+
+    /// The answers of Kafka 4.3.1 (`tests/golden/UnansweredRequestsWriter.java`).
+    const GOLDEN: &str = include_str!("../../tests/golden/unanswered-requests.txt");
+
+    fn bytes(hex: &str) -> Bytes {
+        let digits = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal");
+        (0..hex.len()).step_by(2).map(digits).collect()
+    }
+
+    fn check<R: Refuse>(error: ErrorCode, version: i16, request: &str, expected: &str) {
+        let request = R::decode(&mut Decoder::new(bytes(request)), version).expect("Kafka's own request");
+        let answer = request.refuse(error, words(R::KEY, error), version);
+        let mut e = Encoder::with_capacity(64);
+        answer.encode(&mut e, version).unwrap_or_else(|error| panic!("{:?} {version}: {error}", R::KEY));
+        assert_eq!(e.into_bytes(), bytes(expected), "{:?} {version}: {answer:?}", R::KEY);
+    }
+
+    #[test]
+    fn each_version_of_each_request_is_answered_as_kafka_does() {
+        let mut seen = BTreeSet::new();
+        for line in GOLDEN.lines() {
+            let fields: Vec<&str> = line.split(' ').collect();
+            let [api, version, error, request, expected] = fields[..] else { panic!("{line}") };
+            let error = ErrorCode::from_i16(error.parse().expect("a code")).expect("a known one");
+            let api = ApiKey::from_i16(api.parse().expect("a key")).expect("a known one");
+            let version: i16 = version.parse().expect("a version");
+            seen.insert((api as i16, version));
+            let check = match api {
+                ApiKey::CreateTopics => check::<CreateTopicsRequest>,
+                ApiKey::DeleteTopics => check::<DeleteTopicsRequest>,
+                ApiKey::CreatePartitions => check::<CreatePartitionsRequest>,
+                ApiKey::ElectLeaders => check::<ElectLeadersRequest>,
+                ApiKey::AlterPartitionReassignments => check::<AlterPartitionReassignmentsRequest>,
+                ApiKey::ListPartitionReassignments => check::<ListPartitionReassignmentsRequest>,
+                ApiKey::AlterClientQuotas => check::<AlterClientQuotasRequest>,
+                ApiKey::AlterUserScramCredentials => check::<AlterUserScramCredentialsRequest>,
+                ApiKey::DescribeQuorum => check::<DescribeQuorumRequest>,
+                ApiKey::UpdateFeatures => check::<UpdateFeaturesRequest>,
+                ApiKey::UnregisterBroker => check::<UnregisterBrokerRequest>,
+                ApiKey::AddRaftVoter => check::<AddRaftVoterRequest>,
+                ApiKey::RemoveRaftVoter => check::<RemoveRaftVoterRequest>,
+                other => panic!("{other:?} is not forwarded as a whole"),
+            };
+            check(error, version, request, expected);
+        }
+        let partly = [ApiKey::AlterConfigs, ApiKey::IncrementalAlterConfigs];
+        let forwarded = FORWARDED.iter().filter(|api| !partly.contains(api));
+        for api in crate::api::SERVED.iter().filter(|api| forwarded.clone().any(|key| *key == api.key)) {
+            for version in api.min..=api.max {
+                assert!(seen.contains(&(api.key as i16, version)), "{:?} {version}", api.key);
+            }
+        }
+    }
 }
