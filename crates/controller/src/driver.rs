@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use thalweg_log::{Clock, FlushTarget};
-use thalweg_metadata::{Endpoint, Image, VersionedRecord};
+use thalweg_metadata::{Image, VersionedRecord};
+use thalweg_wire::ApiKey;
 use thalweg_wire::request::FetchRequest;
-use thalweg_wire::{ApiKey, Uuid};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
@@ -77,9 +77,8 @@ struct Flush {
 pub(crate) struct Driver {
     state: State,
     log: MetadataLog,
-    epoch: i32,
-    endpoints: Vec<Endpoint>,
-    directory_id: Uuid,
+    /// This node, in this epoch.
+    leader: Leader,
     observers: Observers,
     waiting: VecDeque<Waiting>,
     parked: VecDeque<Parked>,
@@ -122,9 +121,11 @@ impl Driver {
             })
             .collect();
         debug_assert_eq!(self.state.next_offset(), self.log.end_offset());
-        let batch = encode_batch(self.log.end_offset(), self.epoch, now.wall_ms, &values);
-        self.log.append(&batch, self.epoch)?;
-        self.state.apply(records, self.epoch, now).expect("the controller makes records that fit its image");
+        let batch = encode_batch(self.log.end_offset(), self.leader.epoch, now.wall_ms, &values);
+        self.log.append(&batch, self.leader.epoch)?;
+        self.state
+            .apply(records, self.leader.epoch, now)
+            .expect("the controller makes records that fit its image");
         self.standing.wrote(records, self.log.end_offset());
         Ok(())
     }
@@ -200,42 +201,20 @@ impl Driver {
                 self.on_fetch(&request, version, correlation_id, reply);
             }
             Ask::FetchSnapshot { request, version, correlation_id } => {
-                let response = fetch_snapshot(&request, &self.log, self.leader(), version);
+                let response = fetch_snapshot(&request, &self.log, &self.leader, version);
                 send(reply, encode(&response, ApiKey::FetchSnapshot, version, correlation_id));
             }
             Ask::DescribeQuorum { request, version, correlation_id } => {
                 let now_ms = self.clock.now_ms();
-                let leader = Leader {
-                    node_id: self.state.node_id,
-                    epoch: self.epoch,
-                    cluster_id: &self.state.cluster_id,
-                    endpoints: &self.endpoints,
-                };
-                let response = describe_quorum(
-                    &request,
-                    &self.log,
-                    &mut self.observers,
-                    leader,
-                    self.directory_id,
-                    version,
-                    now_ms,
-                );
+                let response =
+                    describe_quorum(&request, &self.log, &mut self.observers, &self.leader, version, now_ms);
                 send(reply, encode(&response, ApiKey::DescribeQuorum, version, correlation_id));
             }
         }
     }
 
-    fn leader(&self) -> Leader<'_> {
-        Leader {
-            node_id: self.state.node_id,
-            epoch: self.epoch,
-            cluster_id: &self.state.cluster_id,
-            endpoints: &self.endpoints,
-        }
-    }
-
     fn on_fetch(&mut self, request: &FetchRequest, version: i16, correlation_id: i32, reply: Reply) {
-        let ask = match FetchAsk::read(request, self.leader(), version) {
+        let ask = match FetchAsk::read(request, &self.leader, version) {
             Ok(ask) => ask,
             Err(response) => {
                 return send(reply, encode(&*response, ApiKey::Fetch, version, correlation_id));
@@ -257,13 +236,8 @@ impl Driver {
     /// Answers a Fetch if there is something to tell, or if it must not wait; gives it back otherwise.
     fn serve(&mut self, parked: Parked, at_once: bool) -> Option<Parked> {
         let now_ms = self.clock.now_ms();
-        let leader = Leader {
-            node_id: self.state.node_id,
-            epoch: self.epoch,
-            cluster_id: &self.state.cluster_id,
-            endpoints: &self.endpoints,
-        };
-        match parked.ask.answer(&mut self.log, &mut self.observers, leader, parked.version, now_ms) {
+        let (log, observers) = (&mut self.log, &mut self.observers);
+        match parked.ask.answer(log, observers, &self.leader, parked.version, now_ms) {
             Ok(answer) if answer.ready == Ready::Now || at_once => {
                 let frame = encode(&answer.response, ApiKey::Fetch, parked.version, parked.correlation_id);
                 send(parked.reply, frame);

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::Driver;
 use crate::options::{ConfigRules, ControllerOptions};
 use crate::quorum::{
-    AppendFailure, MetadataLog, Observers, QuorumState, Recovered, StartError, encode_control_batch,
+    AppendFailure, Leader, MetadataLog, Observers, QuorumState, Recovered, StartError, encode_control_batch,
     formatted_with,
 };
 use crate::state::State;
@@ -39,13 +39,18 @@ impl Driver {
         let epoch = begin_epoch(&options, &log)?;
         let seed = u64::try_from(Uuid::random().0 & u128::from(u64::MAX)).expect("64 bits fit");
         let state = State::new(&options, rules, seed);
+        let leader = Leader {
+            node_id: options.node_id,
+            epoch,
+            cluster_id: options.cluster_id.clone(),
+            endpoints: options.listeners.clone(),
+            directory_id: options.directory_id,
+        };
         let mut driver = Driver {
             committed: state.image().clone(),
             state,
             log,
-            epoch,
-            endpoints: options.listeners.clone(),
-            directory_id: options.directory_id,
+            leader,
             observers: Observers::default(),
             waiting: VecDeque::new(),
             parked: VecDeque::new(),
@@ -83,9 +88,9 @@ impl Driver {
             self.log.format(options, quorum.clone(), records)?;
             control.extend(quorum);
         }
-        self.log.begin_epoch(self.epoch);
-        let batch = encode_control_batch(self.log.end_offset(), self.epoch, now.wall_ms, &control);
-        self.log.append(&batch, self.epoch).map_err(start_error)?;
+        self.log.begin_epoch(self.leader.epoch);
+        let batch = encode_control_batch(self.log.end_offset(), self.leader.epoch, now.wall_ms, &control);
+        self.log.append(&batch, self.leader.epoch).map_err(start_error)?;
         let Recovered { image, registered_at, open_transaction, .. } = recovered;
         self.state.activate(image, self.log.end_offset(), registered_at, now);
         let records = self.state.activation_records(open_transaction);
@@ -94,9 +99,9 @@ impl Driver {
         self.write(&[registration], now).map_err(start_error)?;
         self.log.flush()?;
         self.commit(self.state.image().clone());
-        self.standing.lead(self.epoch);
+        self.standing.lead(self.leader.epoch);
         tracing::info!(
-            epoch = self.epoch,
+            epoch = self.leader.epoch,
             offset = self.log.end_offset(),
             topics = self.committed.topics().len(),
             "Controller leads the metadata quorum"
@@ -130,7 +135,7 @@ impl Driver {
             return Vec::new();
         }
         let version = KRaftVersionRecord { version: 0, k_raft_version: kraft_version };
-        let voters = voters(self.state.node_id, self.directory_id, &self.endpoints);
+        let voters = voters(self.leader.node_id, self.leader.directory_id, &self.leader.endpoints);
         let encoded = "version 0 holds all that is set";
         vec![
             (ControlRecordType::KRaftVersion, version.to_bytes(0).expect(encoded)),

@@ -15,8 +15,7 @@ pub(crate) fn describe_quorum(
     request: &DescribeQuorumRequest,
     log: &MetadataLog,
     observers: &mut Observers,
-    leader: Leader<'_>,
-    directory_id: Uuid,
+    leader: &Leader,
     version: i16,
     now_ms: i64,
 ) -> DescribeQuorumResponse {
@@ -33,7 +32,7 @@ pub(crate) fn describe_quorum(
     let times = |ms: i64| if version >= 1 { ms } else { -1 };
     let voter = ReplicaState {
         replica_id: leader.node_id,
-        replica_directory_id: directory(directory_id),
+        replica_directory_id: directory(leader.directory_id),
         log_end_offset: log.end_offset(),
         last_fetch_timestamp: times(now_ms),
         last_caught_up_timestamp: times(now_ms),

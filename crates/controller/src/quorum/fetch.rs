@@ -26,12 +26,14 @@ const OBSERVERS_MAX: usize = 1024;
 const OBSERVER_SESSION_MS: i64 = 300_000;
 
 /// Who leads, for the head of each response.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Leader<'a> {
+#[derive(Debug)]
+pub(crate) struct Leader {
     pub node_id: i32,
     pub epoch: i32,
-    pub cluster_id: &'a str,
-    pub endpoints: &'a [Endpoint],
+    pub cluster_id: String,
+    pub endpoints: Vec<Endpoint>,
+    /// Where it keeps the log.
+    pub directory_id: Uuid,
 }
 
 /// A replica that follows the log without a vote.
@@ -102,13 +104,13 @@ impl FetchAsk {
     /// What a request asks for, or the answer that it gets for being malformed.
     pub fn read(
         request: &FetchRequest,
-        leader: Leader<'_>,
+        leader: &Leader,
         version: i16,
     ) -> Result<FetchAsk, Box<FetchResponse>> {
         let top_level = |code: ErrorCode| {
             Err(Box::new(FetchResponse { error_code: code.code(), ..FetchResponse::default() }))
         };
-        if request.cluster_id.as_ref().is_some_and(|id| id != leader.cluster_id) {
+        if request.cluster_id.as_ref().is_some_and(|id| *id != leader.cluster_id) {
             return top_level(ErrorCode::InconsistentClusterId);
         }
         let [topic] = request.topics.as_slice() else { return top_level(ErrorCode::InvalidRequest) };
@@ -140,7 +142,7 @@ impl FetchAsk {
         &self,
         log: &mut MetadataLog,
         observers: &mut Observers,
-        leader: Leader<'_>,
+        leader: &Leader,
         version: i16,
         now_ms: i64,
     ) -> Result<FetchAnswer, thalweg_log::LogError> {
@@ -211,7 +213,7 @@ fn position(log: &MetadataLog, offset: i64, epoch: i32) -> Position {
     Position::Valid
 }
 
-fn empty(leader: Leader<'_>, code: ErrorCode, high_watermark: i64, version: i16) -> FetchResponse {
+fn empty(leader: &Leader, code: ErrorCode, high_watermark: i64, version: i16) -> FetchResponse {
     let data = PartitionData {
         partition_index: 0,
         error_code: code.code(),
@@ -241,14 +243,14 @@ fn empty(leader: Leader<'_>, code: ErrorCode, high_watermark: i64, version: i16)
 pub(crate) fn fetch_snapshot(
     request: &FetchSnapshotRequest,
     log: &MetadataLog,
-    leader: Leader<'_>,
+    leader: &Leader,
     version: i16,
 ) -> FetchSnapshotResponse {
     let top_level = |code: ErrorCode| FetchSnapshotResponse {
         error_code: code.code(),
         ..FetchSnapshotResponse::default()
     };
-    if request.cluster_id.as_ref().is_some_and(|id| id != leader.cluster_id) {
+    if request.cluster_id.as_ref().is_some_and(|id| *id != leader.cluster_id) {
         return top_level(ErrorCode::InconsistentClusterId);
     }
     let [topic] = request.topics.as_slice() else { return top_level(ErrorCode::InvalidRequest) };
