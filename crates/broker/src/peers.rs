@@ -2,6 +2,7 @@
 
 use crate::broker::Broker;
 use crate::config::{BrokerConfig, INTER_BROKER_MECHANISM, SecurityProtocol};
+use crate::membership::address;
 use std::time::Duration;
 use thalweg_client::{ClientError, Connection, ConnectionOptions, InvalidSetting, Security};
 
@@ -36,7 +37,7 @@ pub enum PeerError {
 
 /// How to speak to a listener that a broker has registered with this protocol. The files that the settings name are read
 /// anew for each connection, and may be renewed meanwhile.
-pub async fn security(config: &BrokerConfig, protocol: i16) -> Result<Security, InvalidSetting> {
+async fn security(config: &BrokerConfig, protocol: i16) -> Result<Security, InvalidSetting> {
     let protocol = SecurityProtocol::from_code(protocol).unwrap_or(SecurityProtocol::Plaintext);
     if protocol == SecurityProtocol::Plaintext {
         return Ok(Security::default());
@@ -67,10 +68,7 @@ pub async fn connect(
         return Err(PeerError::NoEndpoint { broker: id, listener });
     };
     let security = security(&config, endpoint.security_protocol).await?;
-    let address = match endpoint.host.contains(':') {
-        true => format!("[{}]:{}", endpoint.host, endpoint.port),
-        false => format!("{}:{}", endpoint.host, endpoint.port),
-    };
+    let address = address(&endpoint.host, endpoint.port);
     let options = ConnectionOptions {
         client_id: format!("broker-{}-{purpose}", broker.node_id),
         connect_timeout: timeout,
@@ -78,5 +76,5 @@ pub async fn connect(
         security,
         ..ConnectionOptions::default()
     };
-    Ok(Connection::connect(&address, &options).await?)
+    Ok(Connection::connect_by(&broker.connector, &address, &options).await?)
 }

@@ -2,6 +2,7 @@
 //! `AssignmentsManager`): a broker with several directories chooses one itself, and one whose disk was replaced has a new one.
 //! Until the controller knows, it does not elect the replica.
 
+use super::PartitionKey;
 use super::answer::backoff;
 use crate::broker::Broker;
 use parking_lot::Mutex;
@@ -19,10 +20,8 @@ const REQUEST_PARTITIONS_MAX: usize = 2250;
 /// The longest rest after a failure.
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
-/// A partition: the topic's id and the index.
-type Key = (Uuid, i32);
 /// Where each replica lies.
-type Places = BTreeMap<Key, Uuid>;
+type Places = BTreeMap<PartitionKey, Uuid>;
 
 /// What the controller is to be told.
 #[derive(Debug, Default)]
@@ -97,7 +96,7 @@ fn still_news(places: &mut Places, image: &Image, node_id: i32) {
 }
 
 /// Sends one request; gives what the controller took note of.
-async fn tell(broker: &Broker, places: &Places) -> Result<Vec<Key>, String> {
+async fn tell(broker: &Broker, places: &Places) -> Result<Vec<PartitionKey>, String> {
     let request = request(broker.node_id, broker.epoch(), places);
     let version = AssignReplicasToDirsRequest::MAX_VERSION;
     let response = broker.controller.send(request, version).await.map_err(|error| error.to_string())?;

@@ -4,18 +4,19 @@
 //! work through it. One request is under way at a time. A partition that fails rests alone; a connection that fails rests the
 //! fetcher.
 
+use super::PartitionKey;
 use super::answer::{Verdict, backoff, judge};
-use super::session::{FetchSession, Key};
+use super::session::FetchSession;
 use crate::broker::Broker;
 use crate::partition::{FetchPosition, FollowError, Partition, Replicated};
-use crate::peers;
+use crate::peers::{self, PeerError};
 use crate::watch;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_client::{ClientError, Connection, ConnectionOptions, InvalidSetting, RequestOptions};
+use thalweg_client::{ClientError, Connection, RequestOptions};
 use thalweg_log::EpochEnd;
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::request::fetch_request::{FetchPartition, ReplicaState};
@@ -46,20 +47,20 @@ pub(super) struct Follow {
 /// What a fetcher is told: the last word for each partition.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    changes: Mutex<BTreeMap<Key, Option<Follow>>>,
+    changes: Mutex<BTreeMap<PartitionKey, Option<Follow>>>,
     news: Notify,
 }
 
 impl Inbox {
-    pub fn add(&self, key: Key, follow: Follow) {
+    pub fn add(&self, key: PartitionKey, follow: Follow) {
         self.put(key, Some(follow));
     }
 
-    pub fn remove(&self, key: Key) {
+    pub fn remove(&self, key: PartitionKey) {
         self.put(key, None);
     }
 
-    fn put(&self, key: Key, change: Option<Follow>) {
+    fn put(&self, key: PartitionKey, change: Option<Follow>) {
         self.changes.lock().insert(key, change);
         self.news.notify_one();
     }
@@ -79,14 +80,12 @@ struct Followed {
 /// No answer came.
 #[derive(Debug, thiserror::Error)]
 enum RoundError {
-    #[error("the image has no live broker {leader} with the listener {listener}")]
-    NoEndpoint { leader: i32, listener: String },
     #[error("the leader serves Fetch only up to version {0}, which does not name topics by id")]
     TooOld(i16),
     #[error(transparent)]
-    Client(#[from] ClientError),
+    Peer(#[from] PeerError),
     #[error(transparent)]
-    Setting(#[from] InvalidSetting),
+    Client(#[from] ClientError),
 }
 
 /// See the module.
@@ -95,7 +94,7 @@ pub(super) struct Fetcher {
     leader: i32,
     inbox: Arc<Inbox>,
     stopping: watch::Receiver<bool>,
-    followed: BTreeMap<Key, Followed>,
+    followed: BTreeMap<PartitionKey, Followed>,
     session: FetchSession,
     connection: Option<Connection>,
     failures: u32,
@@ -134,10 +133,7 @@ impl Fetcher {
                 _ = stopping.wait_for(|stop| *stop) => return,
             };
             match answer {
-                Ok(response) => {
-                    self.failures = 0;
-                    self.work_through(response).await;
-                }
+                Ok(response) => self.work_through(response).await,
                 Err(error) => self.failed(&error).await,
             }
         }
@@ -180,7 +176,7 @@ impl Fetcher {
     }
 
     /// Fetches a partition from here next, or not at all where it is not followed any more.
-    fn go_on(&mut self, key: Key, position: Result<FetchPosition, FollowError>) {
+    fn go_on(&mut self, key: PartitionKey, position: Result<FetchPosition, FollowError>) {
         let Some(followed) = self.followed.get_mut(&key) else { return };
         match position {
             Ok(_) if followed.partition.is_held_back() => {
@@ -251,59 +247,46 @@ impl Fetcher {
             return Ok(connection.clone());
         }
         self.session.reset();
-        let config = self.broker.config();
-        let listener = config.listeners.inter_broker.clone();
-        let image = self.broker.image();
-        let leader = image.broker(self.leader).filter(|leader| !leader.fenced);
-        let Some(endpoint) = leader.and_then(|leader| leader.endpoint(&listener)) else {
-            return Err(RoundError::NoEndpoint { leader: self.leader, listener });
-        };
-        let security = peers::security(&config, endpoint.security_protocol).await?;
-        let address = match endpoint.host.contains(':') {
-            true => format!("[{}]:{}", endpoint.host, endpoint.port),
-            false => format!("{}:{}", endpoint.host, endpoint.port),
-        };
-        let options = ConnectionOptions {
-            client_id: format!("broker-{}-fetcher", self.broker.node_id),
-            connect_timeout: config.replication.socket_timeout,
-            request_timeout: config.replication.socket_timeout,
-            security,
-            ..ConnectionOptions::default()
-        };
-        let connection = Connection::connect_by(&self.broker.connector, &address, &options).await?;
-        tracing::debug!(leader = self.leader, address, "Fetcher is connected");
+        let timeout = self.broker.config().replication.socket_timeout;
+        let connection = peers::connect(&self.broker, self.leader, "fetcher", timeout).await?;
+        tracing::debug!(leader = self.leader, address = %connection.peer(), "Fetcher is connected");
         self.connection = Some(connection.clone());
         Ok(connection)
     }
 
-    /// The whole round has failed: rests, longer each time.
+    /// The whole round has failed.
     async fn failed(&mut self, error: &RoundError) {
-        self.failures = self.failures.saturating_add(1);
-        if self.failures == 1 {
+        if self.failures == 0 {
             let partitions = self.followed.len();
             tracing::warn!(leader = self.leader, partitions, %error, "Fetching from a leader failed; it is tried again");
         }
         if let Some(connection) = self.connection.take() {
             connection.close();
         }
+        self.rest_all().await;
+    }
+
+    /// Fetches nothing for a while, a longer one after each failure in a row, and begins another session then.
+    async fn rest_all(&mut self) {
         self.session.reset();
+        self.failures = self.failures.saturating_add(1);
         let rest = backoff(self.failures, self.broker.config().replication.fetch_backoff);
         self.pause(Some(Instant::now() + rest)).await;
     }
 
     async fn work_through(&mut self, response: FetchResponse) {
         match ErrorCode::from_i16(response.error_code) {
-            Some(ErrorCode::None) => self.session.answered(response.session_id),
+            Some(ErrorCode::None) => {
+                self.failures = 0;
+                self.session.answered(response.session_id);
+            }
             Some(ErrorCode::FetchSessionIdNotFound) => {
                 self.session.lost();
                 return;
             }
             code => {
                 tracing::info!(leader = self.leader, ?code, "A fetch session has to begin anew");
-                self.session.reset();
-                self.failures = self.failures.saturating_add(1);
-                let rest = backoff(self.failures, self.broker.config().replication.fetch_backoff);
-                self.pause(Some(Instant::now() + rest)).await;
+                self.rest_all().await;
                 return;
             }
         }
@@ -312,7 +295,7 @@ impl Fetcher {
             for data in topic.partitions {
                 let key = (topic.topic_id, data.partition_index);
                 if self.session.wants(&key)
-                    && let Some(partition) = self.take(key, data).await
+                    && let Some(partition) = self.act_on(key, data).await
                 {
                     unflushed.push(partition);
                 }
@@ -327,7 +310,7 @@ impl Fetcher {
     }
 
     /// Acts on one partition's part of an answer. Gives the partition when it must be flushed.
-    async fn take(&mut self, key: Key, data: PartitionData) -> Option<Arc<Partition>> {
+    async fn act_on(&mut self, key: PartitionKey, data: PartitionData) -> Option<Arc<Partition>> {
         let asked = self.session.partition(&key)?;
         let from = Offset(asked.fetch_offset);
         let Followed { partition, epoch, .. } = self.followed.get(&key)?;
@@ -344,7 +327,7 @@ impl Fetcher {
                 let (high_watermark, start) = (Offset(data.high_watermark), Offset(data.log_start_offset));
                 let taken = partition.append_from_leader(epoch, from, &records, high_watermark, start);
                 let flush_due = taken.as_ref().is_ok_and(|taken| taken.flush_due);
-                self.taken(key, from, !records.is_empty(), taken);
+                self.note_appended(key, from, !records.is_empty(), taken);
                 flush_due.then_some(partition)
             }
             Verdict::Truncate(leader) => {
@@ -353,7 +336,7 @@ impl Fetcher {
                 None
             }
             Verdict::OutOfRange => {
-                self.reset(key, partition, epoch, from).await;
+                self.restart_in_leader_log(key, partition, epoch, from).await;
                 None
             }
             Verdict::Retry(code) => {
@@ -384,7 +367,14 @@ impl Fetcher {
         }
     }
 
-    fn taken(&mut self, key: Key, from: Offset, came: bool, taken: Result<Replicated, FollowError>) {
+    /// Goes on behind what was appended, or rests where nothing could be. `came` says whether the leader sent anything.
+    fn note_appended(
+        &mut self,
+        key: PartitionKey,
+        from: Offset,
+        came: bool,
+        taken: Result<Replicated, FollowError>,
+    ) {
         let Some(followed) = self.followed.get_mut(&key) else { return };
         match taken {
             Ok(Replicated { next, .. }) => {
@@ -412,7 +402,7 @@ impl Fetcher {
 
     async fn truncate(
         &mut self,
-        key: Key,
+        key: PartitionKey,
         partition: Arc<Partition>,
         epoch: LeaderEpoch,
         from: Offset,
@@ -433,7 +423,7 @@ impl Fetcher {
     /// Works on a log where that may take long, and goes on from where it ends then.
     async fn change_log(
         &mut self,
-        key: Key,
+        key: PartitionKey,
         work: impl FnOnce() -> Result<FetchPosition, FollowError> + Send + 'static,
     ) {
         let done = self.broker.log_dirs.disk().spawn(work).await.expect("work on a log does not panic");
@@ -447,7 +437,13 @@ impl Fetcher {
     }
 
     /// The leader's log does not reach to where this one ends: learns where it begins and ends, and goes there.
-    async fn reset(&mut self, key: Key, partition: Arc<Partition>, epoch: LeaderEpoch, from: Offset) {
+    async fn restart_in_leader_log(
+        &mut self,
+        key: PartitionKey,
+        partition: Arc<Partition>,
+        epoch: LeaderEpoch,
+        from: Offset,
+    ) {
         let (end, start) = match self.leader_offsets(&partition, epoch).await {
             Ok(found) => found,
             Err(reason) => {
@@ -513,7 +509,7 @@ impl Fetcher {
     }
 
     /// Leaves a partition out of the fetches for a while.
-    fn rest(&mut self, key: Key) {
+    fn rest(&mut self, key: PartitionKey) {
         self.session.remove(&key);
         let longest: Duration = self.broker.config().replication.fetch_backoff;
         if let Some(followed) = self.followed.get_mut(&key).filter(|followed| !followed.stopped) {

@@ -3,8 +3,8 @@
 //! There are `num.replica.fetchers` for each leader broker, made when they are first needed; a partition always goes to the
 //! same of them. A fetcher without partitions sleeps and holds no connection.
 
+use super::PartitionKey;
 use super::fetcher::{Fetcher, Follow, Inbox};
-use super::session::Key;
 use crate::broker::Broker;
 use crate::partition::Partition;
 use crate::watch;
@@ -30,7 +30,7 @@ pub struct Fetchers {
 struct State {
     inboxes: HashMap<Place, Arc<Inbox>>,
     /// Where each partition is followed.
-    places: HashMap<Key, Place>,
+    places: HashMap<PartitionKey, Place>,
     tasks: JoinSet<()>,
 }
 
@@ -67,7 +67,7 @@ impl Fetchers {
     }
 
     /// Follows nobody for this partition any more.
-    pub fn unfollow(&self, key: Key) {
+    pub fn unfollow(&self, key: PartitionKey) {
         let mut state = self.state.lock();
         if let Some(place) = state.places.remove(&key)
             && let Some(inbox) = state.inboxes.get(&place)

@@ -1,6 +1,7 @@
 //! Changes of in-sync replicas on their way to the controller: one for each partition at the most, all that wait in one
 //! request, one request at a time (Kafka's `AlterPartitionManager`).
 
+use super::PartitionKey;
 use super::leadership::{ChangeOutcome, IsrChange};
 use crate::broker::Broker;
 use crate::partition::Partition;
@@ -19,9 +20,7 @@ use tokio::sync::Notify;
 /// How long to rest before a request that failed is sent again.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// A partition: the topic's id and the index.
-type Key = (Uuid, i32);
-type Changes = BTreeMap<Key, IsrChange>;
+type Changes = BTreeMap<PartitionKey, IsrChange>;
 
 /// The changes that wait to be sent.
 #[derive(Debug, Default)]

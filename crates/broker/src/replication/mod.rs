@@ -31,8 +31,12 @@ pub use throttle::Throttle;
 use crate::broker::Broker;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_wire::Uuid;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
+
+/// A partition, whatever its topic is called: the topic's id, and the index.
+pub type PartitionKey = (Uuid, i32);
 
 /// Starts what goes on beside fetches: proposals and reports to the controller, and the look for followers that lag. It
 /// ends when the set is dropped.

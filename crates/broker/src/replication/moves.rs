@@ -10,8 +10,8 @@
 //! Departure: Kafka has the controller told before the places change, and a start after a crash in between takes the copy,
 //! which may lack what was written since. Here the controller is told afterwards, and a start takes the log.
 
-use super::Throttle;
 use super::answer::backoff;
+use super::{PartitionKey, Throttle};
 use crate::broker::Broker;
 use crate::partition::{MoveError, Partition, Progress};
 use crate::server::wire_uuid;
@@ -41,8 +41,8 @@ pub struct Moves {
     /// Partitions whose moves have begun and have no task yet: each at most once.
     begun: Mutex<Vec<Arc<Partition>>>,
     news: Notify,
-    /// Where partitions are to be created that are not here yet, by topic and index.
-    preferred: Mutex<HashMap<(TopicId, i32), Uuid>>,
+    /// Where partitions are to be created that are not here yet.
+    preferred: Mutex<HashMap<PartitionKey, Uuid>>,
 }
 
 impl Moves {

@@ -1,12 +1,9 @@
 //! The follower's end of an incremental fetch session (KIP-227): the leader is told of every partition once, and then of
 //! those whose place has changed. Pure.
 
+use super::PartitionKey;
 use std::collections::{BTreeMap, BTreeSet};
-use thalweg_wire::Uuid;
 use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
-
-/// A partition: the topic's id and the index.
-pub type Key = (Uuid, i32);
 
 /// What goes into a request.
 #[derive(Debug, PartialEq)]
@@ -27,11 +24,11 @@ pub struct FetchSession {
     id: i32,
     epoch: i32,
     /// What is to be fetched.
-    wanted: BTreeMap<Key, FetchPartition>,
+    wanted: BTreeMap<PartitionKey, FetchPartition>,
     /// What of it the leader has not been told.
-    changed: BTreeSet<Key>,
+    changed: BTreeSet<PartitionKey>,
     /// What the leader knows and is not wanted any more.
-    forgotten: BTreeSet<Key>,
+    forgotten: BTreeSet<PartitionKey>,
 }
 
 impl FetchSession {
@@ -41,24 +38,24 @@ impl FetchSession {
     }
 
     /// Whether a partition is fetched.
-    pub fn wants(&self, key: &Key) -> bool {
+    pub fn wants(&self, key: &PartitionKey) -> bool {
         self.wanted.contains_key(key)
     }
 
     /// Where the partition was fetched from, or will be next.
-    pub fn partition(&self, key: &Key) -> Option<&FetchPartition> {
+    pub fn partition(&self, key: &PartitionKey) -> Option<&FetchPartition> {
         self.wanted.get(key)
     }
 
     /// Fetches a partition from now on, or from another place.
-    pub fn set(&mut self, key: Key, partition: FetchPartition) {
+    pub fn set(&mut self, key: PartitionKey, partition: FetchPartition) {
         self.forgotten.remove(&key);
         self.changed.insert(key);
         self.wanted.insert(key, partition);
     }
 
     /// Fetches a partition no more.
-    pub fn remove(&mut self, key: &Key) {
+    pub fn remove(&mut self, key: &PartitionKey) {
         if self.wanted.remove(key).is_some() {
             self.changed.remove(key);
             self.forgotten.insert(*key);
@@ -127,6 +124,7 @@ impl FetchSession {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_wire::Uuid;
 
     const A: Uuid = Uuid(1);
     const B: Uuid = Uuid(2);
