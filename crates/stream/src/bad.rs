@@ -131,7 +131,8 @@ impl BadMessages {
                 let why = [(REASON, reason), (STREAM, &*self.stream), (STAGE, &*self.stage)];
                 let why = why.map(|(name, value)| Header { name, value: Some(value.as_bytes()) });
                 let headers = message.headers.iter().chain(why);
-                letters.waiting.push(message.value, message.key, headers, message.time_ms, message.sequence);
+                let value = (!message.is_null).then_some(message.value);
+                letters.waiting.push(value, message.key, headers, message.time_ms, message.sequence);
             }
             Policy::DeadLetter(file) => {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -22,6 +22,8 @@ pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 pub struct Message<'a> {
     /// The value.
     pub value: &'a [u8],
+    /// Whether it has none, as a record of Kafka's that marks its key as deleted: the value is empty then.
+    pub is_null: bool,
     /// The key, where it has one.
     pub key: Option<&'a [u8]>,
     /// What is said of it beside its value.
@@ -41,7 +43,7 @@ struct Part {
 }
 
 impl Part {
-    /// The key or the headers of a message that has none.
+    /// The value, the key or the headers of a message that has none.
     const NONE: Part = Part { buffer: u32::MAX, start: 0, len: 0 };
 
     fn of(self, buffers: &[Bytes]) -> &[u8] {
@@ -162,7 +164,10 @@ impl Batch {
     /// The value of a message, as bytes of their own that share the buffer.
     pub fn value(&self, index: usize) -> Bytes {
         let part = self.slots[index].value;
-        self.buffers[part.buffer as usize].slice(part.start as usize..(part.start + part.len) as usize)
+        match self.buffers.get(part.buffer as usize) {
+            Some(buffer) => buffer.slice(part.start as usize..(part.start + part.len) as usize),
+            None => Bytes::new(),
+        }
     }
 
     /// Adds a message that has a buffer of its own.
@@ -292,13 +297,13 @@ impl Gather {
     /// Adds a copy.
     pub fn push<'h>(
         &mut self,
-        value: &[u8],
+        value: Option<&[u8]>,
         key: Option<&[u8]>,
         headers: impl IntoIterator<Item = Header<'h>>,
         time_ms: i64,
         sequence: u64,
     ) {
-        let value = self.part(value);
+        let value = value.map_or(Part::NONE, |value| self.part(value));
         let key = key.map_or(Part::NONE, |key| self.part(key));
         let start = self.written.len();
         for header in headers {
@@ -341,8 +346,10 @@ impl Gather {
 #[inline]
 fn message<'a>(slot: &Slot, extras: &[Extra], buffers: &'a [Bytes]) -> Message<'a> {
     let extra = if slot.extra == NO_EXTRA { Extra::NONE } else { extras[slot.extra as usize] };
+    let value = slot.value.of_some(buffers);
     Message {
-        value: slot.value.of(buffers),
+        value: value.unwrap_or_default(),
+        is_null: value.is_none(),
         key: extra.key.of_some(buffers),
         headers: Headers::new(extra.headers.of_some(buffers).unwrap_or_default()),
         time_ms: slot.time_ms,
@@ -469,8 +476,8 @@ mod tests {
     fn headers_stay_with_their_messages_and_may_be_others() {
         let mut gather = Gather::default();
         let trace = Header { name: "trace", value: Some(b"1") };
-        gather.push(b"a", Some(b"k"), [trace], 0, 0);
-        gather.push(b"b", None, [], 0, 1);
+        gather.push(Some(b"a"), Some(b"k"), [trace], 0, 0);
+        gather.push(Some(b"b"), None, [], 0, 1);
         let mut batch = gather.take();
         let rewritten: Result<(), ()> = batch.rewrite(|message, emit| {
             assert_eq!(message.headers.iter().count(), usize::from(message.value == b"a"));
@@ -488,6 +495,32 @@ mod tests {
         let why = Header { name: "why", value: None };
         assert_eq!(told, [(None, vec![]), (Some(&b"k"[..]), vec![trace]), (Some(&b"l"[..]), vec![why])]);
         assert_eq!(both.messages().nth(1).and_then(|m| m.headers.get("trace")), Some(Some(&b"1"[..])));
+    }
+
+    #[test]
+    fn no_value_stays_none_until_one_is_written() {
+        let mut gather = Gather::default();
+        gather.push(None, Some(b"a"), [], 0, 0);
+        gather.push(Some(b""), Some(b"b"), [], 0, 1);
+        let mut batch = batch(&["before"]);
+        batch.append(&gather.take());
+        let told = |batch: &Batch| batch.messages().map(|m| (m.value.len(), m.is_null)).collect::<Vec<_>>();
+        assert_eq!(told(&batch), [(6, false), (0, true), (0, false)]);
+        assert!(batch.value(1).is_empty());
+        let rewritten = batch.rewrite(|message, emit| {
+            match message.sequence {
+                0 => {
+                    emit.keep();
+                    emit.key(b"c");
+                    emit.part(0..0);
+                }
+                _ => emit.write(|out| Ok::<_, ()>(out.extend_from_slice(b"x")))?,
+            }
+            Ok(())
+        });
+        assert_eq!(rewritten, Ok::<_, ()>(()));
+        let expected = [(6, false), (0, false), (0, true), (0, true), (1, false)];
+        assert_eq!(told(&batch), expected);
     }
 
     #[test]

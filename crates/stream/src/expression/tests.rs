@@ -4,6 +4,7 @@ use crate::message::{Gather, Header, Headers};
 fn message(value: &str) -> Message<'_> {
     Message {
         value: value.as_bytes(),
+        is_null: false,
         key: Some(b"k1"),
         headers: Headers::default(),
         time_ms: 1_700_000_000_000,
@@ -132,7 +133,7 @@ fn headers_are_a_map_of_texts_and_a_map_becomes_headers() {
     let mut gather = Gather::default();
     let header = |name, value| Header { name, value };
     let headers = [header("trace", Some(&b"1"[..])), header("trace", Some(b"2")), header("gone", None)];
-    gather.push(b"{}", None, headers, 0, 0);
+    gather.push(Some(b"{}"), None, headers, 0, 0);
     let batch = gather.take();
     let message = batch.messages().next().expect("it is there");
     for (expression, expected) in [

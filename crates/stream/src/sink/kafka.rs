@@ -229,9 +229,10 @@ impl Kafka {
         let mut refused = None;
         for message in batch.messages().skip(from) {
             let mut record: BaseRecord<'_, [u8], [u8], Arc<Part>> =
-                BaseRecord::with_opaque_to(&self.topic, part.clone())
-                    .payload(message.value)
-                    .timestamp(message.time_ms);
+                BaseRecord::with_opaque_to(&self.topic, part.clone()).timestamp(message.time_ms);
+            if !message.is_null {
+                record = record.payload(message.value);
+            }
             if let Some(key) = message.key {
                 record = record.key(key);
             }

@@ -107,7 +107,7 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
     let server = tokio::spawn(async move {
         let _ = axum::serve(listener, router).await;
     });
-    site.console.line(&format!("{}: listens on http://{bound}{path}", site.label));
+    site.console.line(&format!("{}: listens on http://{bound}{path}", site.stream));
     Ok(Box::new(Http { posted, next: None, sequence: 0, has_ended: false, server }))
 }
 

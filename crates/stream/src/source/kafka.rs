@@ -57,7 +57,8 @@ pub const MODULE: Module = Module {
             those behind `topic:` among them (a tap only listens), so that each arrives at least once; \
             `--guarantee=at-most-once` commits before any stage sees them, `--guarantee=exactly-once` with what the sink writes. \
             Before others take its partitions, what it has of them arrives and is committed. Without it, all partitions or those of `--partitions` are read from `--from` on, and \
-            nothing is committed. Keys, times and headers of records are those of the messages.",
+            nothing is committed. Keys, times and headers of records are those of the messages. A record without a value, which deletes its key, is empty to \
+            expressions, and has none in a `kafka` sink either, unless a stage writes one.",
     options: &[
         OptionSpec {
             name: "topics",

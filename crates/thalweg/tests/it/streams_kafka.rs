@@ -102,6 +102,23 @@ fn what_is_written_to_a_topic_is_read_with_its_keys_from_wherever_one_likes() {
 }
 
 #[test]
+fn a_record_that_deletes_its_key_does_so_in_the_next_topic_too() {
+    let broker = Broker::start();
+    let at = format!("--bootstrap-server {}", broker.address());
+    let produce = format!("produce in {at} --key-separator : --null-marker NULL");
+    let (code, _, error) = run(&mut binary::thalweg(&produce), b"a:1\nb:\na:NULL\n");
+    assert_eq!(code, Some(0), "{error}");
+    let moved = "kafka --topics=in --untilEnd=true | transform --headers='{\"by\": \"a stream\"}' | kafka --topic=out";
+    let (code, _, error) = run(&mut broker.stream(moved), b"");
+    assert_eq!(code, Some(0), "{error}");
+    let consume = format!("consume out {at} --from-beginning --until-end --print-key");
+    let (code, out, error) = run(&mut binary::thalweg(&consume), b"");
+    assert_eq!(code, Some(0), "{error}");
+    let of_key = |key: &str| out.lines().filter(|line| line.starts_with(key)).collect::<Vec<_>>();
+    assert_eq!((of_key("a"), of_key("b")), (vec!["a\t1", "a\tnull"], vec!["b\t"]), "{out}");
+}
+
+#[test]
 fn a_group_goes_on_where_its_sink_had_got_to() {
     let broker = Broker::start();
     broker.produce(0..500);

@@ -287,8 +287,7 @@ impl Reader {
             let headers = if self.wanted.with_headers { record.headers() } else { None };
             let headers = headers.into_iter().flat_map(|headers| headers.iter());
             let headers = headers.map(|header| Header { name: header.key, value: header.value });
-            let value = record.payload().unwrap_or_default();
-            gather.push(value, record.key(), headers, time_ms, self.sequence);
+            gather.push(record.payload(), record.key(), headers, time_ms, self.sequence);
             // Asked after the poll, in which it may have changed.
             let generation = self.membership.generation();
             let (topic, partition) = (record.topic(), record.partition());
