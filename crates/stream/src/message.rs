@@ -514,7 +514,10 @@ mod tests {
                     emit.key(b"c");
                     emit.part(0..0);
                 }
-                _ => emit.write(|out| Ok::<_, ()>(out.extend_from_slice(b"x")))?,
+                _ => emit.write(|out| {
+                    out.extend_from_slice(b"x");
+                    Ok::<_, ()>(())
+                })?,
             }
             Ok(())
         });

@@ -96,8 +96,6 @@ pub type Maker<S> = fn(&Settings, &Site) -> Result<Box<S>, StageError>;
 pub struct Site {
     /// The name of the stream.
     pub stream: Arc<str>,
-    /// The label of the stage.
-    pub label: Arc<str>,
     /// How often a message may arrive.
     pub guarantee: Guarantee,
     /// The name under which the cluster knows the transactions of this instance, in a stream that runs exactly once.

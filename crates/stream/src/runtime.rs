@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::bad::{BadMessages, OnError};
 use crate::module::{Console, Findings, Make, Site};
-use crate::plan::{Input, Output, Plan, StagePlan, StreamPlan};
+use crate::plan::{Input, Output, Plan, StreamPlan};
 use crate::stage::{Source, StageError};
 use crate::{Cluster, Guarantee};
 use chain::{Chain, Link};
@@ -177,10 +177,9 @@ impl Builder<'_> {
         StreamFailed { stream: self.stream.clone(), stage: stage.clone(), source: source.into() }
     }
 
-    fn site(&self, stage: &StagePlan, findings: &Findings) -> Site {
+    fn site(&self, findings: &Findings) -> Site {
         Site {
             stream: self.stream.clone(),
-            label: stage.label.clone(),
             guarantee: self.options.guarantee,
             transactional_id: self.transactional_id.clone(),
             console: self.options.console.clone(),
@@ -197,7 +196,7 @@ impl Builder<'_> {
         Ok(match &stream.input {
             Input::Stage(stage) => match stage.module.make {
                 Make::Source(make) => {
-                    let site = self.site(stage, &self.meter.stages[0].findings);
+                    let site = self.site(&self.meter.stages[0].findings);
                     make(&stage.settings, &site).map_err(|error| self.failed(&stage.label, error))?
                 }
                 _ => unreachable!("a plan begins with a source"),
@@ -227,7 +226,7 @@ impl Builder<'_> {
             let Make::Processor(make) = stage.module.make else {
                 unreachable!("a plan has processors between its ends")
             };
-            let processor = make(&stage.settings, &self.site(stage, &meter.findings));
+            let processor = make(&stage.settings, &self.site(&meter.findings));
             let processor = processor.map_err(|error| self.failed(&stage.label, error))?;
             links.push(Link { processor, meter: meter.clone() });
         }
@@ -235,7 +234,7 @@ impl Builder<'_> {
         let sink = match &stream.output {
             Output::Stage(stage) => match stage.module.make {
                 Make::Sink(make) => {
-                    let site = self.site(stage, &last.findings);
+                    let site = self.site(&last.findings);
                     make(&stage.settings, &site).map_err(|error| self.failed(&stage.label, error))?
                 }
                 _ => unreachable!("a plan ends with a sink"),

@@ -189,7 +189,6 @@ async fn work(module: &'static Module, options: &[(&str, String)], random: &mut 
     let settings = settings.unwrap_or_else(|_| panic!("a plan has taken them: {texts:?}"));
     let site = Site {
         stream: "s".into(),
-        label: "p".into(),
         guarantee: Guarantee::AtLeastOnce,
         transactional_id: None,
         console: Arc::new(Lines::default()),
