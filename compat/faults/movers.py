@@ -35,8 +35,8 @@ def command(make, arguments):
 class Mover:
     """One mover under a transactional id of its own; a node as far as faults go."""
 
-    def __init__(self, cluster, make, place, in_flight):
-        self.cluster, self.make, self.name, self.in_flight = cluster, make, f"mover-{make}-{place}", in_flight
+    def __init__(self, cluster, make, place):
+        self.cluster, self.make, self.name = cluster, make, f"mover-{make}-{place}"
         self.directory = cluster.directory / self.name
         self.directory.mkdir()
         self.process = None
@@ -47,7 +47,7 @@ class Mover:
         return f"{self.name}: {', '.join(f'{event} {count}' for event, count in sorted(self.events.items()))}"
 
     def start(self):
-        arguments = [self.cluster.bootstrap, SOURCE, SINK, GROUP, self.name, str(self.in_flight)]
+        arguments = [self.cluster.bootstrap, SOURCE, SINK, GROUP, self.name, str(self.cluster.in_flight())]
         program, more = command(self.make, arguments)
         with open(self.directory / "errors", "ab") as errors:
             pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": errors}

@@ -12,7 +12,7 @@ import time
 
 from broker import answers, free_port, kafka_classpath, thalweg_binary
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from java_log import log_to_stderr
 
@@ -192,6 +192,17 @@ class Cluster:
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, "socket.timeout.ms": 10000})
         self.wait("all brokers", lambda seen: len(seen.brokers) == len(self.brokers), timeout)
         return self
+
+    def in_flight(self):
+        """How many requests of a producer may be under way: after kill -9 Kafka remembers the last batch of a producer only,
+        and takes a second one in flight twice."""
+        return 5 if all(node.make == "thalweg" for node in self.brokers) else 1
+
+    def create_topics(self, partitions):
+        """Creates topics, each with so many partitions, and as many replicas of each as the cluster has of its own."""
+        topics = [NewTopic(name, count, self.replicas) for name, count in partitions.items()]
+        for created in self.admin.create_topics(topics, request_timeout=60).values():
+            created.result(60)
 
     def metadata(self):
         """What a broker says of the cluster, or None when none answers."""

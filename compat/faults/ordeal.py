@@ -6,7 +6,6 @@ import tempfile
 import time
 
 import strict
-from confluent_kafka.admin import NewTopic
 from writer import Writer, read_all
 
 from faults import plan, say, strike
@@ -53,12 +52,9 @@ class Ordeal:
         if self.prepare:
             self.prepare(self.cluster)
         self.cluster.start()
-        topics = [NewTopic(name, partitions, 3) for name, partitions in self.topics.items()]
-        for created in self.cluster.admin.create_topics(topics, request_timeout=60).values():
-            created.result(60)
+        self.cluster.create_topics(self.topics)
         bootstrap = self.cluster.bootstrap
-        # After kill -9 Kafka remembers the last batch of a producer only, and takes a second one in flight twice.
-        in_flight = 5 if all(node.make == "thalweg" for node in self.cluster.brokers) else 1
+        in_flight = self.cluster.in_flight()
         age = {"topic.metadata.refresh.interval.ms": self.metadata_age_ms}
         self.writer = Writer(bootstrap, "librdkafka", PARTITIONS, **{"max.in.flight": in_flight, **age})
         # Kafka's producer sends on to a new leader while answers of the old one are missing. Batches that both have are

@@ -8,7 +8,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
-from confluent_kafka.admin import NewTopic
 
 from faults import Fault, say, strike
 from movers import GROUP, SINK, SOURCE, Mover, audit, open_places
@@ -34,18 +33,14 @@ class Moving:
         kind = ORACLES[kind] if os.environ.get("KIND") == "apache" else kind
         work = pathlib.Path(os.environ.get("WORK") or tempfile.mkdtemp(prefix="moving-"))
         self.cluster = Cluster(kind, work / f"{kind}-{'-'.join(makes)}", Network(), SETTINGS)
-        # After kill -9 Kafka remembers the last batch of a producer only, and takes a second one in flight twice.
-        self.in_flight = 5 if all(node.make == "thalweg" for node in self.cluster.brokers) else 1
-        self.movers = [Mover(self.cluster, make, place, self.in_flight) for place, make in enumerate(makes)]
+        self.movers = [Mover(self.cluster, make, place) for place, make in enumerate(makes)]
 
     def __enter__(self):
         say(f"{self.cluster.kind}, in {self.cluster.directory}")
         try:
             self.cluster.start()
-            topics = [NewTopic(name, PARTITIONS, self.cluster.replicas) for name in (SOURCE, SINK)]
-            for created in self.cluster.admin.create_topics(topics, request_timeout=60).values():
-                created.result(60)
-            config = {"max.in.flight": self.in_flight}
+            self.cluster.create_topics({SOURCE: PARTITIONS, SINK: PARTITIONS})
+            config = {"max.in.flight": self.cluster.in_flight()}
             self.writer = Writer(self.cluster.bootstrap, SOURCE, PARTITIONS, **config)
             self.writer.start()
             for mover in self.movers:
