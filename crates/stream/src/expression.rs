@@ -168,7 +168,10 @@ impl Expression {
         let view = View::new(&self.needs, message)?;
         let mut context = Context::with_env(ENVIRONMENT.clone());
         context.set_variable_resolver(&view);
-        f(&view, &context)
+        f(&view, &context).map_err(|error| match (error, view.unreadable()) {
+            (NoValue::Failed { .. }, Some(unreadable)) => self.failed(unreadable),
+            (error, _) => error,
+        })
     }
 
     fn failed(&self, error: impl ToString) -> NoValue {

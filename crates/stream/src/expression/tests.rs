@@ -118,6 +118,23 @@ fn only_what_is_asked_for_is_read() {
 }
 
 #[test]
+fn what_cannot_be_read_of_a_message_is_told() {
+    let odd = message(r#"{"n": 1e999, "s": "a\ud800", "m": {"l": [1, 2e999]}, "ok": 1}"#);
+    for (expression, reason) in [
+        ("payload.n > 1", "1e999 stands where a number that is not too large is expected"),
+        ("payload.s", "a\\ud800 stands where a string with sound escapes is expected"),
+        ("payload.m.l[0]", "2e999 stands where a number that is not too large is expected"),
+        ("payload.exists(name, name == 'n') && payload.n > 1", "1e999 stands where"),
+    ] {
+        let compiled = Expression::compile(expression).expect(expression);
+        let error = compiled.write(&odd, &mut BytesMut::new()).expect_err(expression).to_string();
+        assert!(error.contains(&format!("{expression} fails: {reason}")), "{error}");
+    }
+    let compiled = Expression::compile("payload.n > 1 || payload.ok == 1").expect("an expression");
+    assert_eq!(compiled.test(&odd), Ok(true), "what is of no consequence is not missed");
+}
+
+#[test]
 fn numbers_and_times_are_taken_from_fields() {
     let number = |text: &str| Expression::compile(text).expect("an expression").number(&message(ORDER));
     assert_eq!((number("payload.amount"), number("payload.id")), (Ok(12.5), Ok(7.0)));

@@ -1,6 +1,7 @@
 //! A message as an expression sees it: its variables, made where they are asked for.
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use cel::common::types::{
     CelBool, CelBytes, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString, CelTimestamp,
@@ -16,11 +17,35 @@ use crate::message::{Headers, Message};
 /// Members that are kept without an allocation.
 const MEMBERS_AT_HAND: usize = 8;
 
+/// How much is shown of a value that cannot be read.
+const SHOWN_MAX: usize = 40;
+
 /// One message.
 pub struct View<'a> {
     needs: &'a Needs,
     message: Message<'a>,
     found: Found<'a>,
+    /// What was asked for and cannot be read, if anything: the language knows only that it is not there.
+    unreadable: OnceLock<Unreadable>,
+}
+
+/// A value that is JSON by its form, and cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{found} stands where {expected} is expected")]
+pub struct Unreadable {
+    /// How it begins.
+    found: String,
+    /// What would be right.
+    expected: &'static str,
+}
+
+impl Unreadable {
+    fn of(raw: &[u8], expected: &'static str) -> Unreadable {
+        let raw = String::from_utf8_lossy(raw);
+        let shown: String = raw.chars().take(SHOWN_MAX).collect();
+        let more = if shown.len() < raw.len() { "..." } else { "" };
+        Unreadable { found: format!("{shown}{more}"), expected }
+    }
 }
 
 enum Found<'a> {
@@ -47,7 +72,7 @@ impl<'a> View<'a> {
             }
             Needs::Whole => Found::Whole(json::parse(message.value)?),
         };
-        Ok(View { needs, message: *message, found })
+        Ok(View { needs, message: *message, found, unreadable: OnceLock::new() })
     }
 
     /// What lies at a path into `payload`.
@@ -64,6 +89,16 @@ impl<'a> View<'a> {
         Some(value)
     }
 
+    /// What was asked for and cannot be read.
+    pub fn unreadable(&self) -> Option<&Unreadable> {
+        self.unreadable.get()
+    }
+
+    fn read<'r>(&self, raw: Raw<'r>) -> Option<Box<dyn Val + 'r>> {
+        // The first that is met is told of.
+        read(raw).map_err(|error| self.unreadable.get_or_init(|| error)).ok()
+    }
+
     fn first(&self, name: &str, found: &[Option<Raw<'a>>]) -> Option<Raw<'a>> {
         let Needs::Members(names) = self.needs else { return None };
         found[names.iter().position(|wanted| **wanted == *name)?]
@@ -72,7 +107,7 @@ impl<'a> View<'a> {
     /// `payload` itself, as far as it is needed.
     fn whole(&self) -> Option<Box<dyn Val + '_>> {
         let found = match &self.found {
-            Found::Whole(whole) => return read(*whole),
+            Found::Whole(whole) => return self.read(*whole),
             Found::Nothing => return None,
             Found::Few(found) => &found[..],
             Found::Many(found) => found,
@@ -81,7 +116,7 @@ impl<'a> View<'a> {
         let mut members: HashMap<CelMapKey<'_>, Box<dyn Val + '_>> = HashMap::with_capacity(names.len());
         for (name, raw) in names.iter().zip(found) {
             if let Some(raw) = raw {
-                members.insert(CelMapKey::from(&**name), read(*raw)?);
+                members.insert(CelMapKey::from(&**name), self.read(*raw)?);
             }
         }
         Some(Box::new(CelMap::from(members)))
@@ -92,7 +127,7 @@ impl VariableResolver for View<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
         // A path is asked for whole first: most end here.
         if let Some(path) = variable.strip_prefix("payload.") {
-            return self.payload(path.split('.')).and_then(read).map(CowVal::Owned);
+            return self.payload(path.split('.')).and_then(|raw| self.read(raw)).map(CowVal::Owned);
         }
         let message = &self.message;
         Some(match variable {
@@ -132,30 +167,35 @@ fn timestamp(ms: i64) -> DateTime<FixedOffset> {
     DateTime::from_timestamp_millis(ms).unwrap_or_default().fixed_offset()
 }
 
-/// The value of the language for one of JSON; nothing where it is none after all.
-fn read<'a>(raw: Raw<'a>) -> Option<Box<dyn Val + 'a>> {
-    Some(match raw {
+/// The value of the language for one of JSON.
+fn read<'a>(raw: Raw<'a>) -> Result<Box<dyn Val + 'a>, Unreadable> {
+    Ok(match raw {
         Raw::Null => Box::new(CelNull),
         Raw::Bool(value) => Box::new(CelBool::from(value)),
-        Raw::Number(text) => match json::number(text).ok()? {
-            Number::Integer(value) => Box::new(CelInt::from(value)),
-            Number::Float(value) => Box::new(CelDouble::from(value)),
+        Raw::Number(text) => match json::number(text) {
+            Ok(Number::Integer(value)) => Box::new(CelInt::from(value)),
+            Ok(Number::Float(value)) => Box::new(CelDouble::from(value)),
+            Err(_) => return Err(Unreadable::of(text, "a number that is not too large")),
         },
-        Raw::String(inside, escaped) => Box::new(CelString::from(json::string(inside, escaped).ok()?)),
-        Raw::Array(_) => {
-            let elements = raw.elements().ok()?.into_iter().map(read);
-            Box::new(CelList::from(elements.collect::<Option<Vec<_>>>()?))
+        Raw::String(inside, escaped) => match json::string(inside, escaped) {
+            Ok(text) => Box::new(CelString::from(text)),
+            Err(error) => return Err(Unreadable::of(inside, error.expected)),
+        },
+        Raw::Array(whole) => {
+            let elements = raw.elements().map_err(|error| Unreadable::of(whole, error.expected))?;
+            let elements = elements.into_iter().map(read);
+            Box::new(CelList::from(elements.collect::<Result<Vec<_>, _>>()?))
         }
-        Raw::Object(_) => {
-            let members = raw.members().ok()?.into_iter();
-            let members = members.map(|(name, value)| {
+        Raw::Object(whole) => {
+            let members = raw.members().map_err(|error| Unreadable::of(whole, error.expected))?;
+            let members = members.into_iter().map(|(name, value)| {
                 let name = match name {
                     std::borrow::Cow::Borrowed(name) => CelMapKey::from(name),
                     std::borrow::Cow::Owned(name) => CelMapKey::from(name),
                 };
-                Some((name, read(value)?))
+                Ok((name, read(value)?))
             });
-            Box::new(CelMap::from(members.collect::<Option<HashMap<_, _>>>()?))
+            Box::new(CelMap::from(members.collect::<Result<HashMap<_, _>, Unreadable>>()?))
         }
     })
 }
