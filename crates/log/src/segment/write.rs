@@ -262,6 +262,9 @@ impl Segment {
         self.times.truncate(disk, &path, kept)?;
         self.truncate_transactions(home, offset)?;
         self.cut(home, boundary.position)?;
+        // Were the batches to come back after a power failure, those that are appended in their place might be missing, and
+        // what follows those be there: nothing would tell that the log is none that ever was.
+        self.file(home)?.sync_data()?;
         self.bytes_since_index_entry = 0;
         self.first_timestamp = None;
         let before = if self.is_empty() { None } else { Some(target.saturating_sub(1)) };
