@@ -1,15 +1,15 @@
 //! What must hold once all is quiet: every acknowledged record is where it was said to be, each producer's records are
 //! there once and in their order, what was read is what is there, and replicas are equal to the byte.
 
-use crate::history::{Acknowledged, Known, Name, TOPIC};
+use crate::history::{Acknowledged, Known, Name};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use thalweg_log::disk::MemoryDisk;
 use thalweg_record::{DecompressBuffer, batches, verify};
 
 /// The log of one replica: the bytes of its segments, one after the other.
-pub fn log_of(disk: &MemoryDisk, partition: i32) -> Vec<u8> {
-    let dir = PathBuf::from(format!("/data/{TOPIC}-{partition}"));
+pub fn log_of(disk: &MemoryDisk, topic: &str, partition: i32) -> Vec<u8> {
+    let dir = PathBuf::from(format!("/data/{topic}-{partition}"));
     let of_log =
         |path: &PathBuf| path.parent() == Some(&dir) && path.extension().is_some_and(|end| end == "log");
     disk.files().into_iter().filter(|(path, _)| of_log(path)).flat_map(|(_, bytes)| bytes).collect()
@@ -44,20 +44,23 @@ fn records(partition: i32, log: &[u8]) -> Result<BTreeMap<i64, Name>, String> {
     Ok(found)
 }
 
-/// Checks a partition, whose replicas have these logs, named by their machines. Returns what is wrong.
-pub fn check(partition: i32, replicas: &[(String, Vec<u8>)], known: &Known) -> Vec<String> {
-    // Without a leader, nobody says which of the replicas is right.
-    let Some((first, log)) = replicas.first() else { return Vec::new() };
+/// Where the logs of a partition's replicas differ, named by their machines.
+pub fn differences(topic: &str, partition: i32, replicas: &[(String, Vec<u8>)]) -> Vec<String> {
+    let Some(((first, log), others)) = replicas.split_first() else { return Vec::new() };
+    let different = others.iter().filter(|(_, bytes)| bytes != log);
+    let difference = |(other, bytes): &(String, Vec<u8>)| {
+        let at = bytes.iter().zip(log).take_while(|(a, b)| a == b).count();
+        let (len, other_len) = (log.len(), bytes.len());
+        format!(
+            "{topic}-{partition}: the logs on {first} ({len} bytes) and {other} ({other_len}) differ from byte {at} on"
+        )
+    };
+    different.map(difference).collect()
+}
+
+/// Checks the log of one replica of a partition. Returns what is wrong.
+pub fn check(partition: i32, log: &[u8], known: &Known) -> Vec<String> {
     let mut wrong = Vec::new();
-    for (other, bytes) in &replicas[1..] {
-        if bytes != log {
-            let at = bytes.iter().zip(log).take_while(|(a, b)| a == b).count();
-            let (len, other_len) = (log.len(), bytes.len());
-            wrong.push(format!(
-                "partition {partition}: the logs on {first} ({len} bytes) and {other} ({other_len}) differ from byte {at} on"
-            ));
-        }
-    }
     let records = match records(partition, log) {
         Ok(records) => records,
         Err(error) => {
@@ -177,12 +180,13 @@ mod tests {
     #[test]
     fn a_log_as_it_should_be_passes() {
         let log = log(&[0, 1, 2]);
-        assert_eq!(check(0, &replicas(&[log.clone(), log]), &known()), [""; 0]);
+        assert_eq!(check(0, &log, &known()), [""; 0]);
+        assert_eq!(differences("t", 0, &replicas(&[log.clone(), log])), [""; 0]);
     }
 
     #[test]
     fn replicas_that_differ_are_told_apart() {
-        let wrong = check(0, &replicas(&[log(&[0, 1]), log(&[0, 1, 2])]), &known());
+        let wrong = differences("t", 0, &replicas(&[log(&[0, 1]), log(&[0, 1, 2])]));
         assert!(wrong[0].contains("the logs on b1") && wrong[0].contains("differ from byte"), "{wrong:?}");
     }
 
@@ -196,7 +200,7 @@ mod tests {
             (&[], "was read at 0, where None is"),
         ];
         for (numbers, told) in cases {
-            let wrong = check(0, &replicas(&[log(numbers)]), &known());
+            let wrong = check(0, &log(numbers), &known());
             assert!(wrong.iter().any(|what| what.contains(told)), "{numbers:?}: {wrong:?}");
         }
     }
@@ -206,6 +210,6 @@ mod tests {
         let mut log = log(&[0, 1]);
         let last = log.len() - 1;
         log[last] ^= 1;
-        assert_eq!(check(0, &replicas(&[log]), &known()).len(), 1);
+        assert_eq!(check(0, &log, &known()).len(), 1);
     }
 }

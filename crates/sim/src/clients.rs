@@ -1,7 +1,9 @@
-//! The clients of a simulation: idempotent producers with acks=all, and consumers that read everything.
+//! The clients of a simulation: idempotent producers with acks=all, and consumers that read everything; with them members of
+//! a group, and clients of transactions.
 
 use crate::chance::Chance;
 use crate::history::{Acknowledged, History, Name, TOPIC};
+use crate::plan::Plan;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -39,10 +41,11 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Runs so many producers, consumers, and members of a group for as long as it is polled.
-    pub async fn run(self, producers: u32, consumers: u32, members: u32) {
+    /// Runs so many of each as the plan wants, for as long as it is polled.
+    pub async fn run(self, plan: &Plan) {
+        let Plan { producers, consumers, members, transactional, .. } = *plan;
         let mut tasks = tokio::task::JoinSet::new();
-        self.producing.store(producers as usize, Ordering::SeqCst);
+        self.producing.store((producers + transactional) as usize, Ordering::SeqCst);
         for id in 0..producers {
             tasks.spawn(self.clone().produce(id));
         }
@@ -51,6 +54,12 @@ impl Clients {
         }
         for id in 0..members {
             tasks.spawn(self.clone().be_member(id));
+        }
+        for id in 0..transactional {
+            tasks.spawn(self.clone().transact(id));
+        }
+        if transactional > 0 {
+            tasks.spawn(self.clone().audit());
         }
         while tasks.join_next().await.is_some() {}
     }

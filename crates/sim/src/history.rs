@@ -1,5 +1,6 @@
 //! What the clients of a simulation know: what they sent, what was acknowledged and where, what they read.
 
+use crate::ledger::Ledger;
 use crate::network::Network;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -63,6 +64,8 @@ pub struct Known {
     pub read: BTreeMap<i32, BTreeMap<i64, Name>>,
     /// How far the group has committed for certain, by partition.
     pub committed: BTreeMap<i32, i64>,
+    /// Transactions.
+    pub ledger: Ledger,
     /// What must never be and was.
     pub violations: Vec<String>,
 }
@@ -101,6 +104,7 @@ impl History {
         known.sent.hash(&mut hasher);
         known.read.hash(&mut hasher);
         known.committed.hash(&mut hasher);
+        known.ledger.hash(&mut hasher);
         known.violations.hash(&mut hasher);
         hasher.write_u64(network.history());
         hasher.finish()

@@ -12,6 +12,7 @@ mod check;
 mod clients;
 mod faults;
 mod history;
+mod ledger;
 mod machine;
 mod members;
 mod network;
@@ -19,6 +20,7 @@ mod operator;
 mod panics;
 mod plan;
 mod simulation;
+mod transactions;
 
 pub use network::Delays;
 pub use plan::{Kind, Plan};

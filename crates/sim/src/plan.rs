@@ -1,6 +1,8 @@
 //! What a run is like: its size, its network, the kinds of faults in it. All of it follows from the seed.
 
 use crate::chance::Chance;
+use crate::history::TOPIC;
+use crate::ledger::LEDGER;
 use crate::network::Delays;
 use crate::simulation::TICK_MS;
 
@@ -54,6 +56,8 @@ pub struct Plan {
     pub consumers: u32,
     /// Members of a group.
     pub members: u32,
+    /// Producers of transactions, to a topic of their own. None of them in most runs: what others do is as it was before.
+    pub transactional: u32,
     /// How long messages take.
     pub delays: Delays,
     /// How long faults go on.
@@ -86,11 +90,13 @@ impl Plan {
         };
         let slow = chance.one_in(3);
         let members = Chance::new(seed, 2).below(6).saturating_sub(2);
+        let transactional = Chance::new(seed, 3).below(6).saturating_sub(3);
         Plan {
             partitions: i32::try_from(chance.between(1, 3)).unwrap_or(1),
             producers: u32::try_from(chance.between(1, 3)).unwrap_or(1),
             consumers: u32::try_from(chance.between(1, 2)).unwrap_or(1),
             members: u32::try_from(members).unwrap_or(0),
+            transactional: u32::try_from(transactional).unwrap_or(0),
             delays: Delays {
                 least_ms: TICK_MS,
                 usual_ms: if slow { 40 } else { 10 },
@@ -106,5 +112,10 @@ impl Plan {
             keeps_trace: false,
             syncs_lie: false,
         }
+    }
+
+    /// The topics of all clients.
+    pub fn topics(&self) -> impl Iterator<Item = &'static str> {
+        [TOPIC].into_iter().chain((self.transactional > 0).then_some(LEDGER))
     }
 }

@@ -5,6 +5,7 @@ use crate::check;
 use crate::clients::Clients;
 use crate::faults::Faults;
 use crate::history::{History, TOPIC};
+use crate::ledger::LEDGER;
 use crate::machine::{Ended, SimMachine};
 use crate::network::{MachineId, Network};
 use crate::operator::Tasks;
@@ -50,6 +51,8 @@ pub struct Outcome {
     pub acknowledged: u64,
     /// How many records were read.
     pub read: u64,
+    /// How many transactions were committed.
+    pub committed: u64,
     /// How many messages were delivered.
     pub messages: u64,
     /// How many faults there were.
@@ -222,8 +225,8 @@ impl Simulation {
             };
             let image = broker.image();
             offsets.push(image.offset());
-            if image.topic(TOPIC).is_none() {
-                return Some(format!("broker {id} knows no topic"));
+            if self.plan.topics().any(|topic| image.topic(topic).is_none()) {
+                return Some(format!("broker {id} lacks a topic"));
             }
             for topic in image.topics().sorted() {
                 for (partition, registration) in &topic.partitions {
@@ -252,77 +255,101 @@ impl Simulation {
             return Some(format!("{producing} producers have records that are not acknowledged"));
         }
         for partition in 0..self.plan.partitions {
-            let mut ends = Vec::new();
-            for (id, _) in self.replicas(partition) {
-                let Some(broker) = self.machines[id].broker() else {
-                    return Some("a broker is down".to_owned());
-                };
-                let Some(found) = broker.partitions.get(TOPIC, partition) else {
-                    return Some(format!("broker {id} has no partition {partition}"));
-                };
-                let offsets = found.published_offsets();
-                ends.push((offsets.log_end_offset().0, offsets.high_watermark().0));
-            }
-            let end = ends[0].0;
-            if ends.iter().any(|&ends| ends != (end, end)) {
-                return Some(format!("partition {partition}: log ends and high watermarks are {ends:?}"));
-            }
-            let read = self.history.with(|known| {
-                known.read.get(&partition).and_then(|read| read.last_key_value()).map_or(0, |(at, _)| at + 1)
+            let end = match self.end_of(TOPIC, partition) {
+                Ok(end) => end,
+                Err(why) => return Some(why),
+            };
+            let (read, committed) = self.history.with(|known| {
+                let last = known.read.get(&partition).and_then(|read| read.last_key_value());
+                let committed = known.committed.get(&partition).copied();
+                (last.map_or(0, |(at, _)| at + 1), committed.unwrap_or(0))
             });
             if read < end {
                 return Some(format!("partition {partition}: {read} of {end} records are read"));
             }
-            let committed = self.history.with(|known| known.committed.get(&partition).copied().unwrap_or(0));
             if self.plan.members > 0 && committed < end {
                 return Some(format!("partition {partition}: the group has committed {committed} of {end}"));
+            }
+            if self.plan.transactional > 0 {
+                let end = match self.end_of(LEDGER, partition) {
+                    Ok(end) => end,
+                    Err(why) => return Some(why),
+                };
+                let read = self.history.with(|known| known.ledger.positions.get(&partition).copied());
+                if read.unwrap_or(0) < end {
+                    return Some(format!("{LEDGER}-{partition}: {read:?} of {end} is read as committed"));
+                }
             }
         }
         None
     }
 
+    /// Where the logs of all replicas of a partition end, and their high watermarks; else why they do not.
+    fn end_of(&self, topic: &str, partition: i32) -> Result<i64, String> {
+        let mut ends = Vec::new();
+        for (id, _) in self.replicas(topic, partition) {
+            let Some(broker) = self.machines[id].broker() else { return Err("a broker is down".to_owned()) };
+            let Some(found) = broker.partitions.get(topic, partition) else {
+                return Err(format!("broker {id} has no {topic}-{partition}"));
+            };
+            let offsets = found.published_offsets();
+            ends.push((offsets.log_end_offset().0, offsets.high_watermark().0));
+        }
+        let end = ends.first().map_or(0, |(end, _)| *end);
+        match ends.iter().all(|&ends| ends == (end, end)) {
+            true => Ok(end),
+            false => Err(format!("{topic}-{partition}: log ends and high watermarks are {ends:?}")),
+        }
+    }
+
     /// The machines that hold a partition by the image of some broker, with their names.
-    fn replicas(&self, partition: i32) -> Vec<(MachineId, String)> {
+    fn replicas(&self, topic: &str, partition: i32) -> Vec<(MachineId, String)> {
         let image = (1..=BROKERS).find_map(|id| self.machines[id].broker()).map(|broker| broker.image());
-        let registration = image.and_then(|image| image.partition(TOPIC, partition).cloned());
+        let registration = image.and_then(|image| image.partition(topic, partition).cloned());
         let replicas = registration.map(|registration| registration.replicas.clone()).unwrap_or_default();
         let machines = replicas.into_iter().filter_map(|id| MachineId::try_from(id).ok());
         machines.map(|id| (id, self.machines[id].name.clone())).collect()
     }
 
     /// The machine whose broker leads a partition in the newest leader epoch that any broker knows.
-    fn leader(&self, partition: i32) -> Option<(MachineId, String)> {
+    fn leader(&self, partition: i32) -> Option<MachineId> {
         let brokers = (1..=BROKERS).filter_map(|id| self.machines[id].broker());
         let registrations = brokers.filter_map(|broker| broker.image().partition(TOPIC, partition).cloned());
         let newest = registrations.max_by_key(|registration| registration.leader_epoch)?;
-        let id = MachineId::try_from(newest.leader).ok()?;
-        Some((id, self.machines[id].name.clone()))
+        MachineId::try_from(newest.leader).ok()
     }
 
-    /// Looks at what is on the disks: of all replicas, or of leaders only where the cluster has not come to rest.
+    /// Looks at what is on the disks, of all replicas, and of what was read; only at what leaders have, where the cluster has
+    /// not come to rest.
     fn check(&self) {
+        let mut wrong = Vec::new();
         for partition in 0..self.plan.partitions {
-            let replicas = match self.unrest {
-                None => self.replicas(partition),
-                Some(_) => self.leader(partition).into_iter().collect(),
-            };
-            let logs: Vec<(String, Vec<u8>)> = replicas
-                .into_iter()
-                .map(|(id, name)| (name, check::log_of(&self.machines[id].disk, partition)))
-                .collect();
-            for what in self.history.with(|known| check::check(partition, &logs, known)) {
-                self.history.violation(what);
+            let log = |id: MachineId, topic| check::log_of(&self.machines[id].disk, topic, partition);
+            if self.unrest.is_none() {
+                for topic in self.plan.topics() {
+                    let replicas = self.replicas(topic, partition).into_iter();
+                    let logs: Vec<_> = replicas.map(|(id, name)| (name, log(id, topic))).collect();
+                    wrong.extend(check::differences(topic, partition, &logs));
+                }
+            }
+            // Without a leader, nobody says which of the replicas is right.
+            if let Some(leader) = self.leader(partition) {
+                let log = log(leader, TOPIC);
+                wrong.extend(self.history.with(|known| check::check(partition, &log, known)));
             }
         }
+        wrong.extend(self.history.with(|known| known.ledger.check(self.unrest.is_none())));
+        wrong.into_iter().for_each(|what| self.history.violation(what));
     }
 
     fn outcome(&self, seed: u64, faults: u64) -> Outcome {
         let digest = self.history.digest(&self.network);
         let mut violations = self.history.with(|known| known.violations.clone());
         violations.extend(panics::take());
-        let (acknowledged, read) = self.history.with(|known| {
+        let (acknowledged, read, committed) = self.history.with(|known| {
             let acknowledged = known.acknowledged.values().flatten().map(|run| run.records).sum();
-            (acknowledged, known.read.values().map(|read| read.len() as u64).sum())
+            let read = known.read.values().map(|read| read.len() as u64).sum();
+            (acknowledged, read, known.ledger.committed())
         });
         Outcome {
             seed,
@@ -331,6 +358,7 @@ impl Simulation {
             unrest: self.unrest.clone(),
             acknowledged,
             read,
+            committed,
             messages: self.network.delivered(),
             faults,
             trace: self.network.take_trace(),
@@ -377,17 +405,21 @@ fn properties(id: MachineId, plan: &Plan) -> ServerProperties {
     }
     set("offsets.topic.num.partitions", "1");
     set("offsets.topic.replication.factor", "3");
+    set("transaction.state.log.num.partitions", "1");
+    set("transaction.state.log.replication.factor", "3");
+    set("transaction.state.log.min.isr", "2");
+    set("transaction.abort.timed.out.transaction.cleanup.interval.ms", "1000");
     properties
 }
 
-/// What happens on the clients' machine: the topic is made, then clients work.
+/// What happens on the clients' machine: topics are made, then clients work.
 async fn clients(clients: Clients, plan: Plan, tasks: Tasks) {
-    create_topic(&clients.connector, &clients.bootstrap, &plan).await;
+    create_topics(&clients.connector, &clients.bootstrap, &plan).await;
     let operator = tasks.work(clients.connector.clone(), clients.bootstrap.clone());
-    tokio::join!(clients.run(plan.producers, plan.consumers, plan.members), operator);
+    tokio::join!(clients.run(&plan), operator);
 }
 
-async fn create_topic(connector: &Connector, bootstrap: &[String], plan: &Plan) {
+async fn create_topics(connector: &Connector, bootstrap: &[String], plan: &Plan) {
     let config = |name: &str, value: &str| CreatableTopicConfig {
         name: name.to_owned(),
         value: Some(value.to_owned()),
@@ -398,20 +430,21 @@ async fn create_topic(connector: &Connector, bootstrap: &[String], plan: &Plan) 
     if plan.flushes {
         configs.push(config("flush.messages", "1"));
     }
-    let topic = CreatableTopic {
-        name: TOPIC.to_owned(),
+    let topic = |name: &str| CreatableTopic {
+        name: name.to_owned(),
         num_partitions: plan.partitions,
         replication_factor: 3,
-        configs,
+        configs: configs.clone(),
         ..CreatableTopic::default()
     };
-    let request = CreateTopicsRequest { topics: vec![topic], timeout_ms: 5000, ..Default::default() };
+    let topics = plan.topics().map(topic).collect();
+    let request = CreateTopicsRequest { topics, timeout_ms: 5000, ..Default::default() };
     loop {
         let options = ConnectionOptions { connect_timeout: Duration::from_secs(2), ..Default::default() };
         if let Ok(cluster) = Cluster::connect_by(connector.clone(), bootstrap, &options).await
             && cluster.metadata().brokers.len() == BROKERS
             && let Ok(created) = cluster.send_any(&request).await
-            && created.topics.first().is_some_and(|topic| matches!(topic.error_code, 0 | 36))
+            && created.topics.iter().all(|topic| matches!(topic.error_code, 0 | 36))
         {
             return;
         }

@@ -3,7 +3,7 @@
 
 use thalweg_sim::run;
 
-const SEEDS: [(u64, &str); 15] = [
+const SEEDS: [(u64, &str); 16] = [
     (3, "a reassignment waited for a replica that another was adding and it removed"),
     (8, "more than five batches were stored behind one whose answer was late, which was then stored twice"),
     (21, "the same"),
@@ -19,6 +19,10 @@ const SEEDS: [(u64, &str); 15] = [
     (2204, "a member asked for its offsets, again and again, where the coordinator was no more"),
     (5628, "the same"),
     (7717, "the same"),
+    (
+        230,
+        "batches that a follower had cut were in its log again after a power failure, before others of a later leader",
+    ),
 ];
 
 #[test]

@@ -1,0 +1,169 @@
+//! What is known of transactions: which were committed, and what a reader of committed records was given. What must hold:
+//! of a committed transaction each record is there once and in its order, of any other none, and one of which nobody knows how
+//! it was decided is there in all of its partitions or in none.
+
+use std::collections::BTreeMap;
+
+/// The topic of all transactions.
+pub const LEDGER: &str = "ledger";
+
+/// A transaction: the producer, and which of the producer's transactions it is.
+pub type Id = (u32, u64);
+
+/// A record of a transaction, as its value says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Entry {
+    /// The transaction.
+    pub id: Id,
+    /// From 0 on, for each transaction and partition.
+    pub number: u64,
+}
+
+impl Entry {
+    /// The value of the record, padded to a length.
+    pub fn value(self, partition: i32, len: usize) -> Vec<u8> {
+        let ((producer, transaction), number) = (self.id, self.number);
+        let mut value = format!("{producer} {partition} {transaction} {number} ").into_bytes();
+        value.resize(value.len().max(len), b'.');
+        value
+    }
+
+    /// Reads a value; nothing where it is none of ours.
+    fn of_value(value: &[u8], partition: i32) -> Option<Entry> {
+        let text = std::str::from_utf8(value).ok()?;
+        let mut parts = text.split(' ');
+        let producer = parts.next()?.parse().ok()?;
+        let of: i32 = parts.next()?.parse().ok()?;
+        let transaction = parts.next()?.parse().ok()?;
+        let number = parts.next()?.parse().ok()?;
+        (of == partition).then_some(Entry { id: (producer, transaction), number })
+    }
+}
+
+/// How a transaction was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fate {
+    /// Nobody has asked to commit it.
+    NotCommitted,
+    /// It was asked for, and no answer came.
+    Unknown,
+    /// The coordinator has said so.
+    Committed,
+}
+
+/// A transaction.
+#[derive(Clone, Debug, Hash)]
+pub struct Transaction {
+    /// How it was decided.
+    pub fate: Fate,
+    /// How many records were acknowledged, by partition.
+    pub records: BTreeMap<i32, u64>,
+}
+
+/// What is known.
+#[derive(Debug, Default, Hash)]
+pub struct Ledger {
+    /// All transactions.
+    pub transactions: BTreeMap<Id, Transaction>,
+    /// What was read at each offset, by partition.
+    read: BTreeMap<i32, BTreeMap<i64, Entry>>,
+    /// How far was read, by partition: behind markers and what was aborted, too.
+    pub positions: BTreeMap<i32, i64>,
+}
+
+impl Ledger {
+    /// A record was read. Says what is wrong with that.
+    pub fn read(&mut self, partition: i32, offset: i64, value: Option<&[u8]>) -> Option<String> {
+        let Some(entry) = value.and_then(|value| Entry::of_value(value, partition)) else {
+            return Some(format!("{LEDGER}-{partition}: nobody sent what was read at offset {offset}"));
+        };
+        let before = self.read.entry(partition).or_default().insert(offset, entry);
+        let other = before.filter(|before| *before != entry)?;
+        Some(format!("{LEDGER}-{partition}: offset {offset} was read as {other:?}, then as {entry:?}"))
+    }
+
+    /// How many transactions are known to be committed.
+    pub fn committed(&self) -> u64 {
+        self.transactions.values().filter(|transaction| transaction.fate == Fate::Committed).count() as u64
+    }
+
+    /// What is wrong; with all that should be there only where everything was read.
+    pub fn check(&self, all_is_read: bool) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let mut found: BTreeMap<Id, BTreeMap<i32, u64>> = BTreeMap::new();
+        for (partition, read) in &self.read {
+            let mut last: BTreeMap<u32, Entry> = BTreeMap::new();
+            for (offset, &entry) in read {
+                let at = format!("{LEDGER}-{partition}, offset {offset}: {entry:?}");
+                match self.transactions.get(&entry.id).map(|transaction| transaction.fate) {
+                    Some(Fate::Committed | Fate::Unknown) => {}
+                    fate => wrong.push(format!("{at} was read as committed, and is {fate:?}")),
+                }
+                if let Some(before) = last.insert(entry.id.0, entry).filter(|before| *before >= entry) {
+                    wrong.push(format!("{at} follows {before:?}"));
+                }
+                *found.entry(entry.id).or_default().entry(*partition).or_default() += 1;
+            }
+        }
+        if all_is_read {
+            let nothing = BTreeMap::new();
+            for (id, transaction) in &self.transactions {
+                let found = found.get(id).unwrap_or(&nothing);
+                let Transaction { fate, records } = transaction;
+                let is_right = match fate {
+                    Fate::Committed => found == records,
+                    Fate::Unknown => found.is_empty() || found == records,
+                    Fate::NotCommitted => true,
+                };
+                if !is_right {
+                    wrong.push(format!(
+                        "{LEDGER}: transaction {id:?} is {fate:?} with {records:?}, and {found:?} was read"
+                    ));
+                }
+            }
+        }
+        wrong.truncate(5);
+        wrong
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FATES: [Fate; 3] = [Fate::NotCommitted, Fate::Unknown, Fate::Committed];
+
+    /// One transaction with two records in partition 0 and one in partition 1, of which these were read.
+    fn wrong(fate: Fate, read: &[(i32, u64)]) -> Vec<String> {
+        let transaction = Transaction { fate, records: BTreeMap::from([(0, 2), (1, 1)]) };
+        let mut ledger =
+            Ledger { transactions: BTreeMap::from([((3, 0), transaction)]), ..Ledger::default() };
+        for (offset, &(partition, number)) in (0..).zip(read) {
+            let value = Entry { id: (3, 0), number }.value(partition, 30);
+            assert_eq!(ledger.read(partition, offset, Some(&value)), None);
+        }
+        ledger.check(true)
+    }
+
+    #[test]
+    fn transactions_are_there_whole_or_not_at_all() {
+        for fate in FATES {
+            assert_eq!(wrong(fate, &[]).is_empty(), fate != Fate::Committed, "{fate:?}, nothing of it");
+            let all = [(0, 0), (0, 1), (1, 0)];
+            assert_eq!(wrong(fate, &all).is_empty(), fate != Fate::NotCommitted, "{fate:?}, all of it");
+            for part in [&all[..2], &all[1..], &[(0, 0), (0, 1), (0, 1), (1, 0)], &[(0, 1), (0, 0), (1, 0)]] {
+                assert!(!wrong(fate, part).is_empty(), "{fate:?}, {part:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_that_changes_or_that_nobody_sent_is_found() {
+        let mut ledger = Ledger::default();
+        let value = |number| Entry { id: (3, 0), number }.value(0, 0);
+        assert_eq!(ledger.read(0, 5, Some(&value(0))), None);
+        assert!(ledger.read(0, 5, Some(&value(1))).is_some());
+        assert!(ledger.read(1, 6, Some(&value(2))).is_some(), "of another partition");
+        assert!(!ledger.check(false).is_empty(), "a transaction that nobody began");
+    }
+}
