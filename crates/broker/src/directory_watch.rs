@@ -14,6 +14,7 @@ const DIRECTORY_CHECK: Duration = Duration::from_secs(1);
 /// Watches the directories that were online at the start; returns when none is left.
 pub async fn watch_directories(broker: &Broker, membership: &Membership, directories: &[thalweg_log::Uuid]) {
     let mut reported = Vec::new();
+    let mut stance = Stance::default();
     loop {
         tokio::time::sleep(DIRECTORY_CHECK).await;
         let online = broker.log_dirs.online_ids();
@@ -27,20 +28,53 @@ pub async fn watch_directories(broker: &Broker, membership: &Membership, directo
             reported = failed;
         }
         broker.log_dirs.look_for_room();
-        let withdrawn = broker.log_dirs.are_full() && !is_needed(&broker.image(), broker.node_id);
+        let (image, is_full) = (broker.image(), broker.log_dirs.are_full());
+        let lower = image.cluster().brokers.range(..broker.node_id).count();
+        let withdrawn = stance.withdraws(is_full, is_needed(&image, broker.node_id), lower);
         if membership.withdraw(withdrawn) {
-            tell(withdrawn);
+            tell(withdrawn, is_full);
         }
     }
 }
 
-fn tell(withdrawn: bool) {
+fn tell(withdrawn: bool, is_full: bool) {
     if withdrawn {
         tracing::warn!(
             "No directory has room: the broker asks to be fenced, so that others lead its partitions"
         );
+    } else if is_full {
+        tracing::info!(
+            "Nobody else could lead some partitions: the broker asks to be unfenced, though no directory has room"
+        );
     } else {
         tracing::info!("There is room: the broker asks to be unfenced");
+    }
+}
+
+/// Whether a broker whose directories are full has given up.
+#[derive(Debug, Default)]
+struct Stance {
+    has_given_up: bool,
+    /// How many more times it stays where it could give up.
+    stays: usize,
+}
+
+impl Stance {
+    /// Whether it gives up now, or still. One that had to come back has met others that gave up when it did. Each then stays
+    /// for as many more looks as there are brokers with lower ids: one goes first, and the others see that they are needed.
+    fn withdraws(&mut self, is_full: bool, is_needed: bool, lower: usize) -> bool {
+        if !is_full {
+            *self = Stance::default();
+        } else if is_needed {
+            if self.has_given_up {
+                *self = Stance { has_given_up: false, stays: lower };
+            }
+        } else if self.stays > 0 {
+            self.stays -= 1;
+        } else {
+            self.has_given_up = true;
+        }
+        self.has_given_up
     }
 }
 
@@ -83,6 +117,25 @@ mod tests {
         assert!(!is_needed(&image(&[(1, &[1, 2]), (2, &[2])]), 1));
         assert!(is_needed(&image(&[(1, &[1, 2]), (1, &[1])]), 1));
         assert!(!is_needed(&image(&[]), 1), "it leads nothing");
+    }
+
+    /// What two brokers do that look at the same time, of which either can do without the other.
+    #[test]
+    fn of_brokers_that_fill_up_at_the_same_time_one_stays() {
+        let mut stances = [Stance::default(), Stance::default()];
+        let mut gone = [false; 2];
+        let mut look = |is_full: bool| {
+            let seen = gone;
+            for (at, stance) in stances.iter_mut().enumerate() {
+                gone[at] = stance.withdraws(is_full, seen[1 - at], 1 + at);
+            }
+            gone
+        };
+        assert_eq!(look(false), [false, false]);
+        let looks: Vec<_> = (0..8).map(|_| look(true)).collect();
+        assert_eq!(looks[..2], [[true, true], [false, false]], "both go, and find that both are needed");
+        assert_eq!(looks[3..], [[true, false]; 5]);
+        assert_eq!(look(false), [false, false]);
     }
 
     #[test]
