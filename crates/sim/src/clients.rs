@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use thalweg_client::{
-    Cluster, ConnectionOptions, Connector, Consumer, ConsumerConfig, Delivery, DeliveryError, OffsetReset,
-    Polled, Producer, ProducerConfig, ProducerRecord, StartAt, TopicPartition,
+    Chunk, ChunkError, Cluster, ConnectionOptions, Connector, Consumer, ConsumerConfig, ConsumerError,
+    Delivery, DeliveryError, OffsetReset, Polled, Producer, ProducerConfig, ProducerRecord, StartAt,
+    TopicPartition,
 };
 use thalweg_record::{DecompressBuffer, Offset};
 use tokio::time::Instant;
@@ -146,35 +147,63 @@ impl Clients {
     }
 
     async fn consume(self, id: u32) {
+        let history = &self.history;
+        self.read(&format!("consumer-{id}"), TOPIC, false, |chunk, buffer, next| {
+            let partition = chunk.at.partition;
+            chunk.for_each(buffer, |record| {
+                if record.offset.0 != *next {
+                    let what =
+                        format!("partition {partition}: offset {} came after {}", record.offset.0, *next - 1);
+                    history.violation(what);
+                }
+                *next = record.offset.0 + 1;
+                history.read(partition, record.offset.0, record.value);
+                ControlFlow::Continue(())
+            })
+        })
+        .await;
+    }
+
+    /// Reads all of a topic, again and again from where it was, for as long as it is polled. `take` is given what comes of a
+    /// partition, and the offset that was to come next, which it moves.
+    pub(crate) async fn read(
+        &self,
+        name: &str,
+        topic: &str,
+        read_committed: bool,
+        mut take: impl FnMut(&Chunk, &mut DecompressBuffer, &mut i64) -> Result<(), ChunkError>,
+    ) {
         let mut positions: BTreeMap<i32, i64> =
             (0..self.partitions).map(|partition| (partition, 0)).collect();
         loop {
-            let cluster = self.cluster(&format!("consumer-{id}")).await;
-            if let Err(error) = self.consume_from(id, cluster, &mut positions).await {
-                tracing::info!(id, error, "A consumer begins again");
+            let config = ConsumerConfig {
+                read_committed,
+                offset_reset: OffsetReset::None,
+                fetch_wait_max: Duration::from_millis(100),
+                retry_backoff: Duration::from_millis(100),
+                metadata_max_age: Duration::from_secs(5),
+                check_crcs: true,
+                connection: self.options(name.to_owned()),
+                ..ConsumerConfig::default()
+            };
+            let consumer = Consumer::new(self.cluster(name).await, config);
+            if let Err(error) = self.read_from(name, topic, consumer, &mut positions, &mut take).await {
+                tracing::info!(name, error, "A reader begins again");
             }
             tokio::time::sleep(AGAIN).await;
         }
     }
 
-    async fn consume_from(
+    async fn read_from(
         &self,
-        id: u32,
-        cluster: Cluster,
+        name: &str,
+        topic: &str,
+        mut consumer: Consumer,
         positions: &mut BTreeMap<i32, i64>,
+        take: &mut impl FnMut(&Chunk, &mut DecompressBuffer, &mut i64) -> Result<(), ChunkError>,
     ) -> Result<(), String> {
-        let config = ConsumerConfig {
-            offset_reset: OffsetReset::None,
-            fetch_wait_max: Duration::from_millis(100),
-            retry_backoff: Duration::from_millis(100),
-            metadata_max_age: Duration::from_secs(5),
-            check_crcs: true,
-            connection: self.options(format!("consumer-{id}")),
-            ..ConsumerConfig::default()
-        };
-        let mut consumer = Consumer::new(cluster, config);
         let from = positions.iter().map(|(&partition, &offset)| {
-            (TopicPartition::new(TOPIC, partition), StartAt::Offset(Offset(offset)))
+            (TopicPartition::new(topic, partition), StartAt::Offset(Offset(offset)))
         });
         consumer.assign(from.collect()).await.map_err(|error| error.to_string())?;
         let mut buffer = DecompressBuffer::default();
@@ -182,26 +211,15 @@ impl Clients {
             let chunk = match consumer.poll(Duration::from_secs(1)).await {
                 Ok(Polled::Chunk(chunk)) => chunk,
                 Ok(_) => continue,
-                Err(error @ thalweg_client::ConsumerError::NoOffset(_)) => {
-                    self.history.violation(format!("consumer {id}: {error}"));
+                Err(error @ ConsumerError::NoOffset(_)) => {
+                    self.history.violation(format!("{name}: {error}"));
                     return Err(error.to_string());
                 }
                 Err(error) => return Err(error.to_string()),
             };
-            let partition = chunk.at.partition;
-            let next = positions.entry(partition).or_default();
-            let walked = chunk.for_each(&mut buffer, |record| {
-                if record.offset.0 != *next {
-                    let what =
-                        format!("partition {partition}: offset {} came after {}", record.offset.0, *next - 1);
-                    self.history.violation(what);
-                }
-                *next = record.offset.0 + 1;
-                self.history.read(partition, record.offset.0, record.value);
-                ControlFlow::Continue(())
-            });
-            if let Err(error) = walked {
-                self.history.violation(format!("consumer {id} was given what cannot be read: {error}"));
+            let next = positions.entry(chunk.at.partition).or_default();
+            if let Err(error) = take(&chunk, &mut buffer, next) {
+                self.history.violation(format!("{name} was given what cannot be read: {error}"));
                 return Err(error.to_string());
             }
         }

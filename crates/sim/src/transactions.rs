@@ -9,11 +9,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use thalweg_client::{
-    ClientError, Cluster, Consumer, ConsumerConfig, CoordinatorKind, OffsetReset, Polled, StartAt,
-    TopicPartition,
-};
-use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer, Offset, ProducerEpoch, ProducerId};
+use thalweg_client::{ClientError, Cluster, CoordinatorKind};
+use thalweg_record::{BatchBuilder, BatchOptions, ProducerEpoch, ProducerId};
 use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
 use thalweg_wire::request::{EndTxnRequest, InitProducerIdRequest, ProduceRequest};
 use thalweg_wire::{ErrorCode, Records, Request};
@@ -61,58 +58,22 @@ impl Clients {
         self.producing.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Reads what is committed, again and again from where it was.
+    /// Reads what is committed.
     pub(crate) async fn audit(self) {
-        let mut positions: BTreeMap<i32, i64> =
-            (0..self.partitions).map(|partition| (partition, 0)).collect();
-        loop {
-            let cluster = self.cluster("auditor").await;
-            if let Err(error) = self.audit_from(cluster, &mut positions).await {
-                tracing::info!(error, "The auditor begins again");
-            }
-            tokio::time::sleep(AGAIN).await;
-        }
-    }
-
-    async fn audit_from(&self, cluster: Cluster, positions: &mut BTreeMap<i32, i64>) -> Result<(), String> {
-        let config = ConsumerConfig {
-            read_committed: true,
-            offset_reset: OffsetReset::None,
-            fetch_wait_max: Duration::from_millis(100),
-            metadata_max_age: Duration::from_secs(5),
-            connection: self.options("auditor".to_owned()),
-            ..ConsumerConfig::default()
-        };
-        let mut consumer = Consumer::new(cluster, config);
-        let from = positions.iter().map(|(&partition, &offset)| {
-            (TopicPartition::new(LEDGER, partition), StartAt::Offset(Offset(offset)))
-        });
-        consumer.assign(from.collect()).await.map_err(|error| error.to_string())?;
-        let mut buffer = DecompressBuffer::default();
-        loop {
-            let chunk = match consumer.poll(Duration::from_secs(1)).await {
-                Ok(Polled::Chunk(chunk)) => chunk,
-                Ok(_) => continue,
-                Err(error @ thalweg_client::ConsumerError::NoOffset(_)) => {
-                    self.history.violation(format!("the auditor: {error}"));
-                    return Err(error.to_string());
-                }
-                Err(error) => return Err(error.to_string()),
-            };
+        let history = &self.history;
+        self.read("auditor", LEDGER, true, |chunk, buffer, next| {
             let partition = chunk.at.partition;
-            let walked = chunk.for_each(&mut buffer, |record| {
-                let wrong =
-                    self.history.with(|known| known.ledger.read(partition, record.offset.0, record.value));
-                wrong.into_iter().for_each(|what| self.history.violation(what));
+            chunk.for_each(buffer, |record| {
+                let wrong = history.with(|known| known.ledger.read(partition, record.offset.0, record.value));
+                wrong.into_iter().for_each(|what| history.violation(what));
                 ControlFlow::Continue(())
-            });
-            if let Err(error) = walked {
-                self.history.violation(format!("the auditor was given what cannot be read: {error}"));
-                return Err(error.to_string());
-            }
-            positions.insert(partition, chunk.next.0);
-            self.history.with(|known| known.ledger.positions.insert(partition, chunk.next.0));
-        }
+            })?;
+            // Behind markers and what was taken back, too.
+            *next = chunk.next.0;
+            history.with(|known| known.ledger.positions.insert(partition, *next));
+            Ok(())
+        })
+        .await;
     }
 }
 
