@@ -89,23 +89,27 @@ impl PartitionLog {
         offset: Offset,
         log_start: Option<Offset>,
     ) -> Result<(), LogError> {
-        let mut old = std::mem::take(&mut self.segments);
-        for index in 0..old.len() {
-            match old[index].mark_deleted(&self.home, true) {
+        // The last goes first, and all of them on the medium: a power failure must not leave the end of a log without its
+        // beginning, nor bring back what goes.
+        let mut gone = None;
+        while let Some(mut segment) = self.segments.pop() {
+            match segment.mark_deleted(&self.home, true) {
                 Ok(renamed) => self.doom(renamed),
                 Err(error) => {
                     // A log without a segment is none: what cannot be renamed is left behind and the log stops.
-                    self.segments.push(old.swap_remove(index));
+                    self.segments.push(segment);
                     self.set_poison(format!("a segment cannot be renamed: {error}"));
                     return Err(error.into());
                 }
             }
+            gone = Some(segment);
         }
         // Deleting under one name and creating under the same is safe: the old file has its new name already.
-        match Segment::create(&self.home, offset, self.clock.now_ms()) {
+        let created = Segment::create(&self.home, offset, self.clock.now_ms());
+        match created.and_then(|segment| self.home.disk.sync_dir(&self.home.dir).map(|()| segment)) {
             Ok(segment) => self.segments.push(segment),
             Err(error) => {
-                self.segments.extend(old.pop());
+                self.segments.extend(gone);
                 self.set_poison(format!("a segment cannot be created: {error}"));
                 return Err(error.into());
             }
