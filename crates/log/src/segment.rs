@@ -578,10 +578,13 @@ impl Segment {
 
 /// Takes the segments from `index` on away, the last first, and on the medium too: were they to come back after a power
 /// failure, they would stand behind what is appended in their place. Says under which names their files wait to be removed.
+/// A segment that cannot be taken away stays, with those before it.
 pub fn drop_from(segments: &mut Vec<Segment>, index: usize, home: &Home) -> io::Result<Vec<PathBuf>> {
     let mut renamed = Vec::new();
-    for mut segment in segments.split_off(index).into_iter().rev() {
-        renamed.extend(segment.mark_deleted(home, true)?);
+    while segments.len() > index {
+        let last = segments.last_mut().expect("there are more than `index`");
+        renamed.extend(last.mark_deleted(home, true)?);
+        segments.pop();
     }
     if !renamed.is_empty() {
         home.disk.sync_dir(&home.dir)?;

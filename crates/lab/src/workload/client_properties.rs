@@ -84,9 +84,6 @@ const TOPIC: &str = "\
 /// Security settings of both families: they belong to the target, and there are too many to list.
 const SECURITY: [&str; 2] = ["sasl.", "ssl."];
 
-/// Said of what a workload may hold all the same, for one of its drivers.
-const ONLY_LIBRDKAFKA: &str = "only librdkafka has a setting of this name";
-
 /// What a record takes beside its value in a request, at most.
 const RECORD_OVERHEAD: u64 = 100;
 /// Kafka's defaults of `max.request.size` and `max.message.bytes`, of which the first is the smaller.
@@ -95,9 +92,23 @@ const REQUEST_BYTES_DEFAULT: u64 = 1_048_576;
 /// What is odd in a workload, each once, in the order of its points.
 pub(super) fn warnings(workload: &Workload) -> Vec<String> {
     let mut all = Vec::new();
+    let uses_librdkafka = |driver: &Driver| matches!(driver, Driver::Librdkafka | Driver::Stream);
+    let librdkafka_alone = !workload.drivers.is_empty() && workload.drivers.iter().all(uses_librdkafka);
     for point in &workload.points {
-        clients("producers", &point.producers, JAVA_PRODUCER, LIBRDKAFKA_PRODUCER, &mut all);
-        clients("consumers", &point.consumers, JAVA_CONSUMER, LIBRDKAFKA_CONSUMER, &mut all);
+        clients(
+            "producers",
+            &point.producers,
+            (JAVA_PRODUCER, LIBRDKAFKA_PRODUCER),
+            librdkafka_alone,
+            &mut all,
+        );
+        clients(
+            "consumers",
+            &point.consumers,
+            (JAVA_CONSUMER, LIBRDKAFKA_CONSUMER),
+            librdkafka_alone,
+            &mut all,
+        );
         for key in point.topics.properties.keys().filter(|key| !has(TOPIC, key)) {
             all.push(format!("topics.properties.{key}: Kafka has no such topic property"));
         }
@@ -121,16 +132,19 @@ pub(super) fn warnings(workload: &Workload) -> Vec<String> {
             ));
         }
     }
-    let uses_librdkafka = |driver: &Driver| matches!(driver, Driver::Librdkafka | Driver::Stream);
-    if !workload.drivers.is_empty() && workload.drivers.iter().all(uses_librdkafka) {
-        all.retain(|warning| !warning.ends_with(ONLY_LIBRDKAFKA));
-    }
     let mut told = BTreeSet::new();
     all.retain(|warning| told.insert(warning.clone()));
     all
 }
 
-fn clients(section: &str, clients: &Clients, java: &str, librdkafka: &str, all: &mut Vec<String>) {
+/// `librdkafka_alone` says that no other client is given these settings.
+fn clients(
+    section: &str,
+    clients: &Clients,
+    (java, librdkafka): (&str, &str),
+    librdkafka_alone: bool,
+    all: &mut Vec<String>,
+) {
     let ours = clients.properties.keys().filter(|key| !SECURITY.iter().any(|start| key.starts_with(start)));
     for key in ours {
         let in_java = has(JAVA_CLIENTS, key) || has(java, key);
@@ -138,7 +152,8 @@ fn clients(section: &str, clients: &Clients, java: &str, librdkafka: &str, all: 
         // Kafka's names are the rule, and a driver that does not know one says so itself.
         let what = match (in_java, in_librdkafka) {
             (true, _) => continue,
-            (false, true) => ONLY_LIBRDKAFKA,
+            (false, true) if librdkafka_alone => continue,
+            (false, true) => "only librdkafka has a setting of this name",
             (false, false) => "no client of Kafka has a setting of this name",
         };
         all.push(format!("{section}.properties.{key}: {what}"));

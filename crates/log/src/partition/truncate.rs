@@ -89,30 +89,9 @@ impl PartitionLog {
         offset: Offset,
         log_start: Option<Offset>,
     ) -> Result<(), LogError> {
-        // The last goes first, and all of them on the medium: a power failure must not leave the end of a log without its
-        // beginning, nor bring back what goes.
-        let mut gone = None;
-        while let Some(mut segment) = self.segments.pop() {
-            match segment.mark_deleted(&self.home, true) {
-                Ok(renamed) => self.doom(renamed),
-                Err(error) => {
-                    // A log without a segment is none: what cannot be renamed is left behind and the log stops.
-                    self.segments.push(segment);
-                    self.set_poison(format!("a segment cannot be renamed: {error}"));
-                    return Err(error.into());
-                }
-            }
-            gone = Some(segment);
-        }
-        // Deleting under one name and creating under the same is safe: the old file has its new name already.
-        let created = Segment::create(&self.home, offset, self.clock.now_ms());
-        match created.and_then(|segment| self.home.disk.sync_dir(&self.home.dir).map(|()| segment)) {
-            Ok(segment) => self.segments.push(segment),
-            Err(error) => {
-                self.segments.extend(gone);
-                self.set_poison(format!("a segment cannot be created: {error}"));
-                return Err(error.into());
-            }
+        if let Err((what, error)) = self.begin_segments_at(offset) {
+            self.set_poison(format!("a segment cannot be {what}: {error}"));
+            return Err(error.into());
         }
         for snapshot in std::mem::take(&mut self.snapshots) {
             self.home.disk.remove(&self.home.file(snapshot, SNAPSHOT_SUFFIX))?;
@@ -123,6 +102,22 @@ impl PartitionLog {
         self.log_end = offset;
         self.log_start = log_start.unwrap_or(offset).min(offset);
         self.after_truncation();
+        Ok(())
+    }
+
+    /// Has an empty segment take the place of all that are there, on the medium too: a power failure must not leave the end of
+    /// a log without its beginning, nor bring back what goes. An error comes with what could not be done to a segment, and
+    /// leaves one, since a log without any is none.
+    fn begin_segments_at(&mut self, offset: Offset) -> Result<(), (&'static str, io::Error)> {
+        let renamed =
+            segment::drop_from(&mut self.segments, 1, &self.home).map_err(|error| ("renamed", error))?;
+        self.doom(renamed);
+        let renamed = self.segments[0].mark_deleted(&self.home, true).map_err(|error| ("renamed", error))?;
+        self.doom(renamed);
+        // Deleting under one name and creating under the same is safe: the old file has its new name already.
+        let created = Segment::create(&self.home, offset, self.clock.now_ms());
+        let synced = created.and_then(|segment| self.home.disk.sync_dir(&self.home.dir).map(|()| segment));
+        self.segments[0] = synced.map_err(|error| ("created", error))?;
         Ok(())
     }
 
