@@ -10,9 +10,10 @@ import signal
 import subprocess
 import time
 
-from broker import answers, free_port, kafka_classpath, thalweg_binary
+from broker import answers, kafka_classpath, thalweg_binary
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
+from ports import free_port, release
 
 from java_log import log_to_stderr
 
@@ -245,10 +246,12 @@ class Cluster:
         return done.stdout
 
     def end(self):
-        """Ends what still runs, by its process id."""
+        """Ends what still runs, by its process id, and gives its ports back."""
         for node in self.nodes:
             if node.process is not None and node.process.poll() is None:
                 node.kill()
+            for port in node.listeners.values():
+                release(port)
 
 
 def replication(replicas):

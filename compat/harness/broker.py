@@ -11,6 +11,8 @@ import struct
 import subprocess
 import time
 
+from ports import free_port
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGETS = ("thalweg", "apache-kafka")
 
@@ -37,13 +39,6 @@ def kafka_classpath():
 def thalweg_binary():
     """The release binary, or the one that THALWEG_BIN names."""
     return os.environ.get("THALWEG_BIN", str(ROOT / "target" / "release" / "thalweg"))
-
-
-def free_port():
-    """A loopback port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def answers(host, port, timeout=1.0):

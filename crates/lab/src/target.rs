@@ -10,7 +10,6 @@ mod jars;
 mod launch;
 mod local;
 mod plan;
-mod ports;
 mod process;
 mod properties;
 mod readiness;

@@ -101,36 +101,36 @@ async fn a_fetch_waits_for_enough_bytes_and_no_longer() {
     assert!(raw.ask(&waiting(1, 150), 18).await.is_some());
     assert!(started.elapsed() >= Duration::from_millis(150));
     // Two batches are enough, on whichever partitions.
-    let id = raw.send(&waiting(2 * size, 10_000), 18).await;
+    let id = raw.send(&waiting(2 * size, 60_000), 18).await;
     let started = Instant::now();
     put(&broker, &topic, 1, batch(&[b"x"])).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     broker.ask(&produce(13, &topic, 1, 1, batch(&[b"y"]))).await;
     let answer = raw.answer::<FetchRequest>(id, 18).await.expect("an answer");
     let elapsed = started.elapsed();
-    assert!(elapsed >= Duration::from_millis(100) && elapsed < Duration::from_secs(2), "{elapsed:?}");
+    assert!(elapsed >= Duration::from_millis(100) && elapsed < Duration::from_secs(30), "{elapsed:?}");
     assert!(answer.responses[0].partitions.iter().all(|partition| values(partition).len() == 1));
     // What is there already counts.
-    let id = raw.send(&waiting(3 * size, 10_000), 18).await;
+    let id = raw.send(&waiting(3 * size, 60_000), 18).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     let started = Instant::now();
     put(&broker, &topic, 1, batch(&[b"x"])).await;
     assert!(raw.answer::<FetchRequest>(id, 18).await.is_some());
-    assert!(started.elapsed() < Duration::from_secs(2));
+    assert!(started.elapsed() < Duration::from_secs(30));
     // Where it is enough, nothing is waited for; nor with an error.
     let started = Instant::now();
-    assert!(raw.ask(&waiting(size, 10_000), 18).await.is_some());
-    let beyond = FetchRequest { max_wait_ms: 10_000, ..fetch(18, &topic, vec![fetch_partition(0, 99)]) };
+    assert!(raw.ask(&waiting(size, 60_000), 18).await.is_some());
+    let beyond = FetchRequest { max_wait_ms: 60_000, ..fetch(18, &topic, vec![fetch_partition(0, 99)]) };
     assert!(raw.ask(&beyond, 18).await.is_some());
-    let unknown = FetchRequest { max_wait_ms: 10_000, ..fetch(18, &Topic::unknown(), both()) };
+    let unknown = FetchRequest { max_wait_ms: 60_000, ..fetch(18, &Topic::unknown(), both()) };
     assert!(raw.ask(&unknown, 18).await.is_some());
     // More than the limits can ever bring is not waited for.
-    let mut small = waiting(i32::MAX, 10_000);
+    let mut small = waiting(i32::MAX, 60_000);
     small.max_bytes = size;
     assert!(raw.ask(&small, 18).await.is_some());
-    let nothing = FetchRequest { max_wait_ms: 10_000, topics: Vec::new(), ..fetch(18, &topic, Vec::new()) };
+    let nothing = FetchRequest { max_wait_ms: 60_000, topics: Vec::new(), ..fetch(18, &topic, Vec::new()) };
     assert!(raw.ask(&nothing, 18).await.is_some());
-    assert!(started.elapsed() < Duration::from_secs(2));
+    assert!(started.elapsed() < Duration::from_secs(30));
     broker.stop().await;
 }
 
@@ -142,7 +142,7 @@ async fn a_deleted_topic_and_a_new_one_of_its_name_are_told_apart() {
     fill(&broker, &old, &[2], 10).await;
     // Whoever waits for records of a topic that goes learns so at once.
     let mut raw = Raw::connect(&broker).await;
-    let waits = FetchRequest { max_wait_ms: 10_000, ..fetch(18, &old, vec![fetch_partition(0, 2)]) };
+    let waits = FetchRequest { max_wait_ms: 60_000, ..fetch(18, &old, vec![fetch_partition(0, 2)]) };
     let id = raw.send(&waits, 18).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     let started = Instant::now();
@@ -152,7 +152,7 @@ async fn a_deleted_topic_and_a_new_one_of_its_name_are_told_apart() {
     assert_eq!(deleted.responses[0].error_code, 0);
     let answer = raw.answer::<FetchRequest>(id, 18).await.expect("an answer");
     assert_ne!(answer.responses[0].partitions[0].error_code, 0);
-    assert!(started.elapsed() < Duration::from_secs(2));
+    assert!(started.elapsed() < Duration::from_secs(30));
 
     let new = Topic::create(&broker, "topic", 1, &[]).await;
     assert_ne!(new.id, old.id);

@@ -41,7 +41,7 @@ async fn ask_loaded<R: Request>(
     request: &R,
     code: impl Fn(&R::Response) -> i16,
 ) -> R::Response {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let answer = broker.ask(request).await;
         let loading = [

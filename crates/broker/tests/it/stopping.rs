@@ -67,7 +67,7 @@ fn commit(topic: &Topic, offset: i64) -> OffsetCommitRequest {
 async fn load_group(broker: &Running, topic: &Topic) {
     let keys = vec!["group".to_owned()];
     broker.ask(&FindCoordinatorRequest { coordinator_keys: keys, ..Default::default() }).await;
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while broker.ask(&commit(topic, 0)).await.topics[0].partitions[0].error_code != 0 {
         assert!(Instant::now() < deadline, "the coordinator does not come up");
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -84,7 +84,7 @@ async fn committed(broker: &Running, topic: &Topic) -> i64 {
         ..Default::default()
     };
     let request = OffsetFetchRequest { groups: vec![group], ..Default::default() };
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let answer = broker.ask(&request).await.groups.remove(0);
         if answer.error_code == 0 {
@@ -234,7 +234,7 @@ async fn serve<R: Request>(handler: &ApiHandler, peer: &mut Arc<Peer>, request: 
         reply = match reply {
             Reply::Now(frame) => break frame,
             Reply::Later(later) | Reply::Ordered(later) => {
-                tokio::time::timeout(Duration::from_secs(20), later).await.expect("an answer in time")
+                tokio::time::timeout(Duration::from_secs(60), later).await.expect("an answer in time")
             }
             Reply::Nothing | Reply::Close(_) => return None,
         };

@@ -2,7 +2,6 @@
 //! `TEST_BOOTSTRAP_SERVER`. Skipped, with a line that says so, when neither is set.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::TcpListener;
 use std::ops::ControlFlow;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -11,6 +10,7 @@ use thalweg_client::{
     Acks, Chunk, Cluster, ConnectionOptions, Consumer, ConsumerConfig, Delivery, OffsetReset, OffsetSpec,
     Polled, Producer, ProducerConfig, ProducerRecord, Refused, StartAt, TopicPartition,
 };
+use thalweg_ports::free_port;
 use thalweg_record::{Compression, DecompressBuffer, Header, Offset};
 use thalweg_wire::request::CreateTopicsRequest;
 use thalweg_wire::request::create_topics_request::CreatableTopic;
@@ -32,11 +32,6 @@ impl Drop for Kafka {
             child.kill().and_then(|()| child.wait()).expect("the broker is ours to stop");
         }
     }
-}
-
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    listener.local_addr().expect("it is bound").port()
 }
 
 pub fn java(classpath: &str, heap: &str) -> Command {
@@ -72,9 +67,9 @@ async fn kafka() -> Option<Kafka> {
     let child = java(&classpath, "-Xmx512m").arg("kafka.Kafka").arg(&properties).spawn().expect("java runs");
     let bootstrap = vec![format!("127.0.0.1:{port}")];
     let kafka = Kafka { bootstrap, child: Some(child), _data: Some(data) };
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while Cluster::connect(&kafka.bootstrap, &ConnectionOptions::default()).await.is_err() {
-        assert!(Instant::now() < deadline, "Kafka did not start within a minute");
+        assert!(Instant::now() < deadline, "Kafka did not start within two minutes");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     Some(kafka)
@@ -136,7 +131,7 @@ async fn produce(kafka: &Kafka, topic: &str, config: ProducerConfig, records: &[
     producer.close().await;
 }
 
-fn read(chunk: &Chunk, into: &mut Vec<Stored>) {
+pub fn read(chunk: &Chunk, into: &mut Vec<Stored>) {
     let mut buffer = DecompressBuffer::default();
     let mut offset = chunk.start;
     chunk
@@ -157,7 +152,7 @@ fn read(chunk: &Chunk, into: &mut Vec<Stored>) {
 /// Reads `count` records, and gives those of each partition.
 async fn consume(consumer: &mut Consumer, count: usize) -> BTreeMap<i32, Vec<Stored>> {
     let mut read_by_partition: BTreeMap<i32, Vec<Stored>> = BTreeMap::new();
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while read_by_partition.values().map(Vec::len).sum::<usize>() < count {
         let so_far = read_by_partition.values().map(Vec::len).sum::<usize>();
         assert!(
@@ -251,7 +246,7 @@ fn of_group(group: &str) -> ConsumerConfig {
 
 /// Polls until the consumer has two partitions.
 async fn until_shared(mut consumer: Consumer) -> Consumer {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while consumer.assignment().count() != 2 {
         assert!(Instant::now() < deadline, "the partitions are not shared");
         let polled = consumer.poll(Duration::from_millis(100)).await.expect("a poll");
@@ -284,7 +279,7 @@ async fn a_group_shares_and_takes_over(kafka: &Kafka) {
     second.close().await.expect("left");
     produce(kafka, &topic, config, &sent).await;
     let mut again = 0;
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while again < sent.len() || first.assignment().count() != 4 {
         assert!(Instant::now() < deadline, "the first did not take over: {again} records");
         if let Polled::Chunk(chunk) = first.poll(Duration::from_millis(100)).await.expect("a poll") {
@@ -313,7 +308,14 @@ async fn a_reset_follows_the_setting(kafka: &Kafka) {
         };
         let mut consumer = Consumer::connect(&kafka.bootstrap, config).await.expect("connected");
         consumer.assign(vec![(at.clone(), StartAt::Offset(Offset(500)))]).await.expect("assigned");
-        let polled = consumer.poll(Duration::from_secs(2)).await;
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let mut polled = consumer.poll(Duration::from_millis(500)).await;
+        while matches!(polled, Ok(Polled::Nothing))
+            && !(reset == OffsetReset::Latest && consumer.position(&at) == position.map(Offset))
+            && Instant::now() < deadline
+        {
+            polled = consumer.poll(Duration::from_millis(500)).await;
+        }
         match (reset, polled) {
             (OffsetReset::Earliest, Ok(Polled::Chunk(chunk))) => assert_eq!(chunk.start, Offset(0)),
             (OffsetReset::Latest, Ok(Polled::Nothing)) => {}

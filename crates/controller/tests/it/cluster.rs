@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use thalweg_controller::Controller;
 use thalweg_metadata::{Endpoint, Image};
+use thalweg_ports::free_port;
 use thalweg_wire::Uuid;
 use thalweg_wire::request::CreateTopicsRequest;
 use thalweg_wire::request::create_topics_request::{CreatableReplicaAssignment, CreatableTopic};
@@ -47,7 +48,7 @@ struct Broker(Child);
 impl Broker {
     #[expect(clippy::disallowed_types, reason = "the output of a foreign process is no file of ours")]
     fn start(class_path: &str, dir: &std::path::Path, controller_port: u16) -> Broker {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let data = dir.join("kafka");
         std::fs::create_dir_all(&data).unwrap();
         let meta =

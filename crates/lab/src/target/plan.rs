@@ -2,10 +2,14 @@
 //! each one's properties file says.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use thalweg_ports::Port;
 
 use super::error::{DirectoryFailed, PortTaken, TargetError};
-use super::{ports, properties};
+use super::properties;
 
 /// The id of the first controller that is no broker; the others follow.
 const CONTROLLER_ID: u32 = 101;
@@ -68,6 +72,8 @@ impl Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub nodes: Vec<Node>,
+    /// The nodes' ports, which stay theirs while they are down.
+    ports: Arc<Vec<Port>>,
 }
 
 impl Plan {
@@ -83,7 +89,8 @@ impl Plan {
             Controllers::Brokers(count) => (count, 0),
             Controllers::Apart(count) => (0, count),
         };
-        let addresses = addresses(brokers, together + apart, first_port)?;
+        let ports = ports(brokers, together + apart, first_port)?;
+        let addresses: Vec<_> = ports.iter().map(|port| format!("127.0.0.1:{}", port.number())).collect();
         let (for_brokers, for_controllers) = addresses.split_at(brokers);
         let mut nodes = Vec::with_capacity(brokers + apart);
         for (id, controller) in (CONTROLLER_ID..).zip(for_controllers.iter().take(apart)) {
@@ -98,7 +105,7 @@ impl Plan {
         for node in &mut nodes {
             node.dir = dir.join(node.name());
         }
-        Ok(Plan { nodes })
+        Ok(Plan { nodes, ports: Arc::new(ports) })
     }
 
     /// Where clients connect, `host:port` of each broker.
@@ -174,24 +181,18 @@ impl Plan {
     }
 }
 
-/// Where brokers listen, then where controllers do.
-fn addresses(brokers: usize, controllers: usize, first: Option<u16>) -> Result<Vec<String>, TargetError> {
-    let ports = match first {
-        None => ports::free(brokers + controllers)
-            .map_err(|source| DirectoryFailed { path: PathBuf::from("a port of 127.0.0.1"), source })?,
-        Some(first) => {
-            let from =
-                |first: u16, count: usize| (0..).take(count).map(move |n: u16| first.saturating_add(n));
-            let ports: Vec<u16> = from(first, brokers)
-                .chain(from(first.saturating_add(CONTROLLER_PORTS), controllers))
-                .collect();
-            for &port in &ports {
-                ports::check_free(port).map_err(|source| PortTaken { port, source })?;
-            }
-            ports
-        }
+/// The ports of brokers, then those of controllers.
+fn ports(brokers: usize, controllers: usize, first: Option<u16>) -> Result<Vec<Port>, TargetError> {
+    let Some(first) = first else {
+        let free: io::Result<Vec<Port>> = (0..brokers + controllers).map(|_| Port::reserve()).collect();
+        return free
+            .map_err(|source| DirectoryFailed { path: PathBuf::from("a port of 127.0.0.1"), source }.into());
     };
-    Ok(ports.into_iter().map(|port| format!("127.0.0.1:{port}")).collect())
+    let from = |first: u16, count: usize| (0..).take(count).map(move |n: u16| first.saturating_add(n));
+    from(first, brokers)
+        .chain(from(first.saturating_add(CONTROLLER_PORTS), controllers))
+        .map(|port| Port::reserve_number(port).map_err(|source| PortTaken { port, source }.into()))
+        .collect()
 }
 
 #[cfg(test)]

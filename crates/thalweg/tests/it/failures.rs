@@ -1,5 +1,6 @@
 //! What cannot be done is said at once, in one line on standard error, with the right exit code: 1 when it failed, 2 when
 //! it was asked for the wrong thing.
+use thalweg_ports::free_port;
 
 use crate::binary::{Broker, run, thalweg};
 use std::io::{Read, Write};
@@ -72,8 +73,7 @@ fn brokers_are_host_and_port_for_every_command() {
 
 #[test]
 fn a_port_that_nobody_listens_on_is_named() {
-    let free =
-        TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").to_string();
+    let free = format!("127.0.0.1:{}", free_port());
     for mut command in commands(&free) {
         let (code, out, error) = run(&mut command);
         assert_eq!((code, out.as_str()), (Some(1), ""), "{command:?}: {error}");

@@ -85,7 +85,7 @@ impl Place {
 
     fn assert_nothing_is_left(&self) {
         let began = Instant::now();
-        while !self.processes().is_empty() && began.elapsed() < Duration::from_secs(10) {
+        while !self.processes().is_empty() && began.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(50));
         }
         assert_eq!(self.processes(), Vec::<u32>::new(), "processes are left");
@@ -260,7 +260,7 @@ fn an_interrupted_run_leaves_its_partial_result_and_nothing_else() {
         let began = Instant::now();
         let output = end(run);
         assert_ends_with(&output, 1);
-        assert!(began.elapsed() < Duration::from_secs(15), "it took {:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(40), "it took {:?}", began.elapsed());
         assert!(matches!(place.result().state, State::Partial { why } if why.contains("SIG")));
         assert!(place.out().join("report.html").exists());
         place.assert_nothing_is_left();
@@ -277,7 +277,7 @@ fn a_run_that_is_killed_leaves_no_process_and_no_data() {
     end(run);
     let began = Instant::now();
     let is_left = || !place.processes().is_empty() || Path::new(&format!("/proc/{broker}")).exists();
-    while is_left() && began.elapsed() < Duration::from_secs(15) {
+    while is_left() && began.elapsed() < Duration::from_secs(60) {
         std::thread::sleep(Duration::from_millis(50));
     }
     assert!(!is_left(), "processes are left: {:?}", place.processes());

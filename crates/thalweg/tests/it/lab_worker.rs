@@ -409,7 +409,7 @@ async fn a_worker_ends_with_the_lab() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), gone).await.expect("it ends");
+    tokio::time::timeout(Duration::from_secs(60), gone).await.expect("it ends");
 
     let mut by_hand = std::process::Command::new(env!("CARGO_BIN_EXE_thalweg"));
     let by_hand =

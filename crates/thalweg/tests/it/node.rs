@@ -31,12 +31,6 @@ pub struct Answer {
     pub body: String,
 }
 
-/// A port that nobody has.
-pub fn free_port() -> u16 {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    free.local_addr().expect("an address").port()
-}
-
 /// Asks a server for something. `headers` are whole lines.
 pub fn ask(address: &str, method: &str, path: &str, headers: &str, body: &str) -> Answer {
     let mut stream = TcpStream::connect(address).expect("it listens");

@@ -3,7 +3,6 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 use thalweg_client::{Connection, ConnectionOptions};
+use thalweg_ports::free_port;
 use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer, ProducerEpoch, ProducerId, batches};
 use thalweg_wire::request::create_topics_request::{
     CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
@@ -35,12 +35,9 @@ struct Cluster {
 
 impl Cluster {
     fn start() -> Cluster {
-        let sockets: Vec<_> =
-            (0..4).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
-        let mut ports = sockets.iter().map(|socket| socket.local_addr().expect("an address").to_string());
+        let mut ports = (0..4).map(|_| format!("127.0.0.1:{}", free_port()));
         let controller = ports.next().expect("four ports");
         let addresses: BTreeMap<i32, String> = (1..).zip(ports).collect();
-        drop(sockets);
         let dir = tempfile::tempdir().expect("a temporary directory");
         let mut cluster = Cluster { dir, controller, addresses, nodes: BTreeMap::new() };
         for id in [100, 1, 2, 3] {

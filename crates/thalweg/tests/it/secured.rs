@@ -12,9 +12,10 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use serde_json::json;
 use tempfile::TempDir;
 use thalweg_lab::result;
+use thalweg_ports::free_port;
 
 use super::binary::{run, run_with_input, thalweg, until};
-use super::node::{self, Node, free_port};
+use super::node::{self, Node};
 
 const PASSWORD: &str = "the-secret-of-ann";
 const SCRAM: &str = "org.apache.kafka.common.security.scram.ScramLoginModule required";

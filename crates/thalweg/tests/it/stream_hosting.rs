@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use thalweg_ports::free_port;
 
 use super::binary::{self, thalweg, until};
-use super::node::{self, Answer, Node, free_port};
+use super::node::{self, Answer, Node};
 
 /// A broker that hosts streams.
 struct Host(Node);

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use thalweg_ports::free_port;
 
 use super::binary::{self, Running, pause, until};
 use super::streams_kafka::Broker;
@@ -180,10 +181,8 @@ fn the_example_of_a_spread_tells_percentiles() {
 
 #[test]
 fn the_example_of_batches_reaches_a_server_that_comes_late() {
-    // A port that was free a moment ago: the server takes it after the stream has begun to ask for it.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = free.local_addr().expect("an address").port().to_string();
-    drop(free);
+    // The server takes the port after the stream has begun to ask for it.
+    let port = free_port();
     let text = std::fs::read_to_string(examples().join("batches.stream")).expect("it is there");
     let mut sender = start(&["run", &text.replace("9000/orders --", &format!("{port}/orders --"))]);
     let mut stdin = sender.0.stdin.take().expect("it is a pipe");

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::Signal;
+use thalweg_ports::free_port;
 
 use super::binary::{self, Running, until};
-use super::node::{Node, free_port};
+use super::node::Node;
 use super::streams_kafka::{Broker, numbers, stream};
 
 /// A broker that soon gives up members that were killed and transactions that were left alone.

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use thalweg_ports::free_port;
 
 use super::binary::{self, Running, pause, until};
 use super::streams_kafka::{Broker, numbers, text};
@@ -30,8 +31,7 @@ fn offsets_stay_until_the_sinks_behind_a_named_destination_have_acknowledged() {
     broker.produce(0..500);
     let session = short_session(&broker);
     let path = |name: &str| broker.dir.path().join(name);
-    let nobody =
-        std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let nobody = format!("127.0.0.1:{}", free_port());
     let text_of_stream = |sink: &str, tap: &str| {
         format!(
             "a = kafka --topics=in --group=g {session} | topic:t\ntopic:t > {sink}\n\

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use rustix::process::Signal;
+use thalweg_ports::free_port;
 
 use super::binary::{self, Running, until};
 
@@ -262,9 +263,9 @@ fn what_cannot_be_reached_or_is_not_there_is_told() {
     let (code, _, error) = run(&mut broker.stream("kafka --topics=in --partitions=7 | null"), b"");
     assert_eq!(code, Some(1));
     assert!(error.contains("it has no partition 7: 0 to 2 would be right"), "{error}");
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let free = format!("127.0.0.1:{}", free_port());
     let text = "stdin | kafka --topic=x --deliveryTimeout=1s";
-    let (code, _, error) = run(&mut stream(&free.to_string(), text), b"a\n");
+    let (code, _, error) = run(&mut stream(&free, text), b"a\n");
     assert_eq!(code, Some(1));
     assert!(error.contains("Topic x did not take a message"), "{error}");
 }

@@ -10,11 +10,11 @@ use crate::replication::contents;
 use crate::running::Running;
 use crate::transactions::ONE_SEGMENT;
 use bytes::Bytes;
-use std::net::TcpListener;
 use std::process::{Child, Command};
 use tempfile::TempDir;
 use thalweg_client::{Connection, ConnectionOptions};
 use thalweg_metadata::PartitionRegistration;
+use thalweg_ports::free_port;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_topics_request::{
     CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
@@ -33,8 +33,7 @@ impl Jvm {
     /// `more` are further lines of its file, in which ADDRESS stands for where clients find it.
     pub(super) fn new(classpath: String, controllers: &Controllers, id: i32, more: &str) -> Jvm {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = socket.local_addr().expect("an address").to_string();
+        let address = format!("127.0.0.1:{}", free_port());
         let text = format!(
             "process.roles=broker\nnode.id={id}\nlisteners=PLAINTEXT://{address}\ncontroller.listener.names=CONTROLLER\n\
              controller.quorum.bootstrap.servers={}\nlog.dirs={}\nbroker.heartbeat.interval.ms=500\n\

@@ -2,12 +2,13 @@
 //! needs Kafka's jars: set `KAFKA_CLASSPATH`, for instance to `/path/to/kafka/libs/*`.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use bytes::Bytes;
+use thalweg_ports::free_port;
 use thalweg_record::{DECOMPRESSED_BYTES_MAX_DEFAULT, DecompressBuffer};
 use thalweg_wire::Records;
 use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic, ReplicaState};
@@ -65,7 +66,7 @@ impl Kafka {
     #[expect(clippy::disallowed_methods, reason = "a foreign process is waited for in real time")]
     fn start(class_path: &str, elr: i16) -> Kafka {
         let dir = tempfile::tempdir().expect("a directory");
-        let port = TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("bound").port();
+        let port = free_port();
         let file = dir.path().join("controller.properties");
         std::fs::write(&file, properties(dir.path(), port)).expect("written");
         let format = java(class_path)
