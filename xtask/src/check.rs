@@ -34,7 +34,11 @@ const STEPS: [Step; 6] = [
     Step { name: "freshness", advice: "run the command named above", perform: check_freshness },
     Step { name: "clippy", advice: "see the lints above", perform: check_clippy },
     Step { name: "docs", advice: "see the warnings above", perform: check_docs },
-    Step { name: "tests", advice: "run one again with `cargo test -p CRATE NAME`", perform: test_run::check },
+    Step {
+        name: "tests",
+        advice: "run one again with `RUST_BACKTRACE=1 cargo test -p CRATE NAME`",
+        perform: test_run::check,
+    },
 ];
 
 /// Runs all steps, prints a summary, and fails when one failed.

@@ -21,6 +21,8 @@ struct Outcome {
 pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
     let mut child = cargo::command(workspace)
         .args(["test", "--workspace", "--locked", "--no-fail-fast"])
+        // A failed test says what it expected; thirty lines of the test harness's frames would bury that.
+        .env("RUST_BACKTRACE", "0")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
