@@ -16,8 +16,10 @@ from ports import free_port
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGETS = ("thalweg", "apache-kafka")
 
-# Both targets run with these: a rebalance that waits for nobody, and few partitions to open for groups.
+# Both targets run with these: a rebalance that waits for nobody, few partitions to open for groups, and no retention, which
+# half a minute after the start would take records that are years old by their timestamps.
 SUITE_SETTINGS = {
+    "log.retention.ms": "-1",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",
     "offsets.topic.replication.factor": "1",

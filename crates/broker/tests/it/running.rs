@@ -19,6 +19,8 @@ pub fn configuration(dir: &Path, properties: &[(&str, &str)]) -> BrokerConfig {
     all.set("listeners", "PLAINTEXT://127.0.0.1:0");
     all.set("log.dirs", dir.to_str().expect("a path in UTF-8"));
     all.set("offsets.topic.num.partitions", "1");
+    // Some records here are years old by their timestamps.
+    all.set("log.retention.ms", "-1");
     for (name, value) in properties {
         all.set(name, value);
     }

@@ -2,6 +2,7 @@
 //! `TEST_BOOTSTRAP_SERVER`. Skipped, with a line that says so, when neither is set.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -34,6 +35,15 @@ impl Drop for Kafka {
     }
 }
 
+/// Records here are years old by their timestamps, and Kafka looks for such half a minute after its start.
+pub const KEEP_OLD_RECORDS: &str = "log.retention.ms=-1\n";
+
+/// Says in the summary of all tests that this one did not run; the test harness would keep a printed line to itself.
+pub fn skipped(what: &str) {
+    let how = "export KAFKA_CLASSPATH=\"$(compat/kafka-jars/fetch)\", with Java 17 or later";
+    writeln!(std::io::stderr(), "SKIPPED: {what}: {how}").expect("stderr takes a line");
+}
+
 pub fn java(classpath: &str, heap: &str) -> Command {
     let mut command = Command::new("java");
     command.args([heap, "-cp", classpath]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -45,7 +55,7 @@ async fn kafka() -> Option<Kafka> {
         return Some(Kafka { bootstrap: vec![servers], child: None, _data: None });
     }
     let Ok(classpath) = std::env::var("KAFKA_CLASSPATH") else {
-        println!("Skipped: neither KAFKA_CLASSPATH nor TEST_BOOTSTRAP_SERVER is set");
+        skipped("the client against Apache Kafka");
         return None;
     };
     let data = tempfile::tempdir().expect("a directory");
@@ -55,7 +65,8 @@ async fn kafka() -> Option<Kafka> {
         "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@127.0.0.1:{controller}\n\
          listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
          controller.listener.names=CONTROLLER\nlog.dirs={}\nnum.partitions=3\n\
-         offsets.topic.replication.factor=1\noffsets.topic.num.partitions=3\ngroup.initial.rebalance.delay.ms=0\n",
+         offsets.topic.replication.factor=1\noffsets.topic.num.partitions=3\ngroup.initial.rebalance.delay.ms=0\n\
+         {KEEP_OLD_RECORDS}",
         data.path().join("data").display()
     );
     std::fs::write(&properties, text).expect("written");

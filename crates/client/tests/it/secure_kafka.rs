@@ -14,7 +14,7 @@ use thalweg_ports::free_port;
 use tokio::time::Instant;
 
 use crate::certificates::{Authority, PASSWORD, Valid, path, write};
-use crate::kafka::{Kafka, java, read};
+use crate::kafka::{KEEP_OLD_RECORDS, Kafka, java, read, skipped};
 use crate::random::{record, seeded};
 
 const PLAIN: &str = "org.apache.kafka.common.security.plain.PlainLoginModule required";
@@ -36,7 +36,7 @@ struct Secured {
 /// Kafka with a listener of each kind; sessions of SASL live for five seconds.
 async fn secured() -> Option<Secured> {
     let Ok(classpath) = std::env::var("KAFKA_CLASSPATH") else {
-        println!("Skipped: KAFKA_CLASSPATH is not set");
+        skipped("TLS and SASL against Apache Kafka");
         return None;
     };
     let directory = tempfile::tempdir().expect("a directory");
@@ -57,7 +57,7 @@ async fn secured() -> Option<Secured> {
          listeners={listeners}INNER://127.0.0.1:{inner},CONTROLLER://127.0.0.1:{controller}\n\
          listener.security.protocol.map={map}INNER:PLAINTEXT,CONTROLLER:PLAINTEXT\n\
          controller.listener.names=CONTROLLER\ninter.broker.listener.name=INNER\nlog.dirs={}\n\
-         offsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\ngroup.initial.rebalance.delay.ms=0\n\
+         offsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\ngroup.initial.rebalance.delay.ms=0\n{KEEP_OLD_RECORDS}\
          ssl.keystore.type=PEM\nssl.keystore.location={store}\nssl.truststore.type=PEM\nssl.truststore.location={ca}\n\
          listener.name.mutual.ssl.client.auth=required\nconnections.max.reauth.ms=5000\n\
          listener.name.plain.sasl.enabled.mechanisms=PLAIN\n\
