@@ -5,6 +5,7 @@ mod document;
 mod settings;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::stage::{Processor, Sink, Source, StageError};
 use crate::{Guarantee, processor, sink, source};
@@ -98,6 +99,8 @@ pub struct Site {
     pub stream: Arc<str>,
     /// How often a message may arrive.
     pub guarantee: Guarantee,
+    /// Whether the stream, and every stream behind it, ends in something that stores messages.
+    pub is_stored: bool,
     /// The name under which the cluster knows the transactions of this instance, in a stream that runs exactly once.
     pub transactional_id: Option<Arc<str>>,
     /// Where lines for people go.
@@ -112,20 +115,40 @@ pub trait Console: Send + Sync {
     fn line(&self, text: &str);
 }
 
-/// What a stage has found out, for the report at the end.
+/// What a stage has found out, for reports.
 #[derive(Clone, Default)]
-pub struct Findings(Arc<std::sync::Mutex<serde_json::Map<String, serde_json::Value>>>);
+pub struct Findings(Arc<std::sync::Mutex<Found>>);
+
+#[derive(Default)]
+struct Found {
+    left: serde_json::Map<String, serde_json::Value>,
+    /// Counts that go on without the stage's task, read where they lie.
+    counts: Vec<(&'static str, Arc<AtomicU64>)>,
+}
 
 impl Findings {
-    /// Leaves a figure.
-    pub fn set(&self, name: &str, value: impl Into<serde_json::Value>) {
-        let mut findings = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        findings.insert(name.to_owned(), value.into());
+    fn lock(&self) -> std::sync::MutexGuard<'_, Found> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// All figures.
+    /// Leaves a figure.
+    pub fn set(&self, name: &str, value: impl Into<serde_json::Value>) {
+        self.lock().left.insert(name.to_owned(), value.into());
+    }
+
+    /// Leaves a count that is read whenever a report is made.
+    pub fn count(&self, name: &'static str, count: Arc<AtomicU64>) {
+        self.lock().counts.push((name, count));
+    }
+
+    /// All figures of this moment.
     pub fn all(&self) -> serde_json::Map<String, serde_json::Value> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+        let found = self.lock();
+        let mut all = found.left.clone();
+        for (name, count) in &found.counts {
+            all.insert((*name).to_owned(), count.load(Ordering::Acquire).into());
+        }
+        all
     }
 }
 

@@ -6,9 +6,10 @@ mod channel;
 mod latency;
 mod report;
 mod stop;
+mod storage;
 mod tap;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
@@ -126,13 +127,19 @@ pub fn start(plan: &Plan, options: &RunOptions) -> Result<Running, StreamFailed>
         for instance in 0..stream.instances {
             let meter = Arc::new(StreamMeter::new(stream, instance));
             let transactional_id = options.guarantee.transactional_id(stream, &options.instance, instance);
-            let mut builder = Builder { options, stream: &stream.name, meter: &meter, transactional_id };
-            chains.push(builder.chain(index, plan, &mut joints, &stop)?);
+            let is_stored = storage::stores(plan, index);
+            let mut builder =
+                Builder { options, stream: &stream.name, meter: &meter, is_stored, transactional_id };
+            chains.push((index, builder.chain(index, plan, &mut joints, &stop)?));
             meters.push(meter);
         }
     }
+    let with_clients = chains.iter().filter(|(_, chain)| chain.source.has_waiting_clients());
+    let with_clients: BTreeSet<usize> =
+        with_clients.flat_map(|(index, _)| storage::reached(plan, *index)).collect();
     let mut tasks = JoinSet::new();
-    for chain in chains {
+    for (index, mut chain) in chains {
+        chain.has_waiting_clients = with_clients.contains(&index);
         tasks.spawn(chain.run());
     }
     Ok(Running { tasks, meters: Meters { streams: meters, started: Instant::now() }, stopper })
@@ -169,6 +176,7 @@ struct Builder<'a> {
     options: &'a RunOptions,
     stream: &'a Arc<str>,
     meter: &'a Arc<StreamMeter>,
+    is_stored: bool,
     transactional_id: Option<Arc<str>>,
 }
 
@@ -181,6 +189,7 @@ impl Builder<'_> {
         Site {
             stream: self.stream.clone(),
             guarantee: self.options.guarantee,
+            is_stored: self.is_stored,
             transactional_id: self.transactional_id.clone(),
             console: self.options.console.clone(),
             findings: findings.clone(),
@@ -259,6 +268,7 @@ impl Builder<'_> {
             meter: self.meter.clone(),
             bad,
             guarantee: self.options.guarantee,
+            has_waiting_clients: false,
             stop: stop.clone(),
         })
     }

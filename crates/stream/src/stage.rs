@@ -70,6 +70,11 @@ pub trait Source: Send {
         false
     }
 
+    /// Whether clients wait for the acknowledgement of each message: the source hears of it within milliseconds then.
+    fn has_waiting_clients(&self) -> bool {
+        false
+    }
+
     /// All messages up to this sequence have been taken by the sink for good.
     fn acknowledge(&mut self, _through: u64) -> Wait<'_, Result<(), StageError>> {
         Box::pin(async { Ok(()) })

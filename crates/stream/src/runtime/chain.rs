@@ -23,6 +23,8 @@ use crate::stage::{Filled, Processor, Progress, Sink, Source, StageError, Transa
 const TURN: Duration = Duration::from_millis(2);
 /// How often a source that wants to know is told what has arrived.
 const ACKNOWLEDGE_EVERY: Duration = Duration::from_millis(500);
+/// The same where clients wait for it.
+const ANSWER_EVERY: Duration = Duration::from_millis(2);
 /// The same for transactions, before whose end nobody sees what was written: as Kafka Streams has it.
 const COMMIT_EVERY: Duration = Duration::from_millis(100);
 
@@ -44,6 +46,8 @@ pub struct Chain {
     pub meter: Arc<StreamMeter>,
     pub bad: BadMessages,
     pub guarantee: Guarantee,
+    /// Whether clients of its source, or of a stream that feeds it, wait until messages have arrived.
+    pub has_waiting_clients: bool,
     pub stop: Stop,
 }
 
@@ -352,7 +356,8 @@ impl Chain {
             flow.next_acknowledgement = now + COMMIT_EVERY;
             return self.transact(flow).await;
         }
-        flow.next_acknowledgement = now + ACKNOWLEDGE_EVERY;
+        flow.next_acknowledgement =
+            now + if self.has_waiting_clients { ANSWER_EVERY } else { ACKNOWLEDGE_EVERY };
         match self.sink.tells_arrivals().map_err(|error| (self.sink_label(), error))? {
             true => self.flush_bad().await?,
             false => self.flush().await?,

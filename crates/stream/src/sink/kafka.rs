@@ -9,6 +9,7 @@ mod reports;
 mod transactions;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
@@ -19,7 +20,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::kafka::{self, BOOTSTRAP, Cluster, PROPERTIES};
 use crate::message::{Batch, Headers};
-use crate::module::{Absent, Findings, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
+use crate::module::{Absent, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
 use crate::stage::{GroupOffsets, Sink, StageError, Transacted, Turn, Wait};
 use reports::{Part, Parts};
 use transactions::{Outlet, Transactions};
@@ -108,11 +109,11 @@ fn check(settings: &Settings) -> Result<(), WrongMix> {
 }
 
 fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Sink>, StageError> {
-    let mut sink = match &site.transactional_id {
+    let sink = match &site.transactional_id {
         Some(id) => open_transactional(settings, id)?,
         None => open(settings)?,
     };
-    sink.findings = site.findings.clone();
+    site.findings.count("acknowledged", sink.acknowledged());
     Ok(Box::new(sink))
 }
 
@@ -175,8 +176,10 @@ pub(crate) struct Kafka {
     topic: String,
     way: Way,
     with_headers: bool,
-    findings: Findings,
-    taken: u64,
+    /// In transactions that count.
+    committed: Arc<AtomicU64>,
+    /// Since the last transaction.
+    uncommitted: u64,
     /// What was taken and has not arrived.
     parts: Parts,
     waiting: Option<Waiting>,
@@ -190,8 +193,8 @@ impl Kafka {
             topic: settings.text("topic").to_owned(),
             way,
             with_headers: kafka::with_headers(settings),
-            findings: Findings::default(),
-            taken: 0,
+            committed: Arc::default(),
+            uncommitted: 0,
             parts: Parts::default(),
             waiting: None,
             look_at: None,
@@ -270,20 +273,19 @@ impl Kafka {
             self.parts.held_since(&outlet.reports);
         }
         let part = self.parts.begin(first.sequence);
-        self.taken += batch.len() as u64;
+        self.uncommitted += batch.len() as u64;
         self.waiting = Some(Waiting { batch: batch.clone(), from: 0, part });
         if let Way::AtLeastOnce(_) = &self.way {
             self.hand_over()?;
         }
-        self.tell();
         Ok(())
     }
 
-    fn tell(&self) {
-        if let Way::AtLeastOnce(outlet) = &self.way {
-            let waiting = self.waiting.as_ref().map_or(0, |waiting| waiting.batch.len() - waiting.from);
-            let not_there = outlet.reports.under_way() + waiting as u64;
-            self.findings.set("acknowledged", self.taken.saturating_sub(not_there));
+    /// The count of messages that the cluster has acknowledged.
+    fn acknowledged(&self) -> Arc<AtomicU64> {
+        match &self.way {
+            Way::AtLeastOnce(outlet) => outlet.reports.arrived(),
+            Way::ExactlyOnce(_) => Arc::clone(&self.committed),
         }
     }
 
@@ -305,9 +307,7 @@ impl Kafka {
         if let Way::AtLeastOnce(outlet) = &self.way {
             outlet.reports.all().await;
         }
-        self.check()?;
-        self.tell();
-        Ok(())
+        self.check()
     }
 
     fn transactions(&mut self) -> &mut Transactions {
@@ -322,13 +322,14 @@ impl Kafka {
         let transacted = self.transactions().commit(progress).await?;
         if transacted == Transacted::Committed {
             self.parts = Parts::default();
-            self.findings.set("acknowledged", self.taken);
+            self.committed.fetch_add(std::mem::take(&mut self.uncommitted), Ordering::AcqRel);
         }
         Ok(transacted)
     }
 
     async fn take_back(&mut self) -> Result<(), StageError> {
         self.waiting = None;
+        self.uncommitted = 0;
         self.parts = Parts::default();
         self.transactions().abort().await
     }
@@ -381,7 +382,6 @@ impl Sink for Kafka {
     }
 
     fn held_since(&mut self) -> Option<u64> {
-        self.tell();
         match &self.way {
             Way::AtLeastOnce(outlet) => self.parts.held_since(&outlet.reports),
             Way::ExactlyOnce(_) => None,

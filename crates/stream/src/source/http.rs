@@ -1,9 +1,15 @@
-//! `http`: what is posted to a port. A request is answered when the stream has taken its message; where the stream is slow, its
-//! clients wait. Bodies that wait or are on their way have a bound in bytes, however many clients there are.
+//! `http`: the bodies of requests that are posted to a port.
+//!
+//! A request is answered when its message is stored, where the stream ends in something that stores messages: the sink has
+//! acknowledged it by then, and the figures of every stage count it. In other streams it is answered with 202 when the message
+//! has gone through the stream. Where the stream is slow, its clients wait, and each for a bounded time. Bodies that wait or are
+//! on their way have a bound in bytes and requests a bound in number, however many clients there are.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -11,9 +17,9 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::routing::post;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::message::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Batch, MESSAGE_BYTES_MAX};
 use crate::module::{Absent, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
@@ -21,18 +27,34 @@ use crate::stage::{Filled, IoFailed, Source, StageError, Turn, Wait};
 
 /// Messages that were posted and wait to be taken.
 const WAITING_MAX: usize = 256;
+/// Requests that are served at a time, those among them whose messages are taken and not stored yet.
+const REQUESTS_MAX: usize = 4096;
 /// The bytes of bodies that wait or are read.
 const WAITING_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
 /// How long a client may take to send a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long answers may take to leave when the stream ends.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "http",
     summary: "the bodies of requests that are posted to a port",
-    about: "A request is answered with 200 when the stream has taken its message into memory, and with 503 when the stream \
-            ends. `?key=...` gives the message a key. There is no TLS and no authentication: keep the port to the machine, \
-            as it is by default, or behind a proxy.",
+    about: "`?key=...` gives the message a key. There is no TLS and no authentication: keep the port to the machine, as it is by \
+            default, or behind a proxy.\n\n\
+            The answer says what became of the message:\n\n\
+            | status | meaning |\n|---|---|\n\
+            | 200 | It is stored: every sink behind the source has acknowledged it. Streams that end in `kafka`, `file` or `http` \
+            answer so, also behind `topic:NAME`. |\n\
+            | 202 | It went through the stream, which stores nothing: the sink is another one, or `aggregate` or \
+            `exec` keeps messages to itself. |\n\
+            | 408 | The body did not arrive within a minute. |\n\
+            | 413 | The body is larger than `--maxSize`. |\n\
+            | 500 | The stream failed after it took the message, which may be stored or not. |\n\
+            | 503 | The stream did not take the message, within `--timeout` or because it ends. It is not stored. |\n\
+            | 504 | The stream took the message and did not store it within `--timeout`. It may still be stored. |\n\n\
+            A stage that holds messages back, such as `batch`, holds the answer back too. `file` stores in the page cache, with \
+            `--sync=true` on the medium.",
     options: &[
         OptionSpec {
             name: "port",
@@ -58,8 +80,20 @@ pub const MODULE: Module = Module {
             default: Absent::Value("1MiB"),
             summary: "The largest body; a larger one is answered with 413.",
         },
+        OptionSpec {
+            name: "timeout",
+            takes: Takes::Duration,
+            default: Absent::Value("30s"),
+            summary: "How long a request waits for its message to be taken and stored; then it is answered with 503 or 504.",
+        },
     ],
-    examples: &[("http --port=9000 | log", "what is posted to the port, shown")],
+    examples: &[
+        ("http --port=9000 | log", "what is posted to the port, shown"),
+        (
+            "http --port=9000 | kafka --topic=orders",
+            "each request is answered when the cluster has its record",
+        ),
+    ],
     check,
     make: Make::Source(start),
 };
@@ -73,10 +107,13 @@ fn check(settings: &Settings) -> Result<(), WrongMix> {
     }
 }
 
-/// What was posted, with its share of the bytes that may wait.
+/// A message that was posted, with its share of the bytes that may wait.
 struct Posted {
     body: Bytes,
     key: Option<String>,
+    /// Set by the first of two: the stream that takes the message, or the client's request that waits no longer.
+    is_settled: Arc<AtomicBool>,
+    answer: oneshot::Sender<StatusCode>,
     _bytes: OwnedSemaphorePermit,
 }
 
@@ -84,8 +121,10 @@ struct Posted {
 #[derive(Clone)]
 struct Door {
     sender: mpsc::Sender<Posted>,
+    requests: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
     size_max: usize,
+    timeout: Duration,
 }
 
 fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError> {
@@ -101,14 +140,32 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
     let (sender, posted) = mpsc::channel(WAITING_MAX);
     let path = settings.text("path");
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-    let size_max = (settings.integer("maxSize") as usize).min(MESSAGE_BYTES_MAX);
-    let door = Door { sender, bytes: Arc::new(Semaphore::new(WAITING_BYTES_MAX)), size_max };
+    let door = Door {
+        sender,
+        requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
+        bytes: Arc::new(Semaphore::new(WAITING_BYTES_MAX)),
+        size_max: (settings.integer("maxSize") as usize).min(MESSAGE_BYTES_MAX),
+        timeout: settings.duration("timeout"),
+    };
     let router = Router::new().route(&path, post(take)).with_state(door);
+    let (closing, closed) = oneshot::channel::<()>();
     let server = tokio::spawn(async move {
-        let _ = axum::serve(listener, router).await;
+        let served = axum::serve(listener, router).with_graceful_shutdown(async {
+            let _ = closed.await;
+        });
+        let _ = served.await;
     });
     site.console.line(&format!("{}: listens on http://{bound}{path}", site.stream));
-    Ok(Box::new(Http { posted, next: None, sequence: 0, has_ended: false, server }))
+    Ok(Box::new(Http {
+        posted,
+        next: None,
+        sequence: 0,
+        has_ended: false,
+        is_stored: site.is_stored,
+        unanswered: VecDeque::new(),
+        closing: Some(closing),
+        server,
+    }))
 }
 
 /// The key in a query, without its escapes.
@@ -129,24 +186,60 @@ fn key(query: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-async fn take(State(door): State<Door>, query: RawQuery, headers: HeaderMap, body: Body) -> StatusCode {
-    let key = key(query.0.as_deref().unwrap_or_default());
+/// A status, and for people what it means here.
+type Answer = (StatusCode, String);
+
+fn not_taken(why: &str) -> Answer {
+    (StatusCode::SERVICE_UNAVAILABLE, format!("The message was not taken: {why}\n"))
+}
+
+async fn take(State(door): State<Door>, query: RawQuery, headers: HeaderMap, body: Body) -> Answer {
+    let too_large =
+        || (StatusCode::PAYLOAD_TOO_LARGE, format!("The body is larger than {} bytes\n", door.size_max));
     let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let length: usize = length.unwrap_or(door.size_max);
     if length > door.size_max {
-        return StatusCode::PAYLOAD_TOO_LARGE;
+        return too_large();
     }
-    let Ok(bytes) = door.bytes.acquire_many_owned(length as u32).await else {
-        return StatusCode::SERVICE_UNAVAILABLE;
+    let admitted = async {
+        let request = door.requests.clone().acquire_owned().await.ok()?;
+        Some((request, door.bytes.clone().acquire_many_owned(length as u32).await.ok()?))
+    };
+    let Ok(Some((_request, bytes))) = timeout(door.timeout, admitted).await else {
+        return not_taken("too many requests wait");
     };
     let body = match timeout(BODY_TIMEOUT, to_bytes(body, length)).await {
         Ok(Ok(body)) => body,
-        Ok(Err(_)) => return StatusCode::PAYLOAD_TOO_LARGE,
-        Err(_elapsed) => return StatusCode::REQUEST_TIMEOUT,
+        Ok(Err(_)) => return too_large(),
+        Err(_elapsed) => {
+            let text = format!("The body did not arrive within {} s\n", BODY_TIMEOUT.as_secs());
+            return (StatusCode::REQUEST_TIMEOUT, text);
+        }
     };
-    match door.sender.send(Posted { body, key, _bytes: bytes }).await {
-        Ok(()) => StatusCode::OK,
-        Err(_ended) => StatusCode::SERVICE_UNAVAILABLE,
+    let key = key(query.0.as_deref().unwrap_or_default());
+    let (answer, answered) = oneshot::channel();
+    let is_settled = Arc::new(AtomicBool::new(false));
+    let posted = Posted { body, key, is_settled: is_settled.clone(), answer, _bytes: bytes };
+    let by = Instant::now() + door.timeout;
+    match timeout_at(by, door.sender.send(posted)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(_ended)) => return not_taken("the stream ends"),
+        Err(_elapsed) => return not_taken("the stream takes no messages at the moment"),
+    }
+    match timeout_at(by, answered).await {
+        Ok(Ok(status)) => (status, String::new()),
+        // Dropped without an answer: by a stream that failed, or that ended before it took the message.
+        Ok(Err(_gone)) if is_settled.load(Ordering::Acquire) => {
+            let text = "The stream failed after it took the message, which may be stored or not\n";
+            (StatusCode::INTERNAL_SERVER_ERROR, text.to_owned())
+        }
+        Ok(Err(_gone)) => not_taken("the stream ends"),
+        Err(_elapsed) if is_settled.swap(true, Ordering::AcqRel) => {
+            let ms = door.timeout.as_millis();
+            let text = format!("The message was not stored within {ms} ms; it may still be stored\n");
+            (StatusCode::GATEWAY_TIMEOUT, text)
+        }
+        Err(_elapsed) => not_taken("the stream takes no messages at the moment"),
     }
 }
 
@@ -155,17 +248,49 @@ struct Http {
     next: Option<Posted>,
     sequence: u64,
     has_ended: bool,
+    /// Whether the stream ends in something that stores messages.
+    is_stored: bool,
+    /// The requests whose messages were taken, in their order.
+    unanswered: VecDeque<(u64, oneshot::Sender<StatusCode>)>,
+    /// Until the server is to end.
+    closing: Option<oneshot::Sender<()>>,
     server: JoinHandle<()>,
+}
+
+impl Http {
+    fn answer(&mut self, through: u64) {
+        let status = if self.is_stored { StatusCode::OK } else { StatusCode::ACCEPTED };
+        while self.unanswered.front().is_some_and(|(sequence, _)| *sequence <= through) {
+            if let Some((_, answer)) = self.unanswered.pop_front() {
+                // The client may be gone.
+                let _ = answer.send(status);
+            }
+        }
+    }
+
+    /// In a stream that stores nothing, messages are answered for when they have gone through it: the runtime asks for more
+    /// then.
+    fn answer_passed(&mut self) {
+        if !self.is_stored {
+            self.answer(u64::MAX);
+        }
+    }
 }
 
 impl Source for Http {
     fn fill(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<Filled, StageError> {
+        self.answer_passed();
         batch.clear();
         let mut bytes = 0;
         while batch.len() < BATCH_MESSAGES_MAX && bytes < BATCH_BYTES_MAX {
             let Some(posted) = self.next.take().or_else(|| self.posted.try_recv().ok()) else { break };
+            if posted.is_settled.swap(true, Ordering::AcqRel) {
+                // Its client was told that it was not taken.
+                continue;
+            }
             bytes += posted.body.len();
             batch.push(posted.body, posted.key.map(Bytes::from), turn.time_ms, self.sequence);
+            self.unanswered.push_back((self.sequence, posted.answer));
             self.sequence += 1;
         }
         match (batch.is_empty(), self.has_ended) {
@@ -184,9 +309,32 @@ impl Source for Http {
         })
     }
 
-    /// Requests that have been answered are in the channel still: they are read. Whoever waits to be taken is refused.
+    /// Messages that are in the channel still come. New requests are refused.
     fn close(&mut self) {
         self.posted.close();
+    }
+
+    fn wants_acknowledgement(&self) -> bool {
+        self.is_stored && !self.unanswered.is_empty()
+    }
+
+    fn has_waiting_clients(&self) -> bool {
+        self.is_stored
+    }
+
+    fn acknowledge(&mut self, through: u64) -> Wait<'_, Result<(), StageError>> {
+        self.answer(through);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn finish(&mut self) -> Wait<'_, Result<(), StageError>> {
+        self.answer_passed();
+        drop(self.closing.take());
+        Box::pin(async {
+            // Until the answers have left, or a client keeps its connection busy.
+            let _ = timeout(CLOSE_TIMEOUT, &mut self.server).await;
+            Ok(())
+        })
     }
 }
 

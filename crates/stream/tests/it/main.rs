@@ -1,5 +1,6 @@
 //! Streams through the public interface, in this process: what stages do together.
 
+mod http_source;
 mod secure;
 mod wrong;
 

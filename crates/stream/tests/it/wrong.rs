@@ -190,6 +190,7 @@ async fn work(module: &'static Module, options: &[(&str, String)], random: &mut 
     let site = Site {
         stream: "s".into(),
         guarantee: Guarantee::AtLeastOnce,
+        is_stored: true,
         transactional_id: None,
         console: Arc::new(Lines::default()),
         findings: Default::default(),

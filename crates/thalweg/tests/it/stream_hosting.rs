@@ -233,6 +233,27 @@ fn after_a_kill_streams_run_on_and_deliver_what_came_meanwhile() {
 }
 
 #[test]
+fn a_posted_message_is_in_its_topic_and_counted_when_it_is_answered() {
+    let (dir, _) = dir_and("");
+    let host = Host::start(dir.path());
+    let port = free_port();
+    host.create("orders", &format!("http --port={port} | topic:orders"));
+    for posted in 1..=20 {
+        let answer = node::ask(&format!("127.0.0.1:{port}"), "POST", "/", "", "x");
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let status = host.ask("GET", "/streams/orders", "").1;
+        let stages = &status["parts"][0]["stages"];
+        assert_eq!(stages[1]["found"]["acknowledged"], posted, "{status:#}");
+        let counts = [0, 1].map(|stage| stages[stage]["messages_out"].as_u64());
+        assert_eq!(counts, [Some(posted), Some(posted)], "{status:#}");
+    }
+    let mut consume = thalweg("consume orders --from-beginning --max-messages 20 -b");
+    let (code, out, error) = binary::run(consume.arg(&host.address));
+    assert_eq!((code, out.lines().count()), (Some(0), 20), "{error}");
+    host.signal(Signal::TERM);
+}
+
+#[test]
 fn a_tap_listens_to_a_stream_whenever_that_runs() {
     let (dir, file) = dir_and("tapped.txt");
     let host = Host::start(dir.path());

@@ -28,6 +28,8 @@ pub struct Part {
 pub struct Reports {
     /// Handed over and not reported yet.
     under_way: AtomicU64,
+    /// Acknowledged by the cluster.
+    arrived: Arc<AtomicU64>,
     failed: Mutex<Option<String>>,
     changed: Notify,
     /// Nothing has arrived since librdkafka told of trouble.
@@ -50,6 +52,11 @@ impl Reports {
     /// How many are under way.
     pub fn under_way(&self) -> u64 {
         self.under_way.load(Ordering::Acquire)
+    }
+
+    /// How many the cluster has acknowledged: counted before anybody can know that a message has arrived.
+    pub fn arrived(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.arrived)
     }
 
     /// Why the first message that did not arrive did not.
@@ -148,6 +155,7 @@ impl ProducerContext for Context {
         if let Err((error, _message)) = result {
             reports.fail(|| error.to_string());
         } else {
+            reports.arrived.fetch_add(1, Ordering::AcqRel);
             reports.let_in();
             if reports.is_troubled.load(Ordering::Relaxed) {
                 reports.is_troubled.store(false, Ordering::Relaxed);

@@ -1,0 +1,66 @@
+//! Whether the messages of a stream end up stored, as far as its plan tells: clients of a source are promised no more than that.
+
+use std::collections::BTreeSet;
+
+use crate::plan::{Input, Output, Plan, StreamPlan};
+
+/// The sinks that acknowledge a message when it is stored, or another server has taken it.
+const STORING: [&str; 3] = ["file", "http", "kafka"];
+/// The processors that keep messages, or what they made of them, and do not say until when.
+const KEEPING: [&str; 2] = ["aggregate", "exec"];
+
+/// The stream and all that its messages reach through topics in memory. Taps only listen, and are none of them.
+pub fn reached(plan: &Plan, stream: usize) -> BTreeSet<usize> {
+    let mut reached = BTreeSet::new();
+    let mut next = vec![stream];
+    while let Some(stream) = next.pop() {
+        if reached.insert(stream) {
+            next.extend(readers(plan, &plan.streams[stream]));
+        }
+    }
+    reached
+}
+
+/// The streams that read the topic in which a stream ends.
+fn readers<'a>(plan: &'a Plan, stream: &'a StreamPlan) -> impl Iterator<Item = usize> + 'a {
+    plan.streams.iter().enumerate().filter_map(|(index, reader)| match (&stream.output, &reader.input) {
+        (Output::Topic(written), Input::Topic(read)) if written == read => Some(index),
+        _ => None,
+    })
+}
+
+/// Whether a message that the stream has acknowledged is stored.
+pub fn stores(plan: &Plan, stream: usize) -> bool {
+    reached(plan, stream).into_iter().all(|index| {
+        let stream = &plan.streams[index];
+        let keeps = stream.processors.iter().any(|stage| KEEPING.contains(&stage.module.name));
+        let ends = match &stream.output {
+            Output::Stage(stage) => STORING.contains(&stage.module.name),
+            // A plan has streams that read it.
+            Output::Topic(_) => true,
+        };
+        ends && !keeps
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_stores_when_all_that_its_messages_reach_does() {
+        for (text, stores_them) in [
+            ("time | file --path=x", true),
+            ("time | batch --size=2 | kafka --topic=t", true),
+            ("time | log", false),
+            ("time | aggregate --window=1s | file --path=x", false),
+            ("time | exec --command=cat | file --path=x", false),
+            ("time | topic:t\ntopic:t > file --path=x", true),
+            ("time | topic:t\ntopic:t > file --path=x\ntopic:t > log", false),
+            ("s = time | file --path=x\ntap:stream:s > log", true),
+        ] {
+            let plan = Plan::read(text, None, "s").unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(stores(&plan, 0), stores_them, "{text}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What clients of the `http` source are answered, and when.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_stream::plan::Plan;
+use thalweg_stream::runtime::{Ended, Figures, RunOptions, Running, Taps, start};
+use thalweg_stream::{Cluster, Guarantee, OnError};
+use tokio::runtime::Runtime;
+
+use super::Lines;
+
+/// Longer than anything here takes, on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A stream behind an `http` source.
+struct Served {
+    runtime: Runtime,
+    running: Running,
+    address: String,
+}
+
+impl Served {
+    fn start(text: &str) -> Served {
+        let plan = Plan::read(text, None, "s").unwrap_or_else(|error| panic!("{error}"));
+        let lines = Arc::new(Lines::default());
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let options = RunOptions {
+            on_error: OnError::Fail,
+            cluster: Cluster { bootstrap: "localhost:9092".to_owned(), properties: None },
+            guarantee: Guarantee::AtLeastOnce,
+            instance: "0".to_owned(),
+            console: lines.clone(),
+            taps: Taps::default(),
+        };
+        let running = runtime.block_on(async { start(&plan, &options) });
+        let running = running.unwrap_or_else(|error| panic!("{error}"));
+        let said = lines.0.lock().expect("no test panics with the lock")[0].clone();
+        let address = said.split_once("http://").and_then(|(_, rest)| rest.split_once('/'));
+        let address = address.unwrap_or_else(|| panic!("an address in {said}")).0.to_owned();
+        Served { runtime, running, address }
+    }
+
+    /// Sends a request, whose answer is read later.
+    fn send(&self, body: &str) -> TcpStream {
+        let mut client = TcpStream::connect(&self.address).expect("it listens");
+        let head =
+            format!("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}", body.len());
+        write!(client, "{head}\r\n\r\n{body}").expect("it reads");
+        client
+    }
+
+    /// The status and the text of an answer.
+    fn post(&self, body: &str) -> (u16, String) {
+        answer(&mut self.send(body), PATIENCE).expect("it answers")
+    }
+
+    /// Ends it in order.
+    fn stop(mut self) -> Figures {
+        self.running.stopper().stop();
+        self.runtime.block_on(self.running.ended()).unwrap_or_else(|error| panic!("{error}"));
+        self.running.figures()
+    }
+}
+
+/// An answer, if it comes in time.
+fn answer(client: &mut TcpStream, within: Duration) -> Option<(u16, String)> {
+    client.set_read_timeout(Some(within)).expect("a timeout");
+    let mut text = String::new();
+    client.read_to_string(&mut text).ok()?;
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("an answer: {text}"));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    Some((status.expect("a status"), body.to_owned()))
+}
+
+/// A file that takes nothing, like one on a full medium.
+const FULL: &str = "/dev/full";
+
+#[test]
+fn requests_wait_while_their_message_cannot_be_stored() {
+    let served = Served::start(&format!("http --port=0 | file --path={FULL}"));
+    let answered = answer(&mut served.send("x"), Duration::from_secs(1));
+    assert_eq!(answered, None, "nothing is stored");
+}
+
+#[test]
+fn requests_behind_a_full_medium_end_with_504_and_503() {
+    let served = Served::start(&format!("http --port=0 --timeout=300ms | file --path={FULL}"));
+    // The stream takes the first and tries to store it; meanwhile it takes no other.
+    let (status, text) = served.post("first");
+    assert_eq!(status, 504, "{text}");
+    assert_eq!(text, "The message was not stored within 300 ms; it may still be stored\n");
+    let (status, text) = served.post("second");
+    assert_eq!(status, 503, "{text}");
+    assert_eq!(text, "The message was not taken: the stream takes no messages at the moment\n");
+}
+
+#[test]
+fn messages_are_in_the_file_when_their_requests_are_answered() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("stored");
+    let ways = [
+        format!("http --port=0 | file --path={}", path.display()),
+        // Through a topic in memory: the answer does not wait for its usual pace.
+        format!("http --port=0 | topic:t\ntopic:t > file --path={}", path.display()),
+    ];
+    for text in ways {
+        let _ = std::fs::remove_file(&path);
+        let served = Served::start(&text);
+        let mut expected = String::new();
+        let started = now();
+        for number in 0..20 {
+            assert_eq!(served.post(&number.to_string()), (200, String::new()));
+            expected.push_str(&format!("{number}\n"));
+            let stored = std::fs::read_to_string(&path).expect("it is there");
+            assert_eq!(stored, expected, "{text}");
+            let figures = served.running.figures();
+            let counts = figures.streams.iter().flat_map(|stream| &stream.stages);
+            assert!(counts.map(|stage| stage.messages_out).all(|count| count == number + 1), "{figures:?}");
+        }
+        assert!(started.elapsed() < PATIENCE / 3, "{:?}", started.elapsed());
+        served.stop();
+    }
+}
+
+#[test]
+fn streams_that_store_nothing_answer_202_when_the_message_went_through() {
+    for text in ["http --port=0 | null", "http --port=0 | aggregate --window=1h | file --path=/dev/null"] {
+        let served = Served::start(text);
+        for number in 1..=3 {
+            assert_eq!(served.post("{}"), (202, String::new()), "{text}");
+            let figures = served.running.figures();
+            assert_eq!(figures.streams[0].stages[0].messages_out, number, "{figures:?}");
+        }
+        let figures = served.stop();
+        assert_eq!(figures.streams[0].ended, Some(Ended::Stopped));
+    }
+}
+
+#[test]
+fn requests_that_wait_are_answered_when_the_stream_stops() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("stored");
+    let text = format!("http --port=0 | batch --size=10 --timeout=1h | file --path={}", path.display());
+    let served = Served::start(&text);
+    let mut clients = [served.send("a"), served.send("b")];
+    // A batch of ten is not full: both wait.
+    assert_eq!(answer(&mut clients[0], Duration::from_millis(500)), None);
+    served.stop();
+    assert_eq!(answer(&mut clients[1], PATIENCE), Some((200, String::new())));
+    let stored = std::fs::read_to_string(&path).expect("it is there");
+    assert!(["a\nb\n", "b\na\n"].contains(&&*stored), "{stored}");
+}
+
+#[test]
+fn requests_of_a_stream_that_fails_are_answered_with_500() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("stored");
+    let text = format!("http --port=0 | filter --expression=payload.x | file --path={}", path.display());
+    let mut served = Served::start(&text);
+    let mut client = served.send("no JSON");
+    served.runtime.block_on(served.running.ended()).expect_err("a message cannot be worked on");
+    let (status, text) = answer(&mut client, PATIENCE).expect("it answers");
+    assert_eq!(status, 500);
+    assert_eq!(text, "The stream failed after it took the message, which may be stored or not\n");
+}
+
+#[expect(clippy::disallowed_methods, reason = "clients wait in real time")]
+fn now() -> std::time::Instant {
+    std::time::Instant::now()
+}
