@@ -152,7 +152,7 @@ impl Cluster {
                 Err(failure) => Err(failure),
             };
             match answer {
-                Err(failure) if failure.is_retriable() => {
+                Err(failure) if failure.is_retriable() || is_of_controller(&failure) => {
                     first_failure.get_or_insert(failure);
                 }
                 other => return other,
@@ -258,6 +258,11 @@ impl Cluster {
         }
         known
     }
+}
+
+/// Whether the address was that of a controller: the next may be a broker's.
+fn is_of_controller(failure: &ClientError) -> bool {
+    matches!(failure, ClientError::VersionMismatch(mismatch) if mismatch.is_controller)
 }
 
 fn coordinator_address(

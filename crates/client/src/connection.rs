@@ -278,9 +278,8 @@ impl Connection {
         if (R::MIN_VERSION..=R::MAX_VERSION).contains(&version) {
             return Ok(version);
         }
-        let theirs = self.0.versions.range(R::KEY);
         let ours = (R::MIN_VERSION, R::MAX_VERSION);
-        Err(VersionMismatch { peer: Arc::clone(&self.0.peer), api: R::KEY, ours, theirs })
+        Err(self.0.versions.mismatch(&self.0.peer, R::KEY, ours))
     }
 
     fn encode<R: Request>(&self, request: &R, version: i16) -> Result<(Bytes, i32), UnencodableRequest> {

@@ -229,7 +229,7 @@ pub struct RequestTimedOut {
 
 /// The two sides speak no common version of an API.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{peer} serves {}, where {} to {} can be sent", served(*api, *theirs), ours.0, ours.1)]
+#[error("{}", mismatch(self))]
 pub struct VersionMismatch {
     /// The other side.
     pub peer: Arc<str>,
@@ -239,13 +239,23 @@ pub struct VersionMismatch {
     pub ours: (i16, i16),
     /// First and last version that the peer serves; none when it serves none.
     pub theirs: Option<(i16, i16)>,
+    /// Whether the peer serves what controllers serve to brokers, and nothing that brokers serve to clients.
+    pub is_controller: bool,
 }
 
-fn served(api: ApiKey, versions: Option<(i16, i16)>) -> String {
-    match versions {
+fn mismatch(mismatch: &VersionMismatch) -> String {
+    let VersionMismatch { peer, api, ours, theirs, is_controller } = mismatch;
+    let served = match theirs {
         Some((min, max)) => format!("{api:?} in versions {min} to {max}"),
+        None if *is_controller => {
+            return format!(
+                "{peer} is the port of a controller, which serves brokers and no clients: the port of a broker would be right \
+                 (in its advertised.listeners, often 9092)"
+            );
+        }
         None => format!("no {api:?}"),
-    }
+    };
+    format!("{peer} serves {served}, where {} to {} can be sent", ours.0, ours.1)
 }
 
 /// A request cannot be written: a field is set that the version lacks.
@@ -321,6 +331,9 @@ fn explained(code: ErrorCode, message: Option<&str>) -> String {
         ErrorCode::InvalidTopicException => Some("no topic can have this name"),
         ErrorCode::GroupIdNotFound => Some("there is no such group"),
         ErrorCode::NonEmptyGroup => Some("the group has members"),
+        ErrorCode::CoordinatorNotAvailable => Some(
+            "no broker coordinates it yet: the topic for that is not there, or too few brokers are for its replication factor",
+        ),
         _ => None,
     });
     words.map(|words| format!(" ({words})")).unwrap_or_default()

@@ -301,10 +301,7 @@ fn check_commit(response: OffsetCommitResponse, group: &str) -> Result<(), Clien
 }
 
 fn version_by_name(connection: &Connection, api: ApiKey) -> Result<i16, VersionMismatch> {
-    connection.versions().newest(api, NAMES_UNTIL).ok_or_else(|| VersionMismatch {
-        peer: Arc::clone(connection.peer()),
-        api,
-        ours: (api.versions().0, NAMES_UNTIL),
-        theirs: connection.versions().range(api),
-    })
+    let versions = connection.versions();
+    let ours = (api.versions().0, NAMES_UNTIL);
+    versions.newest(api, NAMES_UNTIL).ok_or_else(|| versions.mismatch(connection.peer(), api, ours))
 }

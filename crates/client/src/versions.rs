@@ -61,12 +61,23 @@ impl ApiVersions {
 
     /// As [`ApiVersions::newest`] without a limit; the error names `peer`.
     pub fn pick<R: Request>(&self, peer: &Arc<str>) -> Result<i16, VersionMismatch> {
-        self.newest(R::KEY, i16::MAX).ok_or_else(|| VersionMismatch {
+        self.newest(R::KEY, i16::MAX).ok_or_else(|| self.mismatch(peer, R::KEY, R::KEY.versions()))
+    }
+
+    /// Why no version of an API can be used.
+    pub(crate) fn mismatch(&self, peer: &Arc<str>, api: ApiKey, ours: (i16, i16)) -> VersionMismatch {
+        VersionMismatch {
             peer: Arc::clone(peer),
-            api: R::KEY,
-            ours: R::KEY.versions(),
-            theirs: self.range(R::KEY),
-        })
+            api,
+            ours,
+            theirs: self.range(api),
+            is_controller: self.is_controller(),
+        }
+    }
+
+    /// Whether this is what a KRaft controller serves: heartbeats of brokers, and no Metadata, with which every client begins.
+    pub fn is_controller(&self) -> bool {
+        self.range(ApiKey::BrokerHeartbeat).is_some() && self.range(ApiKey::Metadata).is_none()
     }
 }
 
