@@ -1,10 +1,10 @@
 //! The brokers' configuration, as DescribeConfigs tells it: the settings that bear on event rate, latency and durability.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_client::{ClientError, Cluster, Refused};
-use thalweg_wire::request::DescribeConfigsRequest;
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
+use thalweg_wire::request::{DescribeClusterRequest, DescribeConfigsRequest};
 
 use super::{Advice, size};
 use crate::target;
@@ -42,6 +42,14 @@ pub(super) async fn examine(servers: &[String], properties: &BTreeMap<String, St
     };
     let mut advice = Vec::new();
     let mut all: BTreeMap<i32, Settings> = BTreeMap::new();
+    let mut registered: BTreeSet<i32> = cluster.metadata().brokers.keys().copied().collect();
+    for id in fenced(&cluster).await {
+        // It counts: a cluster is not made for fewer brokers because one is down.
+        if registered.insert(id) {
+            advice
+                .push(failed(format!("broker {id}: fenced by the controller: it is down, or cannot serve")));
+        }
+    }
     let ids: Vec<i32> = cluster.metadata().brokers.keys().copied().collect();
     for id in &ids {
         match describe(&cluster, *id).await {
@@ -51,8 +59,15 @@ pub(super) async fn examine(servers: &[String], properties: &BTreeMap<String, St
             Err(error) => advice.push(failed(format!("broker {id}: {error}"))),
         }
     }
-    advice.extend(judge(&all, ids.len()));
+    advice.extend(judge(&all, registered.len()));
     advice
+}
+
+/// The brokers that are registered and fenced, as far as the cluster says so.
+async fn fenced(cluster: &Cluster) -> Vec<i32> {
+    let all = DescribeClusterRequest { include_fenced_brokers: true, ..DescribeClusterRequest::default() };
+    let Ok(described) = cluster.send_any(&all).await else { return Vec::new() };
+    described.brokers.iter().filter(|broker| broker.is_fenced).map(|broker| broker.broker_id).collect()
 }
 
 async fn describe(cluster: &Cluster, id: i32) -> Result<Settings, ClientError> {

@@ -67,11 +67,16 @@ pub struct InvalidBrokers {
 /// A port that a cluster was to have is not free.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "Port {port} of 127.0.0.1 cannot be listened on: {source}. Another first port would be right, or 0 for free ones"
+    "Port {port} of 127.0.0.1, which {user} needs, cannot be listened on: {source}{}. Another first port would be right, or 0 \
+     for free ones", listener.as_ref().map(|listener| format!(", by {listener}")).unwrap_or_default()
 )]
 pub struct PortTaken {
     /// The port.
     pub port: u16,
+    /// The node that was to have it.
+    pub user: String,
+    /// Who listens there, as far as it says.
+    pub listener: Option<String>,
     /// What the system said.
     pub source: io::Error,
 }

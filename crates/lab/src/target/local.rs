@@ -7,7 +7,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::apache_kafka::{self, Jvm};
-use super::error::{DirectoryFailed, TargetError};
+use thalweg_client::{Connection, ConnectionOptions};
+use thalweg_wire::request::MetadataRequest;
+
+use super::error::{DirectoryFailed, PortTaken, TargetError};
 use super::plan::{Controllers, Node, Plan, Software};
 use super::process::Brokers;
 use super::{check_brokers, embedded, properties, readiness};
@@ -126,13 +129,20 @@ impl LocalCluster {
     pub async fn start(options: &LocalOptions) -> Result<LocalCluster, TargetError> {
         check_brokers(options.brokers)?;
         let program = embedded::program(options.binary.as_deref())?;
-        let mut processes = Brokers::kept(&options.dir)?;
         let controllers = match options.controllers {
             ControllerKind::Embedded => Controllers::Brokers(1),
             ControllerKind::ApacheKafka => Controllers::Apart(APACHE_CONTROLLERS),
         };
         let brokers = options.brokers as usize;
-        let plan = Plan::new(brokers, Software::Thalweg, controllers, options.first_port, processes.dir())?;
+        // Absolute, because processes that run elsewhere get it.
+        let dir = std::path::absolute(&options.dir)
+            .map_err(|source| DirectoryFailed { path: options.dir.clone(), source })?;
+        // Before anything is written: a port may be taken.
+        let plan = match Plan::new(brokers, Software::Thalweg, controllers, options.first_port, &dir) {
+            Err(TargetError::PortTaken(taken)) => return Err(with_listener(taken).await.into()),
+            plan => plan?,
+        };
+        let mut processes = Brokers::kept(&dir)?;
         plan.write(|node| options.settings(node), |node| vec![data(node)])?;
         start_controllers(&mut processes, &plan, options.start_timeout).await?;
         for node in plan.nodes.iter().filter(|node| node.software == Software::Thalweg) {
@@ -174,6 +184,32 @@ impl LocalCluster {
         self.processes.forget_ended();
         self.processes.stop(self.stop_timeout).await
     }
+}
+
+/// How long what listens on a taken port may take to say what it is.
+const ASK_LISTENER: Duration = Duration::from_secs(1);
+
+/// Says what listens on a port, where it speaks Kafka's protocol.
+async fn with_listener(mut taken: PortTaken) -> PortTaken {
+    let options = ConnectionOptions {
+        client_id: "thalweg-lab".to_owned(),
+        connect_timeout: ASK_LISTENER,
+        request_timeout: ASK_LISTENER,
+        ..ConnectionOptions::default()
+    };
+    let address = format!("127.0.0.1:{}", taken.port);
+    if let Ok(connection) = Connection::connect(&address, &options).await {
+        let what = if connection.versions().is_controller() { "a controller" } else { "a broker" };
+        let described = match connection.send(&MetadataRequest::default()).await {
+            Ok(answer) => answer.cluster_id,
+            Err(_) => None,
+        };
+        taken.listener = Some(match described {
+            Some(id) => format!("{what} of the cluster {id}"),
+            None => format!("{what} of another cluster, or of this one"),
+        });
+    }
+    taken
 }
 
 fn data(node: &Node) -> PathBuf {

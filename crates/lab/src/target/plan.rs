@@ -89,7 +89,13 @@ impl Plan {
             Controllers::Brokers(count) => (count, 0),
             Controllers::Apart(count) => (0, count),
         };
-        let ports = ports(brokers, together + apart, first_port)?;
+        let of_controllers = (0..together + apart).map(|index| match apart {
+            0 => format!("the controller of broker-{}", index + 1),
+            _ => format!("controller-{}", CONTROLLER_ID as usize + index),
+        });
+        let of_brokers = (0..brokers).map(|index| format!("broker-{}", index + 1));
+        let users: Vec<String> = of_brokers.chain(of_controllers).collect();
+        let ports = ports(brokers, users, first_port)?;
         let addresses: Vec<_> = ports.iter().map(|port| format!("127.0.0.1:{}", port.number())).collect();
         let (for_brokers, for_controllers) = addresses.split_at(brokers);
         let mut nodes = Vec::with_capacity(brokers + apart);
@@ -181,17 +187,21 @@ impl Plan {
     }
 }
 
-/// The ports of brokers, then those of controllers.
-fn ports(brokers: usize, controllers: usize, first: Option<u16>) -> Result<Vec<Port>, TargetError> {
+/// A port for each user of one: brokers first, then controllers.
+fn ports(brokers: usize, users: Vec<String>, first: Option<u16>) -> Result<Vec<Port>, TargetError> {
     let Some(first) = first else {
-        let free: io::Result<Vec<Port>> = (0..brokers + controllers).map(|_| Port::reserve()).collect();
+        let free: io::Result<Vec<Port>> = users.iter().map(|_| Port::reserve()).collect();
         return free
             .map_err(|source| DirectoryFailed { path: PathBuf::from("a port of 127.0.0.1"), source }.into());
     };
     let from = |first: u16, count: usize| (0..).take(count).map(move |n: u16| first.saturating_add(n));
     from(first, brokers)
-        .chain(from(first.saturating_add(CONTROLLER_PORTS), controllers))
-        .map(|port| Port::reserve_number(port).map_err(|source| PortTaken { port, source }.into()))
+        .chain(from(first.saturating_add(CONTROLLER_PORTS), users.len() - brokers))
+        .zip(users)
+        .map(|(port, user)| {
+            let taken = |source| PortTaken { port, user, listener: None, source }.into();
+            Port::reserve_number(port).map_err(taken)
+        })
         .collect()
 }
 
