@@ -79,14 +79,15 @@ impl ControllerNode {
     }
 
     /// Stops the controller, then its listeners. Requests that wait are not answered: their senders look for another
-    /// controller.
-    pub async fn stop(mut self) {
-        self.controller.shutdown().await;
+    /// controller. Whether its log was left in order.
+    pub async fn stop(mut self) -> bool {
+        let is_clean = self.controller.shutdown().await;
         self.stopping.send_replace(true);
         let drained = async { while self.listeners.join_next().await.is_some() {} };
         if tokio::time::timeout(DRAIN, drained).await.is_err() {
             self.listeners.abort_all();
         }
+        is_clean
     }
 }
 
@@ -193,8 +194,8 @@ impl ControllerServer {
         "the controller has ended".to_owned()
     }
 
-    /// Stops in order.
-    pub async fn stop(self) {
-        self.node.stop().await;
+    /// Stops. Whether its log was left in order.
+    pub async fn stop(self) -> bool {
+        self.node.stop().await
     }
 }

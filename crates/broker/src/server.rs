@@ -240,15 +240,28 @@ fn close_unused(broker: &Broker, publisher: &Publisher) {
     });
 }
 
-/// Closes the logs of all partitions, then the directories, which are marked as left by the broker of this epoch.
-fn close_logs(broker: &Broker, epoch: i64) {
+/// Closes the logs of all partitions, then the directories, which are marked as left by the broker of this epoch. Whether all
+/// of them are left in order.
+fn close_logs(broker: &Broker, epoch: i64) -> bool {
+    let mut first_failure = None;
+    let mut failed = 0_usize;
     for partition in broker.partitions.all() {
         for closed in [partition.close_future(), partition.with_log(|log| log.close())] {
             let Err(error) = closed else { continue };
-            tracing::error!(?partition, %error, "Closing a log failed");
+            failed += 1;
+            first_failure.get_or_insert_with(|| (Arc::clone(&partition), error));
         }
     }
-    broker.log_dirs.close(epoch);
+    // One line: on a full disk none of many thousands can be closed.
+    if let Some((partition, error)) = &first_failure {
+        tracing::error!(
+            logs = failed,
+            first = ?partition,
+            %error,
+            "Logs cannot be closed: producer states, leader epochs or indexes are not written, records are"
+        );
+    }
+    broker.log_dirs.close(epoch) && first_failure.is_none()
 }
 
 /// Opens the sockets of listeners.
@@ -432,8 +445,8 @@ impl Server {
         }
     }
 
-    /// Stops in order. Nothing that was acknowledged needs recovery afterwards.
-    pub async fn stop(mut self) {
+    /// Stops. Whether all was left in order: nothing needs recovery then. Else the next start checks the logs.
+    pub async fn stop(mut self) -> bool {
         if self.broker.config().controller.controlled_shutdown {
             self.membership.controlled_shutdown().await;
         }
@@ -452,9 +465,10 @@ impl Server {
         self.fetchers.stop().await;
         let epoch = self.membership.broker_epoch();
         self.membership.stop().await;
-        self.broker.log_dirs.disk().work_in_place(|| close_logs(&self.broker, epoch));
+        let mut is_clean = self.broker.log_dirs.disk().work_in_place(|| close_logs(&self.broker, epoch));
         if let Some(controller) = self.controller {
-            controller.stop().await;
+            is_clean &= controller.stop().await;
         }
+        is_clean
     }
 }

@@ -136,12 +136,11 @@ impl Controller {
         self.commands.closed().await;
     }
 
-    /// Stops: what was accepted is written, the log is closed. Requests that come later are not answered.
-    pub async fn shutdown(&self) {
+    /// Stops: what was accepted is written, the log is closed. Requests that come later are not answered. Whether the log was
+    /// closed in order.
+    pub async fn shutdown(&self) -> bool {
         let (done, finished) = oneshot::channel();
-        if self.commands.send(Command::Stop(done)).await.is_ok() {
-            // An error says that the task has ended, which is what is waited for.
-            let _ = finished.await;
-        }
+        // An error says that the task has ended before, because its log cannot be written.
+        self.commands.send(Command::Stop(done)).await.is_ok() && finished.await.unwrap_or(false)
     }
 }

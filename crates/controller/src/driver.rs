@@ -47,7 +47,7 @@ pub(crate) type Reply = oneshot::Sender<Result<Bytes, HandleError>>;
 #[derive(Debug)]
 pub(crate) enum Command {
     Ask { ask: Ask, reply: Reply },
-    Stop(oneshot::Sender<()>),
+    Stop(oneshot::Sender<bool>),
 }
 
 /// An answer that waits for its records.
@@ -95,6 +95,8 @@ pub(crate) struct Driver {
     started: Instant,
     clock: Clock,
     standing: Arc<Standing>,
+    /// The last append found no room.
+    is_full: bool,
     dead: bool,
 }
 
@@ -123,6 +125,9 @@ impl Driver {
         debug_assert_eq!(self.state.next_offset(), self.log.end_offset());
         let batch = encode_batch(self.log.end_offset(), self.leader.epoch, now.wall_ms, &values);
         self.log.append(&batch, self.leader.epoch)?;
+        if std::mem::take(&mut self.is_full) {
+            tracing::warn!("There is room for the metadata log again");
+        }
         self.state
             .apply(records, self.leader.epoch, now)
             .expect("the controller makes records that fit its image");
@@ -143,11 +148,14 @@ impl Driver {
                     let mut next = command;
                     for _ in 0..DECIDED_AT_ONCE_MAX {
                         match next {
-                            None => return self.stop().await,
-                            Some(Command::Stop(done)) => {
+                            None => {
                                 self.stop().await;
+                                return;
+                            }
+                            Some(Command::Stop(done)) => {
+                                let is_clean = self.stop().await;
                                 // Whoever asked may have given up waiting.
-                                let _ = done.send(());
+                                let _ = done.send(is_clean);
                                 return;
                             }
                             Some(Command::Ask { ask, reply }) => self.on_ask(ask, reply),
@@ -182,7 +190,7 @@ impl Driver {
                     Ok(()) => {}
                     Err(AppendFailure::Full(error)) => {
                         self.standing.disk_was_full();
-                        tracing::error!(%error, "Metadata log's disk is full and a request is refused");
+                        self.note_full(&error);
                         return send(reply, Err(HandleError::DiskFull));
                     }
                     Err(AppendFailure::Dead(error)) => {
@@ -365,7 +373,7 @@ impl Driver {
         match self.write(records, now) {
             Ok(()) => true,
             Err(AppendFailure::Full(error)) => {
-                tracing::error!(%error, "Metadata log's disk is full");
+                self.note_full(&error);
                 self.state.postpone_sessions(now, RETRY);
                 false
             }
@@ -376,12 +384,20 @@ impl Driver {
         }
     }
 
+    /// Logs it once, until an append has found room: brokers ask again many times a second.
+    fn note_full(&mut self, error: &dyn std::fmt::Display) {
+        if !std::mem::replace(&mut self.is_full, true) {
+            tracing::error!(%error, "Metadata log's disk is full and requests are refused until there is room");
+        }
+    }
+
     fn die(&mut self, error: &dyn std::fmt::Display) {
         tracing::error!(%error, "Metadata log cannot be used any more");
         self.dead = true;
     }
 
-    async fn stop(mut self) {
+    /// Whether the log was closed in order.
+    async fn stop(mut self) -> bool {
         if let Some(flush) = self.flush.take()
             && let Ok((target, outcome)) = flush.task.await
             && let Err(error) = self.log.complete_flush(&target, outcome)
@@ -393,7 +409,7 @@ impl Driver {
             self.on_snapshot((snapshotting.id, outcome));
         }
         if self.dead {
-            return;
+            return false;
         }
         let (disk, _) = self.log.snapshot_place();
         let closed = disk.spawn(move || {
@@ -408,10 +424,14 @@ impl Driver {
             flushed.and_then(|()| self.log.close())
         });
         match closed.await {
-            Ok(Ok(())) => tracing::info!("Controller has stopped"),
+            Ok(Ok(())) => {
+                tracing::info!("Controller has stopped");
+                return true;
+            }
             Ok(Err(error)) => tracing::error!(%error, "Metadata log cannot be closed in order"),
             Err(error) => tracing::error!(%error, "Metadata log cannot be closed in order"),
         }
+        false
     }
 }
 

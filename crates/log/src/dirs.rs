@@ -289,21 +289,25 @@ impl LogDirs {
 
     /// Ends the work with the directories. Every log must have been closed ([`PartitionLog::close`]) for its
     /// directory to count as left in order: everything is synced, the checkpoints are written, and the marker of
-    /// a clean stop comes last.
-    pub fn close(&self, broker_epoch: i64) {
+    /// a clean stop comes last. Whether every directory was left so; the next start checks the logs of the others.
+    pub fn close(&self, broker_epoch: i64) -> bool {
+        let mut is_clean = true;
         for mut future in self.take_futures() {
             if let Err(error) = future.close() {
                 tracing::error!(partition = %future.name(), %error, "Closing the copy of a log failed");
+                is_clean = false;
             }
         }
         for dir in self.online() {
             let path = dir.state.path();
+            let mut is_marked = false;
             match dir.state.close() {
-                Ok(true) => {
-                    if let Err(error) = clean_shutdown::write(&self.disk, path, broker_epoch) {
+                Ok(true) => match clean_shutdown::write(&self.disk, path, broker_epoch) {
+                    Ok(()) => is_marked = true,
+                    Err(error) => {
                         tracing::error!(dir = %path.display(), %error, "Marker of a clean stop cannot be written");
                     }
-                }
+                },
                 Ok(false) => {
                     tracing::warn!(dir = %path.display(), "Log directory is left with logs that were not closed");
                 }
@@ -311,7 +315,9 @@ impl LogDirs {
                     tracing::error!(dir = %path.display(), %error, "Log directory cannot be left in order");
                 }
             }
+            is_clean &= is_marked;
         }
+        is_clean
     }
 
     /// Takes a directory offline: its partitions take no more batches, the others go on.

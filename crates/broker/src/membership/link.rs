@@ -43,7 +43,7 @@ pub enum LinkError {
         last: String,
     },
     /// A node of the quorum does not say to which cluster it belongs.
-    #[error("{address} does not tell the id of its cluster: {code} {message}")]
+    #[error("{address} does not tell the id of its cluster: {}", why_no_cluster_id(*code, message))]
     NoClusterId {
         /// The node.
         address: String,
@@ -52,6 +52,15 @@ pub enum LinkError {
         /// Its words.
         message: String,
     },
+}
+
+fn why_no_cluster_id(code: ErrorCode, message: &str) -> String {
+    match code {
+        ErrorCode::MismatchedEndpointType => {
+            "it is the listener of a broker; a controller's would be right (one of its controller.listener.names)".to_owned()
+        }
+        code => format!("{code} {message}"),
+    }
 }
 
 impl LinkError {

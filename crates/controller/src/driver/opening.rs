@@ -66,6 +66,7 @@ impl Driver {
             started: Instant::now(),
             clock: options.clock.clone(),
             standing: Arc::default(),
+            is_full: false,
             dead: false,
         };
         driver.lead(&options, recovered)?;

@@ -53,6 +53,7 @@ impl Serve {
     pub fn run(&self, bars: &MultiProgress) -> Result<()> {
         let started = now();
         super::failure::log_to_standard_error("info", bars);
+        tracing::info!("Thalweg {} starts, process {}", env!("CARGO_PKG_VERSION"), std::process::id());
         let config = self.config()?;
         raise_descriptor_limit();
         // Two at the least: a write may wait for the disk, and others are served meanwhile.
@@ -208,7 +209,8 @@ impl Node {
         }
     }
 
-    async fn stop(self) {
+    /// Whether all was left in order.
+    async fn stop(self) -> bool {
         match self {
             Node::Broker(server) => server.stop().await,
             Node::Controller(server) => server.stop().await,
@@ -266,17 +268,22 @@ struct Served {
 
 impl Served {
     /// Stops streams first, while there is a broker to drain to, and the HTTP server last: a stop that takes long can be
-    /// watched.
-    async fn stop(self) {
+    /// watched. Whether all was left in order.
+    async fn stop(self) -> bool {
         if let Some(streams) = self.streams {
             streams.stop().await;
         }
-        self.node.stop().await;
+        let is_clean = self.node.stop().await;
         if let Some(http) = self.http {
             http.stop().await;
         }
+        is_clean
     }
 }
+
+/// Not all that a stop writes could be written.
+const NOT_IN_ORDER: &str = "stopped, but not in order: the errors above say what could not be written. Acknowledged records are in \
+                            their files, and the next start checks the logs, which takes longer";
 
 /// Stops in order, unless a second signal comes.
 async fn stop(running: Served, mut terminate: Signal, mut interrupt: Signal) -> Result<()> {
@@ -294,7 +301,12 @@ async fn stop(running: Served, mut terminate: Signal, mut interrupt: Signal) -> 
         }
     };
     tokio::select! {
-        () = running.stop() => tracing::info!("Stopped in order"),
+        is_clean = running.stop() => {
+            if !is_clean {
+                bail!(NOT_IN_ORDER);
+            }
+            tracing::info!("Stopped in order");
+        }
         () = signalled_again => bail!("stopped without order by a second signal"),
     }
     Ok(())
