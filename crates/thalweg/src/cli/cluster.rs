@@ -1,8 +1,11 @@
 //! `cluster`: a local cluster to try, and how any cluster is.
 
+mod health;
+mod json;
 mod report;
 mod status;
 mod up;
+mod views;
 
 use clap::Subcommand;
 
@@ -11,7 +14,7 @@ use clap::Subcommand;
 pub enum Cluster {
     /// Start a cluster of brokers on this machine, until Ctrl-C.
     Up(up::Up),
-    /// Show brokers, leaders, partitions that lack replicas, reassignments, and the controllers' quorum.
+    /// Ask every broker: who answers, partitions without a leader or replicas, the quorum. The exit code is the health.
     Status(status::Show),
 }
 

@@ -49,12 +49,18 @@ impl Connect {
         Ok(properties)
     }
 
-    /// The cluster, for a tool that administers it.
-    pub async fn cluster(&self) -> anyhow::Result<Cluster> {
+    /// The brokers to connect to first, and how, for a tool that administers a cluster.
+    pub fn addresses(&self) -> anyhow::Result<(Vec<String>, ConnectionOptions)> {
         let mut properties = self.properties()?;
         let bootstrap = properties.take_bootstrap_servers()?;
         let options = ConnectionOptions::take(&mut properties, "admin")?;
         warn_about_rest(&properties);
+        Ok((bootstrap, options))
+    }
+
+    /// The cluster, for a tool that administers it.
+    pub async fn cluster(&self) -> anyhow::Result<Cluster> {
+        let (bootstrap, options) = self.addresses()?;
         Ok(Cluster::connect(&bootstrap, &options).await?)
     }
 }

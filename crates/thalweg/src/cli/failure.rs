@@ -15,6 +15,8 @@ use thalweg_stream::language::Complaints;
 use thalweg_wire::ApiKey;
 use tracing_subscriber::EnvFilter;
 
+use super::log_filter;
+
 /// Arguments that do not go together, or have no meaning.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -25,6 +27,16 @@ pub struct Usage(pub String);
 #[error("{0}")]
 pub struct Failed(pub String);
 
+/// What was asked for was done, and what it found has an exit code of its own.
+#[derive(Debug, thiserror::Error)]
+#[error("{why}")]
+pub struct Unhealthy {
+    /// The exit code.
+    pub code: u8,
+    /// What was found.
+    pub why: String,
+}
+
 /// Tells why, and with which exit code to end.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     // Whoever read the output has enough; `thalweg consume | head` is no failure.
@@ -33,7 +45,11 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     }
     // With standard error closed there is nobody to tell.
     let _ = writeln!(io::stderr(), "thalweg: {}{}", causes(error), hint(error));
-    if is_usage(error) { ExitCode::from(2) } else { ExitCode::FAILURE }
+    match error.downcast_ref::<Unhealthy>() {
+        Some(unhealthy) => ExitCode::from(unhealthy.code),
+        None if is_usage(error) => ExitCode::from(2),
+        None => ExitCode::FAILURE,
+    }
 }
 
 /// The error and its causes, but for those that the error before them tells already.
@@ -91,7 +107,12 @@ fn is_usage(error: &anyhow::Error) -> bool {
 /// Sends what is of this level or above to standard error, or what `RUST_LOG` asks for. Bars are taken away while a line
 /// is written.
 pub fn log_to_standard_error(level: &str, bars: &MultiProgress) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let asked = std::env::var_os(EnvFilter::DEFAULT_ENV).unwrap_or_default();
+    let (filter, complaints) = log_filter::read(&asked.to_string_lossy(), level);
+    for complaint in complaints {
+        // With standard error closed there is nobody to hear of it.
+        let _ = writeln!(io::stderr(), "thalweg: {complaint}");
+    }
     // https://no-color.org
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let colours = io::stderr().is_terminal() && !unwanted;

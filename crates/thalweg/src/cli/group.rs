@@ -14,6 +14,7 @@ use thalweg_wire::request::{DeleteGroupsRequest, ListGroupsRequest};
 use tokio::time::Instant;
 
 use super::connect::Connect;
+use super::failure::Failed;
 use super::table::{align, row};
 
 /// List, describe and delete consumer groups.
@@ -54,7 +55,7 @@ pub struct List {
 impl List {
     async fn run(&self) -> anyhow::Result<()> {
         let cluster = self.connect.cluster().await?;
-        let groups = listed(&cluster).await?;
+        let Listed { groups, missing } = listed(&cluster).await?;
         let mut out = std::io::stdout().lock();
         if self.json {
             let groups: Vec<serde_json::Value> = groups
@@ -80,7 +81,7 @@ impl List {
                 writeln!(out, "{}", group.group_id)?;
             }
         }
-        Ok(())
+        Ok(missing.map_or(Ok(()), Err)?)
     }
 }
 
@@ -118,21 +119,35 @@ fn is_on_its_way(error: &anyhow::Error) -> bool {
     )
 }
 
+/// The groups of those brokers that answered.
+struct Listed {
+    groups: Vec<ListedGroup>,
+    /// That others did not.
+    missing: Option<Failed>,
+}
+
 /// The groups of all brokers, each of which knows its own.
-async fn listed(cluster: &Cluster) -> anyhow::Result<Vec<ListedGroup>> {
+async fn listed(cluster: &Cluster) -> anyhow::Result<Listed> {
     patiently(async || ask_for_all(cluster).await).await
 }
 
-async fn ask_for_all(cluster: &Cluster) -> anyhow::Result<Vec<ListedGroup>> {
-    let mut groups = Vec::new();
+async fn ask_for_all(cluster: &Cluster) -> anyhow::Result<Listed> {
+    let (mut groups, mut silent) = (Vec::new(), Vec::new());
     for &id in cluster.metadata().brokers.keys() {
-        let broker = cluster.broker(id).await?;
-        let response = broker.send(&ListGroupsRequest::default()).await?;
-        Refused::check(response.error_code, None, || format!("Groups of broker {id}"))?;
-        groups.extend(response.groups);
+        let asked = async { cluster.broker(id).await?.send(&ListGroupsRequest::default()).await };
+        match asked.await {
+            Ok(response) => {
+                Refused::check(response.error_code, None, || format!("Groups of broker {id}"))?;
+                groups.extend(response.groups);
+            }
+            Err(error) if error.is_retriable() => silent.push(format!("{id} ({error})")),
+            Err(error) => return Err(error.into()),
+        }
     }
     groups.sort_by(|a, b| a.group_id.cmp(&b.group_id));
-    Ok(groups)
+    let silent = (!silent.is_empty()).then(|| silent.join(", "));
+    let missing = silent.map(|silent| Failed(format!("The groups of these brokers are missing: {silent}")));
+    Ok(Listed { groups, missing })
 }
 
 /// Delete groups that have no members, with their offsets.

@@ -8,6 +8,7 @@ pub mod metrics;
 
 use axum::Router;
 use connections::Bounded;
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 use thalweg_broker::config::HttpSettings;
@@ -22,11 +23,11 @@ const DRAIN: Duration = Duration::from_secs(1);
 
 /// The address of `http.listener` cannot be had.
 #[derive(Debug, thiserror::Error)]
-#[error("http.listener: cannot listen on {host}:{port}: {}", source.source)]
+#[error("http.listener: cannot listen on {host}:{port}")]
 pub struct HttpBindError {
     host: String,
     port: u16,
-    source: BindError,
+    source: io::Error,
 }
 
 /// Sockets that are open and not served yet.
@@ -37,7 +38,8 @@ impl HttpListening {
     pub fn bind(settings: &HttpSettings) -> Result<Option<HttpListening>, HttpBindError> {
         let Some((host, port)) = &settings.listener else { return Ok(None) };
         let options = SocketOptions { backlog: BACKLOG, receive_buffer_bytes: None };
-        let failed = |source| HttpBindError { host: host.clone(), port: *port, source };
+        let failed =
+            |error: BindError| HttpBindError { host: host.clone(), port: *port, source: error.source };
         let bound = Network::tcp().bind("HTTP", host, *port, options);
         bound.map(|listening| Some(HttpListening(listening))).map_err(failed)
     }

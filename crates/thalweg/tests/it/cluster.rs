@@ -28,6 +28,7 @@ fn is_alive(pid: u32) -> bool {
 struct Node {
     name: String,
     clients: String,
+    controller: String,
     pid: u32,
 }
 
@@ -77,7 +78,8 @@ impl Up {
             let cells: Vec<&str> = row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
             assert_eq!(cells.len(), 6, "{row}");
             let pid = cells[4].parse().expect("a process id");
-            Node { name: cells[0].to_owned(), clients: cells[2].to_owned(), pid }
+            let [name, _, clients, controller] = [0, 1, 2, 3].map(|cell| cells[cell].to_owned());
+            Node { name, clients, controller, pid }
         });
         Ok(Up { nodes: nodes.collect(), process, out })
     }
@@ -96,7 +98,16 @@ impl Up {
     }
 
     fn status(&self) -> Value {
-        serde_json::from_str(&self.run("cluster status --json")).expect("JSON")
+        self.judged(0).1
+    }
+
+    /// The exit code and the status, as the broker at this place and the others tell.
+    fn judged(&self, broker: usize) -> (Option<i32>, Value) {
+        let mut command = thalweg("cluster status --json");
+        command.env("THALWEG_BOOTSTRAP_SERVER", &self.brokers()[broker].clients);
+        let (code, out, error) = run(&mut command);
+        let status = serde_json::from_str(&out).unwrap_or_else(|wrong| panic!("{wrong}: {out} {error}"));
+        (code, status)
     }
 
     /// The status once it is as wanted.
@@ -180,13 +191,66 @@ fn a_broker_that_is_killed_is_told_of_and_its_partitions_get_other_leaders() {
     let up = Up::start(dir.path(), &format!("--brokers 2 {soon}"));
     up.run("topic create orders --replica-assignment 2:1");
     up.status_where("a leader of each partition", is_whole);
+    assert_eq!(up.judged(0).0, Some(0));
     signal(up.nodes[1].pid, Signal::KILL);
     let status = up.status_where("another leader", |status| status["brokers"][0]["leaders"] == 1);
-    assert_eq!(status["brokers"][1]["fenced"], true);
+    let dead = &status["brokers"][1];
+    assert_eq!((&dead["fenced"], &dead["reached"]), (&true.into(), &false.into()));
+    assert_eq!(up.judged(0).0, Some(3), "served, with a replica less");
     let lacking = &status["under_replicated"];
     assert_eq!((&lacking[0]["topic"], &lacking[0]["leader"]), (&Value::from("orders"), &Value::from(1)));
     assert_eq!(status["under_min_isr"], Value::Array(Vec::new()), "one of two is enough here");
     up.stop();
+}
+
+fn named(status: &Value, key: &str) -> Vec<i64> {
+    let partitions = status[key].as_array().expect("a list").iter();
+    partitions.map(|partition| partition["partition"].as_i64().expect("a number")).collect()
+}
+
+#[test]
+fn dead_brokers_are_seen_at_once_and_the_exit_code_says_how_bad_it_is() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // The controller takes none for dead while this test runs.
+    let up = Up::start(dir.path(), "--brokers 3 --set broker.session.timeout.ms=600000");
+    up.run("topic create orders --replica-assignment 1:2,2:3,3:1");
+    up.status_where("a leader of each partition", is_whole);
+    let describe = |broker: usize| {
+        let mut command = thalweg("topic describe orders");
+        run(command.env("THALWEG_BOOTSTRAP_SERVER", &up.brokers()[broker].clients))
+    };
+    assert_eq!(describe(0).2, "");
+
+    signal(up.nodes[2].pid, Signal::KILL);
+    let (code, status) = up.judged(0);
+    assert_eq!((code, &status["health"]), (Some(4), &"unavailable".into()), "{status:#}");
+    assert_eq!((named(&status, "offline"), named(&status, "under_replicated")), (vec![2], vec![1, 2]));
+    let dead = &status["brokers"][2];
+    assert_eq!((&dead["state"], &dead["fenced"]), (&"not reached".into(), &false.into()));
+    assert!(dead["error"].as_str().is_some_and(|why| why.contains(&up.nodes[2].clients)), "{dead}");
+    let (code, out, error) = describe(0);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(out.contains("Leader: 3") && error.contains("Broker 3 does not answer: "), "{out} {error}");
+
+    let mut listing = thalweg("group list");
+    let (code, _, error) = run(listing.env("THALWEG_BOOTSTRAP_SERVER", &up.brokers()[0].clients));
+    let missing = "thalweg: The groups of these brokers are missing: 3 (Cannot connect to ";
+    assert!(code == Some(1) && error.starts_with(missing), "{code:?} {error}");
+
+    // The controller is in the first: what the second knows stays as it is.
+    signal(up.nodes[0].pid, Signal::KILL);
+    let (code, status) = up.judged(1);
+    assert_eq!((code, named(&status, "offline")), (Some(4), vec![0, 2]), "{status:#}");
+    assert!(status["quorum"]["error"].is_string(), "{status:#}");
+    let mut text = thalweg("cluster status");
+    let (code, out, error) = run(text.env("THALWEG_BOOTSTRAP_SERVER", &up.brokers()[1].clients));
+    assert_eq!(code, Some(4), "{error}");
+    assert!(error.starts_with("thalweg: The cluster is unavailable: 2 of 3 partitions"), "{error}");
+    assert!(out.contains("Not reached:\n  broker 1: Cannot connect to "), "{out}");
+
+    signal(up.nodes[1].pid, Signal::KILL);
+    let (code, status) = up.judged(1);
+    assert_eq!((code, &status["health"]), (Some(5), &"unreachable".into()), "{status:#}");
 }
 
 #[test]
@@ -210,6 +274,30 @@ fn a_port_that_is_taken_is_named_before_anything_starts() {
     let mut command = thalweg(&format!("cluster up --brokers 1 --port {port} --dir"));
     let (code, _, error) = run(command.arg(dir.path()));
     assert!(code == Some(1) && error.contains(&format!("Port {port} of 127.0.0.1")), "{code:?} {error}");
+}
+
+#[test]
+fn a_port_of_another_cluster_is_named_with_what_has_it_and_nothing_is_written() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let up = Up::start(&dir.path().join("first"), "--brokers 1");
+    let node = &up.nodes[0];
+    let id = up.status()["cluster_id"].as_str().expect("an id").to_owned();
+    for (address, expected) in [
+        (
+            &node.controller,
+            "by a controller of another cluster, or of this one. Another first port".to_owned(),
+        ),
+        (&node.clients, format!("by a broker of the cluster {id}. Another first port")),
+    ] {
+        let (_, port) = address.rsplit_once(':').expect("a port");
+        let second = dir.path().join("second");
+        let mut command = thalweg(&format!("cluster up --brokers 1 --port {port} --dir"));
+        let (code, _, error) = run(command.arg(&second));
+        let named = format!("Port {port} of 127.0.0.1, which broker-1 needs, cannot be listened on: ");
+        assert!(code == Some(1) && error.contains(&named) && error.contains(&expected), "{code:?} {error}");
+        assert!(!second.exists(), "nothing is written");
+    }
+    up.stop();
 }
 
 #[test]
@@ -244,6 +332,9 @@ fn brokers_join_controllers_of_apache_kafka_and_outlive_one_of_them() {
     let status = up.status_where("a leader of each partition", is_whole);
     let replicas = status["brokers"].as_array().expect("a list").iter().map(|b| b["replicas"].as_u64());
     assert_eq!(replicas.flatten().sum::<u64>(), 8, "two replicas of each, unasked");
+    let mut command = thalweg("topic list");
+    let (code, _, error) = run(command.env("THALWEG_BOOTSTRAP_SERVER", &up.nodes[0].controller));
+    assert!(code == Some(1) && error.contains("is the port of a controller"), "{code:?} {error}");
     let leader = status["quorum"]["leader"].as_u64().expect("there is one");
     let active = &up.nodes[usize::try_from(leader - 101).expect("a controller")];
     signal(active.pid, Signal::KILL);

@@ -2,7 +2,9 @@
 //! it was asked for the wrong thing.
 use thalweg_ports::free_port;
 
-use crate::binary::{Broker, run, thalweg};
+use crate::binary::{Broker, run, run_with_input, thalweg, until};
+use crate::node::{Node, free_port};
+use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Command;
@@ -158,6 +160,72 @@ fn nothing_but_kafkas_lines_is_written_where_there_is_no_terminal() {
     let (code, out, error) = run(&mut to(test));
     assert_eq!((code, error.as_str()), (Some(0), ""));
     assert!(out.starts_with("600 records sent, ") && out.lines().count() == 1, "{out}");
+}
+
+#[test]
+fn a_controllers_port_is_named_as_such() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let controller = format!("127.0.0.1:{}", free_port());
+    let listeners = format!("listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://{controller}");
+    let node = Node::start(dir.path(), &["node.id=1", &listeners]);
+    for mut command in commands(&controller) {
+        let (code, out, error) = run(&mut command);
+        assert_eq!((code, out.as_str()), (Some(1), ""), "{command:?}: {error}");
+        let expected = format!(
+            "thalweg: {controller} is the port of a controller, which serves brokers and no clients: the port of a broker would \
+             be right (in its advertised.listeners, often 9092)\n"
+        );
+        assert_eq!(error, expected, "{command:?}");
+    }
+    // The other way round: a broker that takes another broker for its controller.
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut joining =
+        thalweg("serve --listen 127.0.0.1:0 --set process.roles=broker --set node.id=2 --data-dir");
+    joining.arg(dir.path()).args(["--set", "initial.broker.registration.timeout.ms=1000", "--set"]);
+    let (code, _, error) = run(joining.arg(format!("controller.quorum.bootstrap.servers={}", node.address)));
+    let expected = "it is the listener of a broker; a controller's would be right (one of its controller.listener.names)\n";
+    assert!(code == Some(1) && error.ends_with(expected), "{code:?} {error}");
+    // Another address in the list may be a broker's.
+    let mut both = thalweg("topic list -b");
+    let (code, _, error) = run(both.arg(format!("{controller},{}", node.address)));
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_filter_of_logs_that_means_nothing_is_named() {
+    let broker = Broker::start();
+    let mut command = thalweg("topic list");
+    let (code, _, error) =
+        run(command.env("THALWEG_BOOTSTRAP_SERVER", &broker.address).env("RUST_LOG", "nonsense"));
+    assert_eq!(code, Some(0), "{error}");
+    let expected = "thalweg: RUST_LOG: \"nonsense\" is neither a level nor names a part of this program and has no effect: ";
+    assert!(error.starts_with(expected), "{error}");
+}
+
+#[test]
+fn the_first_line_of_a_node_says_its_version_and_the_last_whether_it_left_in_order() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for damage in [false, true] {
+        let mut node = Node::start(dir.path(), &["listeners=PLAINTEXT://127.0.0.1:0"]);
+        let version = format!("Thalweg {} starts", env!("CARGO_PKG_VERSION"));
+        assert!(node.said().lines().next().is_some_and(|line| line.contains(&version)), "{}", node.said());
+        let mut create = thalweg("topic create t");
+        run(create.env("THALWEG_BOOTSTRAP_SERVER", &node.address));
+        let mut produce = thalweg("produce t");
+        let (code, _, error) = run_with_input(produce.env("THALWEG_BOOTSTRAP_SERVER", &node.address), b"x\n");
+        assert_eq!(code, Some(0), "{error}");
+        if damage {
+            // What is to be written at the end has no place.
+            std::fs::remove_dir_all(dir.path().join("t-0")).expect("it is there");
+        }
+        let code = node.exit_code(Signal::TERM);
+        until("its last line", || node.said().trim_end().ends_with("Stopped in order") != damage);
+        let said = node.said();
+        let last = said.lines().last().expect("a line");
+        assert_eq!(code, Some(i32::from(damage)), "{said}");
+        assert_eq!(last.ends_with("Stopped in order"), !damage, "{said}");
+        assert_eq!(last.starts_with("thalweg: stopped, but not in order"), damage, "{said}");
+    }
 }
 
 #[test]

@@ -112,6 +112,12 @@ impl Node {
         Pid::from_child(&self.child)
     }
 
+    /// Ends it, and waits for that. Its exit code.
+    pub fn exit_code(&mut self, signal: Signal) -> Option<i32> {
+        kill_process(self.pid(), signal).expect("it runs");
+        self.child.wait().expect("it ends").code()
+    }
+
     /// Ends it, and waits for that.
     pub fn end(&mut self, signal: Signal) {
         kill_process(self.pid(), signal).expect("it runs");

@@ -1,7 +1,6 @@
-//! What `cluster status` found, as tables for people and as JSON for programs.
+//! What `cluster status` found, as tables for people; `json` has the same for programs.
 
-use serde_json::{Value, json};
-
+use super::health::{Health, SILENT_MS};
 use crate::cli::table::{align, row};
 
 /// Partitions that a table names; the JSON names all.
@@ -14,14 +13,49 @@ pub struct Status {
     pub cluster_id: String,
     /// All brokers, by their ids.
     pub brokers: Vec<BrokerStatus>,
+    /// Addresses that were given and are none of the brokers', and why they were not reached.
+    pub not_reached: Vec<(String, String)>,
+    /// The brokers that know another state than the rest, also at a second look.
+    pub differing: Vec<Differing>,
     /// How many topics there are.
     pub topics: usize,
     /// All partitions.
     pub partitions: Vec<PartitionStatus>,
-    /// The reassignments that go on, or why they are not told.
-    pub reassignments: Result<Vec<Reassignment>, String>,
-    /// The controllers' quorum, or why it is not told.
-    pub quorum: Result<Quorum, String>,
+    /// The reassignments that go on, or why they are not known.
+    pub reassignments: Result<Vec<Reassignment>, NotTold>,
+    /// The controllers' quorum, or why it is not known.
+    pub quorum: Result<Quorum, NotTold>,
+}
+
+/// Why something is not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotTold {
+    /// Whether that is a problem of the cluster; else it does not serve the request, or not to this client.
+    pub is_problem: bool,
+    /// What the request ended with.
+    pub why: String,
+}
+
+/// Whether a broker answers on its own listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// It does.
+    Answers,
+    /// It does not, for this reason.
+    NotReached(String),
+    /// No answer says where it listens.
+    NoAddress,
+}
+
+/// A broker that knows another state of the cluster than the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Differing {
+    /// Its id.
+    pub broker: i32,
+    /// The partitions of which it knows no leader, or one of an earlier epoch.
+    pub behind: Vec<(String, i32)>,
+    /// The brokers that it calls alive and the others do not, and the other way round.
+    pub brokers: Vec<i32>,
 }
 
 /// A broker.
@@ -33,8 +67,10 @@ pub struct BrokerStatus {
     pub address: Option<String>,
     /// Its rack.
     pub rack: Option<String>,
-    /// Whether the controller has fenced it: it leads nothing and clients are not told of it.
+    /// Whether the controller has fenced it: it leads nothing, and clients do not hear of it.
     pub is_fenced: bool,
+    /// Whether it answers.
+    pub reach: Reach,
     /// The partitions that it leads.
     pub leaders: usize,
     /// The partitions that it holds.
@@ -42,12 +78,14 @@ pub struct BrokerStatus {
 }
 
 impl BrokerStatus {
-    /// Fenced is who is down, and who runs and cannot serve, as one whose disks are full.
-    fn state(&self) -> &'static str {
-        match (&self.address, self.is_fenced) {
-            (None, _) => "unknown",
-            (Some(_), true) => "fenced",
-            (Some(_), false) => "up",
+    /// A fenced broker that answers is not heard by the controller, or cannot serve, as one whose disks are full.
+    pub(super) fn state(&self) -> &'static str {
+        match (&self.reach, self.is_fenced) {
+            (Reach::NoAddress, _) => "unregistered",
+            (Reach::NotReached(_), true) => "fenced, not reached",
+            (Reach::NotReached(_), false) => "not reached",
+            (Reach::Answers, true) => "fenced",
+            (Reach::Answers, false) => "up",
         }
     }
 }
@@ -61,12 +99,16 @@ pub struct PartitionStatus {
     pub partition: i32,
     /// Its leader.
     pub leader: Option<i32>,
+    /// Whether that answers.
+    pub leader_answers: bool,
     /// The brokers that should hold it.
     pub replicas: Vec<i32>,
     /// How many of them a reassignment adds: they are not missed before they have come.
     pub adding: usize,
-    /// Those that are in sync.
+    /// Those that are in sync by the metadata.
     pub isr: Vec<i32>,
+    /// Those of them that answer.
+    pub live_isr: Vec<i32>,
     /// How many must be in sync for acks=all.
     pub min_isr: usize,
 }
@@ -110,6 +152,8 @@ pub struct QuorumNode {
     pub address: Option<String>,
     /// Where its copy of the metadata log ends.
     pub log_end_offset: i64,
+    /// How long ago it fetched, by the leader's clock, where the leader says so.
+    pub silent_ms: Option<i64>,
 }
 
 /// What a node does in the quorum.
@@ -124,7 +168,7 @@ pub enum Role {
 }
 
 impl Role {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Role::Leader => "leader",
             Role::Voter => "voter",
@@ -135,40 +179,42 @@ impl Role {
 
 impl Quorum {
     /// How far a node is behind the leader.
-    fn lag(&self, node: &QuorumNode) -> i64 {
+    pub(super) fn lag(&self, node: &QuorumNode) -> i64 {
         let leader = self.nodes.iter().find(|node| node.role == Role::Leader);
         leader.map_or(0, |leader| (leader.log_end_offset - node.log_end_offset).max(0))
+    }
+
+    /// Whether a node has not fetched for longer than one that lives does.
+    pub(super) fn is_silent(&self, node: &QuorumNode) -> bool {
+        node.silent_ms.is_some_and(|silent_ms| silent_ms > SILENT_MS)
     }
 }
 
 impl PartitionStatus {
     fn is_under_replicated(&self) -> bool {
-        self.isr.len() + self.adding < self.replicas.len()
+        self.live_isr.len() + self.adding < self.replicas.len()
     }
 
     fn is_under_min_isr(&self) -> bool {
-        self.isr.len() < self.min_isr
+        self.live_isr.len() < self.min_isr
     }
 
     fn cells(&self) -> Vec<String> {
+        let silent: Vec<i32> = self.isr.iter().copied().filter(|id| !self.live_isr.contains(id)).collect();
         vec![
             format!("{}-{}", self.topic, self.partition),
-            self.leader.map_or_else(|| "none".to_owned(), |leader| leader.to_string()),
+            match self.leader {
+                None => "none".to_owned(),
+                Some(leader) if !self.leader_answers => format!("{leader} (not reached)"),
+                Some(leader) => leader.to_string(),
+            },
             ids(&self.replicas),
-            ids(&self.isr),
+            match silent.is_empty() {
+                true => ids(&self.live_isr),
+                false => format!("{} ({} not reached)", ids(&self.live_isr), ids(&silent)),
+            },
             self.min_isr.to_string(),
         ]
-    }
-
-    fn to_json(&self) -> Value {
-        json!({
-            "topic": self.topic,
-            "partition": self.partition,
-            "leader": self.leader,
-            "replicas": self.replicas,
-            "isr": self.isr,
-            "min_isr": self.min_isr,
-        })
     }
 }
 
@@ -185,31 +231,37 @@ impl Status {
         self.partitions.iter().filter(|partition| wanted(partition)).collect()
     }
 
-    fn offline(&self) -> Vec<&PartitionStatus> {
-        self.find(|partition| partition.leader.is_none())
+    pub(super) fn offline(&self) -> Vec<&PartitionStatus> {
+        self.find(|partition| !partition.leader_answers)
     }
 
-    fn under_replicated(&self) -> Vec<&PartitionStatus> {
+    pub(super) fn under_replicated(&self) -> Vec<&PartitionStatus> {
         self.find(PartitionStatus::is_under_replicated)
     }
 
-    fn under_min_isr(&self) -> Vec<&PartitionStatus> {
+    pub(super) fn under_min_isr(&self) -> Vec<&PartitionStatus> {
         self.find(PartitionStatus::is_under_min_isr)
     }
 
     /// For people.
     pub fn to_text(&self) -> String {
         let mut text = format!(
-            "Cluster {}: {}, {}, {}\n\n",
+            "Cluster {}: {}, {}, {}\nHealth: {}\n",
             self.cluster_id,
             counted(self.brokers.len(), "broker"),
             counted(self.topics, "topic"),
             counted(self.partitions.len(), "partition"),
+            self.health().name(),
         );
+        for problem in self.problems() {
+            text.push_str(&format!("  {}: {}\n", problem.health.name(), problem.text));
+        }
+        text.push('\n');
         text.push_str(&align(&self.broker_rows()));
         text.push('\n');
+        text.push_str(&self.reach_text());
         for (title, found) in [
-            ("Partitions without a leader", self.offline()),
+            ("Partitions without a leader that answers", self.offline()),
             ("Partitions with fewer in sync than min.insync.replicas", self.under_min_isr()),
             ("Under-replicated partitions", self.under_replicated()),
         ] {
@@ -218,6 +270,26 @@ impl Status {
         text.push_str(&self.reassignment_text());
         text.push('\n');
         text.push_str(&self.quorum_text());
+        text
+    }
+
+    /// What was not reached and why, and which brokers know another state.
+    fn reach_text(&self) -> String {
+        let brokers = self.brokers.iter().filter_map(|broker| match &broker.reach {
+            Reach::NotReached(why) => Some(format!("  broker {}: {why}\n", broker.id)),
+            _ => None,
+        });
+        let others = self.not_reached.iter().map(|(_, why)| format!("  {why}\n"));
+        let silent: String = brokers.chain(others).collect();
+        let mut text = String::new();
+        if !silent.is_empty() {
+            text.push_str(&format!("Not reached:\n{silent}\n"));
+        }
+        if self.health() != Health::Healthy && !self.differing.is_empty() {
+            text.push_str("Brokers that know another state:\n");
+            text.extend(self.differing.iter().map(Differing::line));
+            text.push('\n');
+        }
         text
     }
 
@@ -240,7 +312,7 @@ impl Status {
     fn reassignment_text(&self) -> String {
         let found = match &self.reassignments {
             Ok(found) => found,
-            Err(why) => return format!("Reassignments: not told ({why})\n"),
+            Err(NotTold { why, .. }) => return format!("Reassignments: not known ({why})\n"),
         };
         if found.is_empty() {
             return "Reassignments: none\n".to_owned();
@@ -256,13 +328,13 @@ impl Status {
     fn quorum_text(&self) -> String {
         let quorum = match &self.quorum {
             Ok(quorum) => quorum,
-            Err(why) => {
-                return format!(
-                    "Controller quorum: not told ({why})\nWithout an active controller, brokers tell what they knew last.\n"
-                );
+            Err(NotTold { why, is_problem }) => {
+                let known = "Without an active controller, brokers answer with what they knew last.\n";
+                let known = if *is_problem { known } else { "" };
+                return format!("Controller quorum: not known ({why})\n{known}");
             }
         };
-        let mut rows = vec![row(["  NODE", "ROLE", "ADDRESS", "LOG END", "LAG"])];
+        let mut rows = vec![row(["  NODE", "ROLE", "ADDRESS", "LOG END", "LAG", "LAST FETCH"])];
         rows.extend(quorum.nodes.iter().map(|node| {
             vec![
                 format!("  {}", node.id),
@@ -270,6 +342,10 @@ impl Status {
                 node.address.clone().unwrap_or_else(|| "-".to_owned()),
                 node.log_end_offset.to_string(),
                 quorum.lag(node).to_string(),
+                match (node.role, node.silent_ms) {
+                    (Role::Leader, _) | (_, None) => "-".to_owned(),
+                    (_, Some(ms)) => format!("{:.1} s ago", ms as f64 / 1000.0),
+                },
             ]
         }));
         format!(
@@ -280,81 +356,19 @@ impl Status {
             align(&rows)
         )
     }
+}
 
-    /// For programs.
-    pub fn to_json(&self) -> Value {
-        let all = |found: Vec<&PartitionStatus>| -> Vec<Value> {
-            found.into_iter().map(PartitionStatus::to_json).collect()
-        };
-        let brokers: Vec<Value> = self
-            .brokers
-            .iter()
-            .map(|broker| {
-                json!({
-                    "id": broker.id,
-                    "address": broker.address,
-                    "rack": broker.rack,
-                    "fenced": broker.is_fenced,
-                    "leaders": broker.leaders,
-                    "replicas": broker.replicas,
-                })
-            })
-            .collect();
-        json!({
-            "cluster_id": self.cluster_id,
-            "brokers": brokers,
-            "topics": self.topics,
-            "partitions": self.partitions.len(),
-            "offline": all(self.offline()),
-            "under_min_isr": all(self.under_min_isr()),
-            "under_replicated": all(self.under_replicated()),
-            "reassignments": self.reassignments_json(),
-            "quorum": self.quorum_json(),
-        })
-    }
-
-    fn reassignments_json(&self) -> Value {
-        match &self.reassignments {
-            Err(why) => json!({ "error": why }),
-            Ok(found) => found
-                .iter()
-                .map(|going| {
-                    json!({
-                        "topic": going.topic,
-                        "partition": going.partition,
-                        "replicas": going.replicas,
-                        "adding": going.adding,
-                        "removing": going.removing,
-                    })
-                })
-                .collect(),
+impl Differing {
+    fn line(&self) -> String {
+        let mut parts = Vec::new();
+        if let Some((topic, partition)) = self.behind.first() {
+            let count = counted(self.behind.len(), "partition");
+            parts.push(format!("{count} missing or with an earlier leader, such as {topic}-{partition}"));
         }
-    }
-
-    fn quorum_json(&self) -> Value {
-        let quorum = match &self.quorum {
-            Err(why) => return json!({ "error": why }),
-            Ok(quorum) => quorum,
-        };
-        let nodes: Vec<Value> = quorum
-            .nodes
-            .iter()
-            .map(|node| {
-                json!({
-                    "id": node.id,
-                    "role": node.role.name(),
-                    "address": node.address,
-                    "log_end_offset": node.log_end_offset,
-                    "lag": quorum.lag(node),
-                })
-            })
-            .collect();
-        json!({
-            "leader": quorum.leader,
-            "epoch": quorum.epoch,
-            "high_watermark": quorum.high_watermark,
-            "nodes": nodes,
-        })
+        if !self.brokers.is_empty() {
+            parts.push(format!("disagrees on whether brokers {} are alive", ids(&self.brokers)));
+        }
+        format!("  broker {}: {}\n", self.broker, parts.join("; "))
     }
 }
 
@@ -384,96 +398,4 @@ fn counted(count: usize, what: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn partition(index: i32, leader: Option<i32>, isr: &[i32], min_isr: usize) -> PartitionStatus {
-        let (topic, replicas) = ("orders".to_owned(), vec![1, 2, 3]);
-        PartitionStatus { topic, partition: index, leader, replicas, adding: 0, isr: isr.to_vec(), min_isr }
-    }
-
-    fn status(partitions: Vec<PartitionStatus>) -> Status {
-        let broker = |id: i32, is_fenced| BrokerStatus {
-            id,
-            address: Some(format!("localhost:{}", 9091 + id)),
-            rack: (id == 1).then(|| "a".to_owned()),
-            is_fenced,
-            leaders: 1,
-            replicas: 3,
-        };
-        let node = |id, role, log_end_offset| QuorumNode { id, role, address: None, log_end_offset };
-        Status {
-            cluster_id: "4L6g3nShT-eMCtK--X86sw".to_owned(),
-            brokers: vec![broker(1, false), broker(2, true)],
-            topics: 1,
-            partitions,
-            reassignments: Ok(Vec::new()),
-            quorum: Ok(Quorum {
-                leader: 1,
-                epoch: 3,
-                high_watermark: 70,
-                nodes: vec![node(1, Role::Leader, 70), node(2, Role::Observer, 65)],
-            }),
-        }
-    }
-
-    #[test]
-    fn a_healthy_cluster_is_told_in_few_lines() {
-        let status = status(vec![partition(0, Some(1), &[1, 2, 3], 2)]);
-        assert_eq!(
-            status.to_text(),
-            "Cluster 4L6g3nShT-eMCtK--X86sw: 2 brokers, 1 topic, 1 partition\n\
-             \n\
-             BROKER  ADDRESS         RACK  STATE   LEADERS  REPLICAS\n\
-             1       localhost:9092  a     up      1        3\n\
-             2       localhost:9093  -     fenced  1        3\n\
-             \n\
-             Partitions without a leader: none\n\
-             Partitions with fewer in sync than min.insync.replicas: none\n\
-             Under-replicated partitions: none\n\
-             Reassignments: none\n\
-             \n\
-             Controller quorum: node 1 leads in epoch 3, all is committed up to offset 70\n\
-             \x20 NODE  ROLE      ADDRESS  LOG END  LAG\n\
-             \x20 1     leader    -        70       0\n\
-             \x20 2     observer  -        65       5\n"
-        );
-    }
-
-    #[test]
-    fn partitions_are_told_by_what_they_lack() {
-        let partitions = vec![
-            partition(0, Some(1), &[1, 2, 3], 2),
-            partition(1, Some(1), &[1, 2], 2),
-            partition(2, Some(1), &[1], 2),
-            partition(3, None, &[2], 1),
-        ];
-        let mut status = status(partitions);
-        status.reassignments = Err("nobody says".to_owned());
-        let json = status.to_json();
-        let found = |key: &str| -> Vec<i64> {
-            let partitions = json[key].as_array().expect("a list").iter();
-            partitions.map(|partition| partition["partition"].as_i64().expect("a number")).collect()
-        };
-        assert_eq!(found("offline"), [3]);
-        assert_eq!(found("under_min_isr"), [2]);
-        assert_eq!(found("under_replicated"), [1, 2, 3]);
-        assert_eq!(json["reassignments"]["error"], "nobody says");
-        let coming = PartitionStatus { adding: 1, ..partition(1, Some(1), &[1, 2], 2) };
-        assert!(!coming.is_under_replicated(), "the third is on its way");
-        let text = status.to_text();
-        assert!(text.contains("  orders-3   none    1,2,3     2        1\n"), "{text}");
-        assert!(text.contains("Reassignments: not told (nobody says)\n"), "{text}");
-    }
-
-    #[test]
-    fn a_long_table_ends_and_says_so() {
-        let status = status((0..25).map(|index| partition(index, Some(1), &[1], 1)).collect());
-        let text = status.to_text();
-        assert!(text.contains("Under-replicated partitions: 25\n"), "{text}");
-        assert!(
-            text.contains("  and 5 more; --json has them all\n") && !text.contains("orders-20"),
-            "{text}"
-        );
-    }
-}
+mod tests;

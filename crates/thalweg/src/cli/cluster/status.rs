@@ -1,20 +1,26 @@
-//! `cluster status`: asks a cluster how it is.
+//! `cluster status`: asks every broker of a cluster how it is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
-use thalweg_client::{Cluster, Metadata, Refused};
+use serde_json::json;
+use thalweg_client::{ClientError, Connection, ConnectionOptions, Refused};
+use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
 use thalweg_wire::request::describe_quorum_request::{PartitionData, TopicData};
+use thalweg_wire::request::describe_quorum_response::ReplicaState;
 use thalweg_wire::request::{
-    DescribeClusterRequest, DescribeClusterResponse, DescribeConfigsRequest, DescribeQuorumRequest,
-    ListPartitionReassignmentsRequest,
+    DescribeConfigsRequest, DescribeQuorumRequest, ListPartitionReassignmentsRequest,
 };
 
-use super::report::{BrokerStatus, PartitionStatus, Quorum, QuorumNode, Reassignment, Role, Status};
+use super::health::Health;
+use super::report::{NotTold, PartitionStatus, Quorum, QuorumNode, Reassignment, Role, Status};
+use super::views::Views;
 use crate::cli::connect::Connect;
+use crate::cli::failure::Unhealthy;
+use crate::cli::probe::{Answers, host_and_port, probe};
 
 /// Topics whose settings one request asks for.
 const TOPICS_PER_REQUEST: usize = 200;
@@ -26,125 +32,151 @@ const METADATA_TOPIC: &str = "__cluster_metadata";
 /// then wants to see the rest.
 const CONTROLLERS_WAIT: Duration = Duration::from_secs(5);
 
-/// Show how a cluster is: its brokers and their racks, who leads how much, partitions without a leader, with too few
-/// replicas in sync or with less than they should have, reassignments, and the controllers' quorum. It works with every
-/// cluster that speaks Kafka's protocol.
+/// The pause before another look, where brokers' answers differ: they may have been taken before and after a change.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Show how a cluster is: which brokers answer, partitions without a leader, with too few replicas in sync or with less than they
+/// should have, reassignments, and the controllers' quorum.
+///
+/// Every broker is asked on its own listener, and counts only if it answers. It works with every cluster that speaks Kafka's
+/// protocol.
+///
+/// Exit codes: 0 healthy; 3 degraded: all partitions are served, but brokers, replicas or controllers are missing, or brokers know
+/// different states; 4 unavailable: some partition has no leader that answers, or too few replicas for acks=all; 5 unreachable: no
+/// broker answers. 1 and 2 are errors of the command itself.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   thalweg cluster status
-  thalweg cluster status --bootstrap-server broker:9092 --json | jq .under_replicated")]
+  thalweg cluster status --bootstrap-server broker-1:9092,broker-2:9092 --json | jq .under_replicated
+  thalweg cluster status > /dev/null || echo 'look at the cluster'")]
 pub struct Show {
     #[command(flatten)]
     connect: Connect,
     /// Print one JSON object instead of tables. It names all partitions, where the tables end after some.
     #[arg(long)]
     json: bool,
+    /// How long each broker may take to answer, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    timeout_ms: u64,
 }
 
 impl Show {
-    /// Asks and tells.
+    /// Asks, shows, and fails unless the cluster is healthy.
     pub async fn run(&self) -> anyhow::Result<()> {
-        let cluster = self.connect.cluster().await?;
-        let status = ask(&cluster).await?;
+        let (bootstrap, options) = self.connect.addresses()?;
+        let within = Duration::from_millis(self.timeout_ms);
         let mut out = std::io::stdout().lock();
+        let status = match ask(&bootstrap, &options, within).await? {
+            Ok(status) => status,
+            Err(why) => {
+                let health = Health::Unreachable;
+                if self.json {
+                    let not_reached: BTreeMap<_, _> = why.iter().cloned().collect();
+                    let json = json!({ "health": health.name(), "brokers": [], "not_reached": not_reached });
+                    writeln!(out, "{json}")?;
+                }
+                let texts: Vec<String> = why.into_iter().map(|(_, why)| why).collect();
+                let why = format!("No broker answers: {}", texts.join("; "));
+                return Err(Unhealthy { code: health.exit_code(), why }.into());
+            }
+        };
         if self.json {
             writeln!(out, "{}", status.to_json())?;
         } else {
             out.write_all(status.to_text().as_bytes())?;
         }
-        Ok(())
+        Ok(status.judge()?)
     }
 }
 
-/// Asks for all that a status says.
-pub async fn ask(cluster: &Cluster) -> anyhow::Result<Status> {
-    let described = describe(cluster).await?;
-    let metadata = cluster.refresh_all().await?;
-    let min_isr = min_isr(cluster, &metadata).await?;
-    let (reassignments, quorum) = tokio::join!(in_time(reassignments(cluster)), in_time(quorum(cluster)));
-    let mut partitions = partitions(&metadata, &min_isr);
+/// The addresses that did not answer, each with why.
+type NotReached = Vec<(String, String)>;
+
+fn not_reached(answers: &Answers) -> NotReached {
+    let failed = answers.iter().filter_map(|(address, answer)| {
+        let why = answer.as_ref().err()?;
+        Some((address.clone(), why.clone()))
+    });
+    failed.collect()
+}
+
+/// Asks for all that a status says. Where no broker answers, why.
+async fn ask(
+    bootstrap: &[String],
+    options: &ConnectionOptions,
+    within: Duration,
+) -> anyhow::Result<Result<Status, NotReached>> {
+    let mut answers = probe(bootstrap, options, within).await;
+    let Some(mut views) = Views::of(&answers) else { return Ok(Err(not_reached(&answers))) };
+    let mut differing = views.differing();
+    if !differing.is_empty() {
+        tokio::time::sleep(LOOK_AGAIN).await;
+        answers = probe(bootstrap, options, within).await;
+        let Some(again) = Views::of(&answers) else { return Ok(Err(not_reached(&answers))) };
+        views = again;
+        let still = views.differing();
+        // Whoever lagged in both looks, not always in the same.
+        let before: Vec<i32> = differing.iter().map(|one| one.broker).collect();
+        differing = still.into_iter().filter(|one| before.contains(&one.broker)).collect();
+    }
+    let view = views.newest();
+    let min_isr = min_isr(&view.connection, view.metadata.topics.keys()).await?;
+    let (reassignments, quorum) =
+        tokio::join!(in_time(reassignments(&view.connection)), in_time(quorum(&view.connection)));
+    let mut partitions = views.partitions(&min_isr);
     for going in reassignments.iter().flatten() {
         let is_it = |p: &&mut PartitionStatus| p.topic == going.topic && p.partition == going.partition;
         if let Some(partition) = partitions.iter_mut().find(is_it) {
             partition.adding = going.adding.len();
         }
     }
-    Ok(Status {
-        cluster_id: described.cluster_id.clone(),
-        brokers: brokers(&described, &metadata),
-        topics: metadata.topics.len(),
+    let brokers = views.brokers(&partitions);
+    let mut others = not_reached(&answers);
+    others.retain(|(address, _)| brokers.iter().all(|broker| broker.address.as_ref() != Some(address)));
+    Ok(Ok(Status {
+        cluster_id: view.metadata.cluster_id.clone().unwrap_or_default(),
+        brokers,
+        not_reached: others,
+        differing,
+        topics: view.metadata.topics.len(),
         partitions,
         // What a cluster does not tell is no reason to keep back the rest.
         reassignments,
         quorum,
-    })
+    }))
 }
 
-async fn in_time<T>(answer: impl Future<Output = anyhow::Result<T>>) -> Result<T, String> {
+async fn in_time<T>(answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, NotTold> {
     match tokio::time::timeout(CONTROLLERS_WAIT, answer).await {
-        Ok(answered) => answered.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("no active controller has answered within {} s", CONTROLLERS_WAIT.as_secs())),
-    }
-}
-
-async fn describe(cluster: &Cluster) -> anyhow::Result<DescribeClusterResponse> {
-    let all = DescribeClusterRequest { include_fenced_brokers: true, ..DescribeClusterRequest::default() };
-    let described = match cluster.send_any(&all).await {
-        Ok(described) => described,
-        // Before version 2 fenced brokers cannot be asked for.
-        Err(_) => cluster.send_any(&DescribeClusterRequest::default()).await?,
-    };
-    let what = || "The description of the cluster".to_owned();
-    Refused::check(described.error_code, described.error_message.as_deref(), what)?;
-    Ok(described)
-}
-
-fn brokers(described: &DescribeClusterResponse, metadata: &Metadata) -> Vec<BrokerStatus> {
-    let mut leaders: BTreeMap<i32, usize> = BTreeMap::new();
-    let mut replicas: BTreeMap<i32, usize> = BTreeMap::new();
-    for partition in metadata.topics.values().flat_map(|topic| &topic.partitions) {
-        if let Some(leader) = partition.leader {
-            *leaders.entry(leader).or_default() += 1;
-        }
-        for id in &partition.replicas {
-            *replicas.entry(*id).or_default() += 1;
+        Ok(Ok(answered)) => Ok(answered),
+        Ok(Err(error)) => Err(NotTold { is_problem: !is_refusal(&error), why: error.to_string() }),
+        Err(_) => {
+            let seconds = CONTROLLERS_WAIT.as_secs();
+            let why = format!("no active controller has answered within {seconds} s");
+            Err(NotTold { is_problem: true, why })
         }
     }
-    let mut brokers: Vec<BrokerStatus> = described
-        .brokers
-        .iter()
-        .map(|broker| BrokerStatus {
-            id: broker.broker_id,
-            address: Some(address(&broker.host, broker.port)),
-            rack: broker.rack.clone(),
-            is_fenced: broker.is_fenced,
-            leaders: leaders.get(&broker.broker_id).copied().unwrap_or(0),
-            replicas: replicas.get(&broker.broker_id).copied().unwrap_or(0),
-        })
-        .collect();
-    // A broker that holds replicas and is not registered, or not told of, is missed most.
-    let known: BTreeSet<i32> = brokers.iter().map(|broker| broker.id).collect();
-    brokers.extend(replicas.iter().filter(|(id, _)| !known.contains(id)).map(|(id, count)| BrokerStatus {
-        id: *id,
-        address: None,
-        rack: None,
-        is_fenced: true,
-        leaders: 0,
-        replicas: *count,
-    }));
-    brokers.sort_by_key(|broker| broker.id);
-    brokers
 }
 
-/// `host:port`, with brackets around an IPv6 address.
-fn address(host: &str, port: i32) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+/// Whether the cluster does not tell this, or not to this client: that says nothing about how it is.
+fn is_refusal(error: &ClientError) -> bool {
+    let unasked = matches!(error, ClientError::VersionMismatch(_));
+    let refused = matches!(
+        error.error_code(),
+        Some(
+            ErrorCode::ClusterAuthorizationFailed | ErrorCode::UnsupportedVersion | ErrorCode::InvalidRequest
+        )
+    );
+    unasked || refused
 }
 
 /// `min.insync.replicas` of each topic.
-async fn min_isr(cluster: &Cluster, metadata: &Metadata) -> anyhow::Result<BTreeMap<String, usize>> {
-    let names: Vec<&String> = metadata.topics.keys().collect();
+async fn min_isr(
+    broker: &Connection,
+    topics: impl Iterator<Item = &String>,
+) -> Result<BTreeMap<String, usize>, ClientError> {
+    let names: Vec<&String> = topics.collect();
     let mut found = BTreeMap::new();
     for names in names.chunks(TOPICS_PER_REQUEST) {
         let resources = names.iter().map(|name| DescribeConfigsResource {
@@ -154,7 +186,7 @@ async fn min_isr(cluster: &Cluster, metadata: &Metadata) -> anyhow::Result<BTree
         });
         let request =
             DescribeConfigsRequest { resources: resources.collect(), ..DescribeConfigsRequest::default() };
-        for result in cluster.send_any(&request).await?.results {
+        for result in broker.send(&request).await?.results {
             // A topic may have gone since it was listed, or be none of the asker's business.
             let config = result.configs.iter().find(|config| config.name == MIN_INSYNC_REPLICAS);
             if let Some(value) = config.and_then(|config| config.value.as_ref()?.parse().ok()) {
@@ -165,28 +197,10 @@ async fn min_isr(cluster: &Cluster, metadata: &Metadata) -> anyhow::Result<BTree
     Ok(found)
 }
 
-fn partitions(metadata: &Metadata, min_isr: &BTreeMap<String, usize>) -> Vec<PartitionStatus> {
-    let topics = metadata.topics.iter();
-    topics
-        .flat_map(|(name, topic)| {
-            topic.partitions.iter().map(|partition| PartitionStatus {
-                topic: name.clone(),
-                partition: partition.index,
-                leader: partition.leader,
-                replicas: partition.replicas.clone(),
-                adding: 0,
-                isr: partition.isr.clone(),
-                // More than there are replicas cannot be in sync.
-                min_isr: min_isr.get(name).copied().unwrap_or(1).min(partition.replicas.len()),
-            })
-        })
-        .collect()
-}
-
-async fn reassignments(cluster: &Cluster) -> anyhow::Result<Vec<Reassignment>> {
+async fn reassignments(broker: &Connection) -> Result<Vec<Reassignment>, ClientError> {
     let timeout_ms = i32::try_from(CONTROLLERS_WAIT.as_millis()).expect("a few seconds");
     let request = ListPartitionReassignmentsRequest { timeout_ms, topics: None };
-    let answer = cluster.send_controller(&request).await?;
+    let answer = broker.send(&request).await?;
     let what = || "The list of reassignments".to_owned();
     Refused::check(answer.error_code, answer.error_message.as_deref(), what)?;
     let topics = answer.topics.into_iter();
@@ -204,25 +218,30 @@ async fn reassignments(cluster: &Cluster) -> anyhow::Result<Vec<Reassignment>> {
         .collect())
 }
 
-async fn quorum(cluster: &Cluster) -> anyhow::Result<Quorum> {
+async fn quorum(broker: &Connection) -> Result<Quorum, ClientError> {
     let request = DescribeQuorumRequest {
         topics: vec![TopicData {
             topic_name: METADATA_TOPIC.to_owned(),
             partitions: vec![PartitionData { partition_index: 0 }],
         }],
     };
-    let answer = cluster.send_controller(&request).await?;
+    let answer = broker.send(&request).await?;
     let what = || "The description of the quorum".to_owned();
     Refused::check(answer.error_code, answer.error_message.as_deref(), what)?;
     let partition = answer.topics.into_iter().flat_map(|topic| topic.partitions).next();
-    let partition = partition.ok_or_else(|| anyhow::anyhow!("the description of the quorum is empty"))?;
+    let Some(partition) = partition else {
+        let empty = Some("the answer is empty".to_owned());
+        return Err(
+            Refused { what: what(), error_code: ErrorCode::UnknownServerError, message: empty }.into()
+        );
+    };
     Refused::check(partition.error_code, partition.error_message.as_deref(), what)?;
     let addresses: BTreeMap<i32, String> = answer
         .nodes
         .iter()
         .filter_map(|node| {
             let listener = node.listeners.first()?;
-            Some((node.node_id, address(&listener.host, i32::from(listener.port))))
+            Some((node.node_id, host_and_port(&listener.host, i32::from(listener.port))))
         })
         .collect();
     let leader = partition.leader_id;
@@ -231,11 +250,16 @@ async fn quorum(cluster: &Cluster) -> anyhow::Result<Quorum> {
         .iter()
         .map(|voter| (voter, if voter.replica_id == leader { Role::Leader } else { Role::Voter }));
     let observers = partition.observers.iter().map(|observer| (observer, Role::Observer));
+    let known =
+        |replica: &ReplicaState| (replica.last_fetch_timestamp >= 0).then_some(replica.last_fetch_timestamp);
+    // The leader's own time is the time at which it answered, by its clock.
+    let now = partition.current_voters.iter().find(|voter| voter.replica_id == leader).and_then(known);
     let nodes = voters.chain(observers).map(|(replica, role)| QuorumNode {
         id: replica.replica_id,
         role,
         address: addresses.get(&replica.replica_id).cloned(),
         log_end_offset: replica.log_end_offset,
+        silent_ms: now.zip(known(replica)).map(|(now, last)| (now - last).max(0)),
     });
     let mut nodes: Vec<QuorumNode> = nodes.collect();
     nodes.sort_by_key(|node| (node.role == Role::Observer, node.id));

@@ -18,8 +18,9 @@ const POLL: Duration = Duration::from_millis(500);
 /// Start a cluster of brokers on this machine, until Ctrl-C.
 ///
 /// Each broker is a process of its own on 127.0.0.1. Their data stays in --dir, and the next start finds it. With
-/// --controllers embedded the first broker is the only controller too: without it nothing is decided. With --controllers
-/// apache three controllers of Apache Kafka run beside the brokers, which needs Java 17 and outlives any one of them.
+/// --controllers embedded the first broker is the only controller too: while it is down, no leader changes and no topic is created.
+/// A cluster that survives the loss of a controller needs Apache Kafka's: with --controllers apache three of them run beside the
+/// brokers, which needs Java 17, and any one of them may fail.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -30,7 +31,7 @@ pub struct Up {
     /// How many brokers.
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=9))]
     brokers: u32,
-    /// Who the controllers are.
+    /// Which controllers the cluster has.
     #[arg(long, value_enum, default_value_t = Controllers::Embedded)]
     controllers: Controllers,
     /// Where the nodes' directories are, with their properties files, logs and data.
@@ -50,9 +51,9 @@ pub struct Up {
 /// Who the controllers of a local cluster are.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Controllers {
-    /// The first broker alone.
+    /// One, in the first broker: a single point of failure.
     Embedded,
-    /// Three controllers of Apache Kafka.
+    /// Three of Apache Kafka, in JVMs of their own: one of them may fail.
     Apache,
 }
 

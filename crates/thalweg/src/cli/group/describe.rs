@@ -12,7 +12,7 @@ use thalweg_client::{
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::{ConsumerGroupDescribeRequest, DescribeGroupsRequest};
 
-use super::{listed, patiently};
+use super::{Listed, listed, patiently};
 use crate::cli::connect::Connect;
 use crate::cli::failure::Usage;
 use crate::cli::table::{align, row};
@@ -64,9 +64,12 @@ impl Describe {
             return Err(Usage("No group: a name, or --all, would be right".to_owned()).into());
         }
         let cluster = self.connect.cluster().await?;
-        let groups = match self.all {
-            true => listed(&cluster).await?.into_iter().map(|group| group.group_id).collect(),
-            false => self.groups.clone(),
+        let (groups, missing) = match self.all {
+            true => {
+                let Listed { groups, missing } = listed(&cluster).await?;
+                (groups.into_iter().map(|group| group.group_id).collect(), missing)
+            }
+            false => (self.groups.clone(), None),
         };
         let mut described = Vec::new();
         for group in groups {
@@ -76,18 +79,17 @@ impl Describe {
         if self.json {
             let groups: Vec<serde_json::Value> = described.iter().map(Described::json).collect();
             writeln!(out, "{}", json!(groups))?;
-            return Ok(());
+            return Ok(missing.map_or(Ok(()), Err)?);
         }
         for (index, group) in described.iter().enumerate() {
             if index > 0 {
                 writeln!(out)?;
             }
-            let members = group.members.len();
-            writeln!(out, "Group {}: {}, {} members, {}", group.group, group.state, members, group.protocol)?;
+            writeln!(out, "{}", group.head())?;
             let rows = if self.members { group.member_rows() } else { group.partition_rows() };
             write!(out, "{}", align(&rows))?;
         }
-        Ok(())
+        Ok(missing.map_or(Ok(()), Err)?)
     }
 }
 
@@ -100,8 +102,13 @@ async fn describe(cluster: &Cluster, group: String) -> anyhow::Result<Described>
     cluster.refresh(&topics.into_iter().collect::<Vec<_>>(), false).await?;
     let wanted: Vec<_> = partitions.into_iter().map(|at| (at, OffsetSpec::Latest)).collect();
     let ends = cluster.list_offsets(&wanted, false).await;
-    // A partition that is gone, or without a leader, has no end to tell.
-    described.ends = ends.into_iter().filter_map(|(at, end)| Some((at, end.ok()?))).collect();
+    for (at, end) in ends {
+        match end {
+            Ok(end) => drop(described.ends.insert(at, end)),
+            // Its row has no end and no lag.
+            Err(error) => tracing::warn!("The end of {at} is not known: {error}"),
+        }
+    }
     Ok(described)
 }
 
@@ -178,6 +185,14 @@ async fn next_generation(coordinator: &Connection, group: String) -> anyhow::Res
 }
 
 impl Described {
+    /// The line above its rows. A group to which offsets were committed without a member has no protocol.
+    fn head(&self) -> String {
+        let members = self.members.len();
+        let plural = if members == 1 { "" } else { "s" };
+        let comma = if self.protocol.is_empty() { "" } else { ", " };
+        format!("Group {}: {}, {members} member{plural}{comma}{}", self.group, self.state, self.protocol)
+    }
+
     /// Those that are assigned or have an offset.
     fn partitions(&self) -> BTreeSet<TopicPartition> {
         let assigned = self.members.iter().flat_map(|member| &member.assigned);
@@ -282,5 +297,25 @@ impl Described {
             "partitions": partitions,
             "members": members,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_without_a_protocol_has_no_dangling_comma() {
+        let mut group = Described {
+            group: "g".to_owned(),
+            state: "Empty".to_owned(),
+            protocol: String::new(),
+            members: Vec::new(),
+            offsets: BTreeMap::new(),
+            ends: BTreeMap::new(),
+        };
+        assert_eq!(group.head(), "Group g: Empty, 0 members");
+        group.protocol = "consumer range".to_owned();
+        assert_eq!(group.head(), "Group g: Empty, 0 members, consumer range");
     }
 }

@@ -44,6 +44,13 @@ pub struct Remote {
 }
 
 impl Remote {
+    fn not_reached(&self) -> String {
+        format!(
+            "Cannot reach {} (the http.listener of a broker with streams.enabled=true would be right, not a listener for clients)",
+            self.server
+        )
+    }
+
     /// Sends a request, and reads the answer.
     pub async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
         let uri = format!("{}{path}", self.base()?);
@@ -58,12 +65,7 @@ impl Remote {
         })?;
         let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
         let asked = async {
-            let answer = client.request(request).await.with_context(|| {
-                format!(
-                    "Cannot reach {} (a broker with streams.enabled=true and http.listener hosts streams)",
-                    self.server
-                )
-            })?;
+            let answer = client.request(request).await.with_context(|| self.not_reached())?;
             let status = answer.status();
             let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
             let body = body.map_err(|error| Failed(format!("{uri}: the answer cannot be read: {error}")))?;

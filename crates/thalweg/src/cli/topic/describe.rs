@@ -13,6 +13,7 @@ use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
 use super::alter::TOPIC_RESOURCE;
 use super::names;
 use crate::cli::connect::Connect;
+use crate::cli::probe;
 
 /// Kafka's number of the source "set on the topic".
 const SOURCE_TOPIC: i8 = 1;
@@ -44,6 +45,10 @@ impl Describe {
             true => cluster.refresh_all().await?,
             false => cluster.refresh(&self.topics, false).await?,
         };
+        let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
+        let named =
+            partitions.flat_map(|partition| partition.leader.into_iter().chain(partition.isr.clone()));
+        probe::warn_of_silent(&cluster, named.collect()).await;
         let mut out = std::io::stdout().lock();
         let mut described = Vec::new();
         for name in names(&metadata, true) {

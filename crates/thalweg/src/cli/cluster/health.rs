@@ -1,0 +1,137 @@
+//! How well a cluster is, by what of it answers: the problems that a status names, and the exit code.
+
+use crate::cli::failure::Unhealthy;
+
+use super::report::{BrokerStatus, NotTold, PartitionStatus, Reach, Status};
+
+/// A voter that has not fetched for so long is taken for gone. Kafka's voters fetch at least every half second.
+pub const SILENT_MS: i64 = 10_000;
+
+/// How well a cluster is. The better comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Health {
+    /// All that is there answers, and no replica is missing.
+    Healthy,
+    /// Every partition can be written and read, with less safety than it should have.
+    Degraded,
+    /// Some partition cannot be written with acks=all, or not at all.
+    Unavailable,
+    /// No broker answers.
+    Unreachable,
+}
+
+impl Health {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Health::Healthy => "healthy",
+            Health::Degraded => "degraded",
+            Health::Unavailable => "unavailable",
+            Health::Unreachable => "unreachable",
+        }
+    }
+
+    /// 1 and 2 are those of every command: it failed, it was asked for the wrong thing.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Health::Healthy => 0,
+            Health::Degraded => 3,
+            Health::Unavailable => 4,
+            Health::Unreachable => 5,
+        }
+    }
+}
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// How bad it is.
+    pub health: Health,
+    /// What it is, for people.
+    pub text: String,
+}
+
+impl Status {
+    /// All problems, the worst first.
+    pub fn problems(&self) -> Vec<Problem> {
+        let mut problems = self.partition_problems();
+        problems.extend(self.broker_problems());
+        problems.extend(self.quorum_problems());
+        problems.sort_by_key(|problem| std::cmp::Reverse(problem.health));
+        problems
+    }
+
+    /// How bad the worst of them is.
+    pub fn health(&self) -> Health {
+        self.problems().first().map_or(Health::Healthy, |problem| problem.health)
+    }
+
+    /// Fails with the exit code of the health, unless the cluster is healthy.
+    pub fn judge(&self) -> Result<(), Unhealthy> {
+        let (health, problems) = (self.health(), self.problems());
+        if health == Health::Healthy {
+            return Ok(());
+        }
+        let texts: Vec<&str> = problems.iter().map(|problem| &*problem.text).collect();
+        let why = format!("The cluster is {}: {}", health.name(), texts.join("; "));
+        Err(Unhealthy { code: health.exit_code(), why })
+    }
+
+    fn partition_problems(&self) -> Vec<Problem> {
+        let all = self.partitions.len();
+        let found = |health, found: &[&PartitionStatus], what: &str| {
+            let text = format!("{} of {all} partitions {what}", found.len());
+            (!found.is_empty()).then_some(Problem { health, text })
+        };
+        [
+            found(Health::Unavailable, &self.offline(), "without a leader that answers"),
+            found(Health::Unavailable, &self.under_min_isr(), "with too few replicas for acks=all"),
+            found(Health::Degraded, &self.under_replicated(), "under-replicated"),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    fn broker_problems(&self) -> Vec<Problem> {
+        let all = self.brokers.len();
+        let named = |is_it: fn(&BrokerStatus) -> bool, what: &str| {
+            let ids: Vec<i32> = self.brokers.iter().filter(|broker| is_it(broker)).map(|b| b.id).collect();
+            let list: Vec<String> = ids.iter().map(ToString::to_string).collect();
+            let text = format!("{} of {all} brokers {what} ({})", ids.len(), list.join(", "));
+            (!ids.is_empty()).then_some(Problem { health: Health::Degraded, text })
+        };
+        let of_brokers = [
+            named(|broker| matches!(broker.reach, Reach::NotReached(_)), "not reached"),
+            named(|broker| broker.reach == Reach::Answers && broker.is_fenced, "fenced"),
+            named(|broker| broker.reach == Reach::NoAddress, "with replicas and not registered"),
+        ];
+        let bootstrap = self.not_reached.iter().map(|(address, _)| Problem {
+            health: Health::Degraded,
+            text: format!("{address} of --bootstrap-server not reached"),
+        });
+        let views = self.differing.iter().map(|differing| Problem {
+            health: Health::Degraded,
+            text: format!("broker {} knows another state of the cluster", differing.broker),
+        });
+        of_brokers.into_iter().flatten().chain(bootstrap).chain(views).collect()
+    }
+
+    fn quorum_problems(&self) -> Vec<Problem> {
+        let problem = |text: String| Problem { health: Health::Degraded, text };
+        let quorum = match &self.quorum {
+            Ok(quorum) => quorum,
+            Err(NotTold { is_problem: true, .. }) => {
+                return vec![problem("no active controller answers".to_owned())];
+            }
+            Err(_) => return Vec::new(),
+        };
+        if quorum.leader < 0 {
+            return vec![problem("there is no active controller".to_owned())];
+        }
+        let silent = quorum.nodes.iter().filter(|node| quorum.is_silent(node));
+        silent
+            .map(|node| problem(format!("controller or broker {} does not follow the metadata", node.id)))
+            .collect()
+    }
+}

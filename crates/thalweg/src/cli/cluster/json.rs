@@ -1,0 +1,117 @@
+//! What `cluster status` found, for programs.
+
+use serde_json::{Value, json};
+
+use super::report::{BrokerStatus, PartitionStatus, Reach, Status};
+
+impl Status {
+    /// All of it, partitions that have a problem by name.
+    pub fn to_json(&self) -> Value {
+        let all = |found: Vec<&PartitionStatus>| -> Vec<Value> {
+            found.into_iter().map(PartitionStatus::to_json).collect()
+        };
+        let problems = self.problems();
+        let problems = problems.iter().map(|one| json!({ "health": one.health.name(), "text": one.text }));
+        let differing = self.differing.iter().map(|one| {
+            let behind = one.behind.iter().map(|(topic, partition)| json!([topic, partition]));
+            json!({
+                "broker": one.broker,
+                "partitions_behind": behind.collect::<Vec<_>>(),
+                "brokers_otherwise": one.brokers,
+            })
+        });
+        let not_reached =
+            self.not_reached.iter().map(|(address, why)| (address.clone(), why.as_str().into()));
+        json!({
+            "cluster_id": self.cluster_id,
+            "health": self.health().name(),
+            "problems": problems.collect::<Vec<_>>(),
+            "brokers": self.brokers.iter().map(BrokerStatus::to_json).collect::<Vec<_>>(),
+            "not_reached": not_reached.collect::<serde_json::Map<_, _>>(),
+            "differing": differing.collect::<Vec<_>>(),
+            "topics": self.topics,
+            "partitions": self.partitions.len(),
+            "offline": all(self.offline()),
+            "under_min_isr": all(self.under_min_isr()),
+            "under_replicated": all(self.under_replicated()),
+            "reassignments": self.reassignments_json(),
+            "quorum": self.quorum_json(),
+        })
+    }
+
+    fn reassignments_json(&self) -> Value {
+        match &self.reassignments {
+            Err(not_told) => json!({ "error": not_told.why }),
+            Ok(found) => found
+                .iter()
+                .map(|going| {
+                    json!({
+                        "topic": going.topic,
+                        "partition": going.partition,
+                        "replicas": going.replicas,
+                        "adding": going.adding,
+                        "removing": going.removing,
+                    })
+                })
+                .collect(),
+        }
+    }
+
+    fn quorum_json(&self) -> Value {
+        let quorum = match &self.quorum {
+            Err(not_told) => return json!({ "error": not_told.why }),
+            Ok(quorum) => quorum,
+        };
+        let nodes = quorum.nodes.iter().map(|node| {
+            json!({
+                "id": node.id,
+                "role": node.role.name(),
+                "address": node.address,
+                "log_end_offset": node.log_end_offset,
+                "lag": quorum.lag(node),
+                "last_fetch_ms_ago": node.silent_ms,
+            })
+        });
+        json!({
+            "leader": quorum.leader,
+            "epoch": quorum.epoch,
+            "high_watermark": quorum.high_watermark,
+            "nodes": nodes.collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl BrokerStatus {
+    fn to_json(&self) -> Value {
+        let error = match &self.reach {
+            Reach::NotReached(why) => Some(why),
+            _ => None,
+        };
+        json!({
+            "id": self.id,
+            "address": self.address,
+            "rack": self.rack,
+            "state": self.state(),
+            "fenced": self.is_fenced,
+            "reached": self.reach == Reach::Answers,
+            "error": error,
+            "leaders": self.leaders,
+            "replicas": self.replicas,
+        })
+    }
+}
+
+impl PartitionStatus {
+    fn to_json(&self) -> Value {
+        json!({
+            "topic": self.topic,
+            "partition": self.partition,
+            "leader": self.leader,
+            "leader_reached": self.leader_answers,
+            "replicas": self.replicas,
+            "isr": self.isr,
+            "live_isr": self.live_isr,
+            "min_isr": self.min_isr,
+        })
+    }
+}

@@ -1,0 +1,153 @@
+//! Asks every broker of a cluster by itself, on its own listener, all at the same time and each for a bounded time: which brokers
+//! answer, and what each of them knows. Metadata of one broker says nothing about the others: it calls a broker alive until the
+//! controller has missed its heartbeats, and for ever while there is no controller.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use thalweg_client::{BrokerAddress, ClientError, Cluster, Connection, ConnectionOptions, Metadata, Refused};
+use thalweg_wire::request::{DescribeClusterRequest, DescribeClusterResponse, MetadataRequest};
+use tokio::task::JoinSet;
+
+/// Rounds in which addresses that answers named are asked: one does, unless brokers know different clusters.
+const ROUNDS_MAX: usize = 4;
+
+/// A broker as another one knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registered {
+    /// `host:port`.
+    pub address: String,
+    /// Its rack.
+    pub rack: Option<String>,
+    /// Whether the controller has fenced it.
+    pub is_fenced: bool,
+}
+
+/// What one broker knows of its cluster.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// The connection to it.
+    pub connection: Connection,
+    /// Its brokers that are not fenced, and its topics.
+    pub metadata: Metadata,
+    /// All its brokers, fenced ones too where it says so.
+    pub brokers: BTreeMap<i32, Registered>,
+}
+
+/// What each address answered, or why it did not.
+pub type Answers = BTreeMap<String, Result<View, String>>;
+
+/// Asks `bootstrap` and every broker that an answer names.
+pub async fn probe(bootstrap: &[String], options: &ConnectionOptions, within: Duration) -> Answers {
+    let mut options = options.clone();
+    options.connect_timeout = options.connect_timeout.min(within);
+    options.request_timeout = options.request_timeout.min(within);
+    let mut answers = Answers::new();
+    let mut next: BTreeSet<String> = bootstrap.iter().cloned().collect();
+    for _ in 0..ROUNDS_MAX {
+        if next.is_empty() {
+            break;
+        }
+        answers.extend(ask_all(next, &options, within).await);
+        let named = answers.values().flatten().flat_map(|view| view.brokers.values());
+        next = named.map(|broker| broker.address.clone()).collect();
+        next.retain(|address| !answers.contains_key(address));
+    }
+    refuse_other_clusters(bootstrap, &mut answers);
+    answers
+}
+
+/// A port may have been taken by a broker of another cluster.
+fn refuse_other_clusters(bootstrap: &[String], answers: &mut Answers) {
+    let asked_first = bootstrap.iter().filter_map(|address| answers.get(address));
+    let Some(ours) = asked_first.flatten().find_map(|view| view.metadata.cluster_id.clone()) else { return };
+    for (address, answer) in answers.iter_mut() {
+        let theirs = answer.as_ref().ok().and_then(|view| view.metadata.cluster_id.clone());
+        if let Some(theirs) = theirs.filter(|theirs| *theirs != ours) {
+            *answer = Err(format!("{address} is a broker of another cluster, {theirs}"));
+        }
+    }
+}
+
+async fn ask_all(addresses: BTreeSet<String>, options: &ConnectionOptions, within: Duration) -> Answers {
+    let mut tasks = JoinSet::new();
+    for address in addresses {
+        let options = options.clone();
+        tasks.spawn(async move {
+            let answer = match tokio::time::timeout(within, ask(&address, &options)).await {
+                Ok(answer) => answer.map_err(|error| error.to_string()),
+                Err(_) => Err(format!("{address} did not answer within {} ms", within.as_millis())),
+            };
+            (address, answer)
+        });
+    }
+    tasks.join_all().await.into_iter().collect()
+}
+
+/// Connects to one broker and asks it alone.
+pub async fn ask(address: &str, options: &ConnectionOptions) -> Result<View, ClientError> {
+    let connection = Connection::connect(address, options).await?;
+    let everything = MetadataRequest { topics: None, ..MetadataRequest::default() };
+    let response = connection.send(&everything).await?;
+    Refused::check(response.error_code, None, || "Metadata of the cluster".to_owned())?;
+    let metadata = Metadata::from_response(response);
+    let known = metadata.brokers.values().map(|broker| {
+        let registered =
+            Registered { address: broker.address(), rack: broker.rack.clone(), is_fenced: false };
+        (broker.id, registered)
+    });
+    let mut brokers: BTreeMap<i32, Registered> = known.collect();
+    // Not every broker, nor every principal, may ask for more.
+    if let Ok(described) = describe(&connection).await
+        && described.error_code == 0
+    {
+        brokers.extend(described.brokers.into_iter().map(|broker| {
+            let address = host_and_port(&broker.host, broker.port);
+            (broker.broker_id, Registered { address, rack: broker.rack, is_fenced: broker.is_fenced })
+        }));
+    }
+    Ok(View { connection, metadata, brokers })
+}
+
+async fn describe(connection: &Connection) -> Result<DescribeClusterResponse, ClientError> {
+    let all = DescribeClusterRequest { include_fenced_brokers: true, ..DescribeClusterRequest::default() };
+    match connection.send(&all).await {
+        // Before version 2 fenced brokers cannot be asked for.
+        Err(ClientError::Unencodable(_)) => connection.send(&DescribeClusterRequest::default()).await,
+        described => described,
+    }
+}
+
+/// How long a broker may take to accept a connection and say what it serves, where a command only wants to know whether it does.
+const ANSWER_WAIT: Duration = Duration::from_secs(3);
+
+/// Warns of those of these brokers that do not answer: what others know of them may be old.
+pub async fn warn_of_silent(cluster: &Cluster, brokers: BTreeSet<i32>) {
+    let mut options = cluster.options().clone();
+    options.connect_timeout = options.connect_timeout.min(ANSWER_WAIT);
+    options.request_timeout = options.request_timeout.min(ANSWER_WAIT);
+    let metadata = cluster.metadata();
+    let mut tasks = JoinSet::new();
+    for id in brokers {
+        let Some(address) = metadata.brokers.get(&id).map(BrokerAddress::address) else { continue };
+        let options = options.clone();
+        tasks.spawn(async move { (id, Connection::connect(&address, &options).await) });
+    }
+    let mut silent: BTreeMap<i32, String> = BTreeMap::new();
+    for (id, answer) in tasks.join_all().await {
+        if let Err(error) = answer {
+            silent.insert(id, error.to_string());
+        }
+    }
+    for (id, why) in silent {
+        tracing::warn!(
+            "Broker {id} does not answer: {why}. What the others know of it may be old; `thalweg cluster status` asks every \
+             broker"
+        );
+    }
+}
+
+/// `host:port`, with brackets around an IPv6 address.
+pub fn host_and_port(host: &str, port: i32) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
