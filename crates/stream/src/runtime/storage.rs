@@ -1,4 +1,4 @@
-//! Whether the messages of a stream end up stored, as far as its plan tells: clients of a source are promised no more than that.
+//! Whether the messages of a stream end up stored. The plan decides that; the answers of the `http` source promise no more.
 
 use std::collections::BTreeSet;
 

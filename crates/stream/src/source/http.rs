@@ -285,7 +285,7 @@ impl Source for Http {
         while batch.len() < BATCH_MESSAGES_MAX && bytes < BATCH_BYTES_MAX {
             let Some(posted) = self.next.take().or_else(|| self.posted.try_recv().ok()) else { break };
             if posted.is_settled.swap(true, Ordering::AcqRel) {
-                // Its client was told that it was not taken.
+                // Its client got 503: it must not be stored.
                 continue;
             }
             bytes += posted.body.len();

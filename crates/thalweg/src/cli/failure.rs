@@ -110,7 +110,7 @@ pub fn log_to_standard_error(level: &str, bars: &MultiProgress) {
     let asked = std::env::var_os(EnvFilter::DEFAULT_ENV).unwrap_or_default();
     let (filter, complaints) = log_filter::read(&asked.to_string_lossy(), level);
     for complaint in complaints {
-        // With standard error closed there is nobody to hear of it.
+        // Standard error may be closed.
         let _ = writeln!(io::stderr(), "thalweg: {complaint}");
     }
     // https://no-color.org

@@ -1,5 +1,5 @@
-//! Asks every broker of a cluster by itself, on its own listener, all at the same time and each for a bounded time: which brokers
-//! answer, and what each of them knows. Metadata of one broker says nothing about the others: it calls a broker alive until the
+//! Asks every broker of a cluster on its own listener, all at the same time and each for a bounded time: which brokers answer,
+//! and what each of them knows. Metadata of one broker says nothing about the others: it calls a broker alive until the
 //! controller has missed its heartbeats, and for ever while there is no controller.
 
 use std::collections::{BTreeMap, BTreeSet};

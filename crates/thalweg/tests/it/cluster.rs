@@ -101,7 +101,7 @@ impl Up {
         self.judged(0).1
     }
 
-    /// The exit code and the status, as the broker at this place and the others tell.
+    /// The exit code and the status, with the broker at this place as bootstrap server.
     fn judged(&self, broker: usize) -> (Option<i32>, Value) {
         let mut command = thalweg("cluster status --json");
         command.env("THALWEG_BOOTSTRAP_SERVER", &self.brokers()[broker].clients);

@@ -116,7 +116,7 @@ async fn ask(
         let Some(again) = Views::of(&answers) else { return Ok(Err(not_reached(&answers))) };
         views = again;
         let still = views.differing();
-        // Whoever lagged in both looks, not always in the same.
+        // Brokers that lagged in both looks, whatever they lacked.
         let before: Vec<i32> = differing.iter().map(|one| one.broker).collect();
         differing = still.into_iter().filter(|one| before.contains(&one.broker)).collect();
     }
@@ -159,7 +159,7 @@ async fn in_time<T>(answer: impl Future<Output = Result<T, ClientError>>) -> Res
     }
 }
 
-/// Whether the cluster does not tell this, or not to this client: that says nothing about how it is.
+/// Whether the cluster refuses the request, or does not serve it: that says nothing about its health.
 fn is_refusal(error: &ClientError) -> bool {
     let unasked = matches!(error, ClientError::VersionMismatch(_));
     let refused = matches!(

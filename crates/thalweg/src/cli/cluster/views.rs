@@ -72,7 +72,7 @@ impl<'a> Views<'a> {
         newest.into_iter().map(|(at, (_, partition))| (at, partition)).collect()
     }
 
-    /// All partitions, as far as answers tell. `min_isr` is `min.insync.replicas` by topic.
+    /// All partitions that an answer names. `min_isr` is `min.insync.replicas` by topic.
     pub fn partitions(&self, min_isr: &BTreeMap<String, usize>) -> Vec<PartitionStatus> {
         let newest = self.newest_partitions();
         let known = newest.iter().filter(|((topic, _), _)| self.newest.metadata.topics.contains_key(*topic));
