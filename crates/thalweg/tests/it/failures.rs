@@ -3,7 +3,7 @@
 use thalweg_ports::free_port;
 
 use crate::binary::{Broker, run, run_with_input, thalweg, until};
-use crate::node::{Node, free_port};
+use crate::node::Node;
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::TcpListener;
