@@ -20,12 +20,14 @@ pub struct Faults {
     count: u64,
     /// The registrations of the brokers that have lost power, by their epochs then.
     lost_power: Vec<(MachineId, i64)>,
+    /// The same of the broker whose disk was replaced last.
+    replaced: Option<(MachineId, i64)>,
 }
 
 impl Faults {
     /// Faults by lots.
     pub fn new(chance: Chance, plan: Plan) -> Faults {
-        Faults { chance, plan, next_ms: 0, heals_ms: None, count: 0, lost_power: Vec::new() }
+        Faults { chance, plan, next_ms: 0, heals_ms: None, count: 0, lost_power: Vec::new(), replaced: None }
     }
 
     /// How many there were.
@@ -45,9 +47,7 @@ impl Faults {
         }
         self.next_ms = now_ms + self.chance.between(20, self.plan.pause_ms_max);
         let kind = *self.chance.pick(&self.plan.kinds);
-        let takes_brokers =
-            matches!(kind, Kind::Cuts | Kind::Kills | Kind::Stops | Kind::Holds | Kind::Operator);
-        if takes_brokers && !self.plan.flushes && !self.is_renewed(simulation) {
+        if !self.may_happen(simulation, kind) {
             return;
         }
         tracing::info!(now_ms, ?kind, "Fault");
@@ -62,6 +62,12 @@ impl Faults {
             Kind::ClockJumps => self.jump(simulation),
             Kind::SlowDisks => self.slow_disk(simulation),
             Kind::Operator => simulation.tasks.add(Task::draw(&mut self.chance, self.plan.partitions)),
+            Kind::Replacements => {
+                let id = self.broker();
+                self.replace(simulation, id);
+            }
+            Kind::Blackouts => self.black_out(simulation),
+            Kind::HeldController => self.hold_controller(simulation),
         }
     }
 
@@ -77,12 +83,27 @@ impl Faults {
         }
     }
 
+    /// Whether a kind of fault may happen now, without an acknowledged record being lost by right.
+    fn may_happen(&self, simulation: &Simulation, kind: Kind) -> bool {
+        let hides_brokers = matches!(kind, Kind::Cuts | Kind::Stops | Kind::Holds | Kind::Operator);
+        let takes_brokers = hides_brokers || matches!(kind, Kind::Kills | Kind::Blackouts);
+        if takes_brokers && !self.plan.flushes && !self.is_renewed(simulation) {
+            return false;
+        }
+        // The controller does not know of an empty disk before its broker registers. Were all others fenced before that
+        // one, only the empty replica would be left in sync. A death of all does not do that, nor a controller that stands
+        // still: sessions end in the order in which they were renewed last, and those of a time together.
+        let loses_replicas = hides_brokers || kind == Kind::PowerFailures;
+        !loses_replicas || Self::are_registered_again(simulation, self.replaced.as_slice())
+    }
+
+    fn broker(&mut self) -> MachineId {
+        1 + usize::try_from(self.chance.below(BROKERS as u64)).unwrap_or(0)
+    }
+
     /// A machine of the cluster; the controller's less often than its share.
     fn machine(&mut self) -> MachineId {
-        if self.chance.one_in(8) {
-            return CONTROLLER;
-        }
-        1 + usize::try_from(self.chance.below(BROKERS as u64)).unwrap_or(0)
+        if self.chance.one_in(8) { CONTROLLER } else { self.broker() }
     }
 
     fn reset(&mut self, simulation: &mut Simulation) {
@@ -164,7 +185,11 @@ impl Faults {
     /// Whether all brokers that have lost power are registered anew, and all know. Until then the controller counts them
     /// as in sync, with all that they have lost; were all others taken away meanwhile, they would lead.
     fn is_renewed(&self, simulation: &Simulation) -> bool {
-        self.lost_power.iter().all(|&(lost, epoch)| {
+        Self::are_registered_again(simulation, &self.lost_power)
+    }
+
+    fn are_registered_again(simulation: &Simulation, lost: &[(MachineId, i64)]) -> bool {
+        lost.iter().all(|&(lost, epoch)| {
             let registered = |broker: usize| {
                 let image = simulation.machines[broker].broker()?.image();
                 Some(image.broker(i32::try_from(lost).ok()?)?.epoch.0)
@@ -178,6 +203,54 @@ impl Faults {
         let for_ms = *self.chance.pick(&[100, 2_000, 7_000]);
         let until_ms = simulation.now_ms + self.chance.between(10, for_ms);
         simulation.machines[id].hold_until(until_ms);
+    }
+
+    /// An acknowledged record is on all replicas that are in sync, so that one may be lost while all are. The next one may be
+    /// lost when that one is in sync again.
+    fn may_replace(&self, simulation: &Simulation) -> bool {
+        let hidden = (1..=BROKERS).any(|id| simulation.machines[id].is_held(simulation.now_ms));
+        !hidden
+            && self.heals_ms.is_none()
+            && self.is_renewed(simulation)
+            && simulation.tasks.are_done()
+            && simulation.unsettled().is_none()
+    }
+
+    /// Replaces the disk of a broker, if none of what is acknowledged may be lost by it.
+    fn replace(&mut self, simulation: &mut Simulation, id: MachineId) -> bool {
+        if !self.may_replace(simulation) {
+            return false;
+        }
+        let Some(broker) = simulation.machines[id].broker() else { return false };
+        self.replaced = Some((id, broker.epoch()));
+        tracing::info!(id, "Disk is replaced");
+        simulation.machines[id].replace_disk();
+        self.start_again(simulation, id);
+        true
+    }
+
+    fn black_out(&mut self, simulation: &mut Simulation) {
+        let replaced = self.chance.one_in(2).then(|| self.broker());
+        let replaced = replaced.filter(|&id| self.replace(simulation, id));
+        let first = if self.chance.one_in(2) { CONTROLLER } else { 1 };
+        let keeps_power = !self.plan.flushes || self.chance.one_in(2);
+        for id in (first..=BROKERS).filter(|&id| Some(id) != replaced) {
+            if !simulation.machines[id].is_running() {
+                continue;
+            }
+            let chance = &mut self.chance;
+            match keeps_power {
+                true => simulation.machines[id].kill(),
+                false => simulation.machines[id].lose_power(&mut |end| chance.below(end)),
+            }
+            self.start_again(simulation, id);
+        }
+    }
+
+    /// Long enough for every session to end.
+    fn hold_controller(&mut self, simulation: &mut Simulation) {
+        let until_ms = simulation.now_ms + self.chance.between(2_000, 8_000);
+        simulation.machines[CONTROLLER].hold_until(until_ms);
     }
 
     fn jump(&mut self, simulation: &mut Simulation) {

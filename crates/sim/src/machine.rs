@@ -150,6 +150,12 @@ impl SimMachine {
         self.disk.lose_power(draw);
     }
 
+    /// The process ends at once, and the machine gets an empty disk.
+    pub fn replace_disk(&mut self) {
+        self.kill();
+        self.disk = MemoryDisk::new(self.clock.clone());
+    }
+
     fn end(&mut self, has_power: bool) {
         let Some(process) = self.process.take() else { return };
         // First of all nothing that its tasks do when they are dropped reaches disk or network.
@@ -161,6 +167,11 @@ impl SimMachine {
     /// Holds the process up until then: it does nothing, and nobody is told.
     pub fn hold_until(&mut self, until_ms: u64) {
         self.held_until_ms = until_ms;
+    }
+
+    /// Whether the process is held up.
+    pub fn is_held(&self, now_ms: u64) -> bool {
+        now_ms < self.held_until_ms
     }
 
     /// Sets the wall clock off by so much from the true time.

@@ -54,19 +54,39 @@ impl Task {
 
 /// What is to be done still. Clones share it.
 #[derive(Clone, Default)]
-pub struct Tasks(Arc<Mutex<VecDeque<Task>>>);
+pub struct Tasks(Arc<Mutex<Queue>>);
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Task>,
+    /// One was taken out and is not done.
+    busy: bool,
+}
 
 impl Tasks {
     /// One more.
     pub fn add(&self, task: Task) {
-        self.0.lock().push_back(task);
+        self.0.lock().waiting.push_back(task);
+    }
+
+    /// Whether nothing is left to do, nor under way.
+    pub fn are_done(&self) -> bool {
+        let queue = self.0.lock();
+        queue.waiting.is_empty() && !queue.busy
+    }
+
+    fn take(&self) -> Option<Task> {
+        let mut queue = self.0.lock();
+        let next = queue.waiting.pop_front();
+        queue.busy = next.is_some();
+        next
     }
 
     /// Does one after the other, for as long as it is polled. What fails is not tried again.
     pub async fn work(self, connector: Connector, bootstrap: Vec<String>) {
         loop {
             tokio::time::sleep(LOOK).await;
-            let Some(task) = self.0.lock().pop_front() else { continue };
+            let Some(task) = self.take() else { continue };
             let options = ConnectionOptions {
                 connect_timeout: Duration::from_secs(2),
                 request_timeout: Duration::from_secs(5),

@@ -28,11 +28,17 @@ pub enum Kind {
     SlowDisks,
     /// An operator moves replicas and leaders.
     Operator,
+    /// A broker is killed and comes back with an empty disk.
+    Replacements,
+    /// All brokers are killed at once, sometimes with the controller, and sometimes one of them is replaced.
+    Blackouts,
+    /// The controller is held up for longer than a session lasts.
+    HeldController,
 }
 
 impl Kind {
-    /// All kinds.
-    pub const ALL: [Kind; 9] = [
+    /// The kinds of which every run has some.
+    pub const USUAL: [Kind; 9] = [
         Kind::Resets,
         Kind::Cuts,
         Kind::Kills,
@@ -43,6 +49,8 @@ impl Kind {
         Kind::SlowDisks,
         Kind::Operator,
     ];
+    /// The kinds that are added in half of the runs. They have draws of their own, so that other runs stay what they were.
+    pub const OF_LOST_REPLICAS: [Kind; 3] = [Kind::Replacements, Kind::Blackouts, Kind::HeldController];
 }
 
 /// What a run is like.
@@ -68,6 +76,8 @@ pub struct Plan {
     pub kinds: Vec<Kind>,
     /// Whether every record is synced before it is acknowledged: power may fail anywhere and at any time then.
     pub flushes: bool,
+    /// Whether the cluster keeps eligible leader replicas.
+    pub elr: bool,
     /// Whether the controller moves leaders back to where they are preferred.
     pub rebalances: bool,
     /// `internal.segment.bytes` of the topic.
@@ -83,12 +93,20 @@ impl Plan {
     pub fn of(seed: u64) -> Plan {
         let mut chance = Chance::new(seed, 0);
         let count = chance.between(1, 4);
-        let kinds = if chance.one_in(3) {
-            Kind::ALL.to_vec()
+        let mut kinds = if chance.one_in(3) {
+            Kind::USUAL.to_vec()
         } else {
-            (0..count).map(|_| *chance.pick(&Kind::ALL)).collect()
+            (0..count).map(|_| *chance.pick(&Kind::USUAL)).collect()
         };
         let slow = chance.one_in(3);
+        let mut losses = Chance::new(seed, 4);
+        let elr = losses.one_in(2);
+        if losses.one_in(2) {
+            // Beside few others they meet each other more often.
+            kinds.truncate(usize::try_from(losses.below(9)).unwrap_or(0));
+            let draws = losses.between(1, 4);
+            kinds.extend((0..draws).map(|_| *losses.pick(&Kind::OF_LOST_REPLICAS)));
+        }
         let members = Chance::new(seed, 2).below(6).saturating_sub(2);
         let transactional = Chance::new(seed, 3).below(6).saturating_sub(3);
         Plan {
@@ -107,6 +125,7 @@ impl Plan {
             pause_ms_max: *chance.pick(&[300, 1_000, 3_000]),
             kinds,
             flushes: chance.one_in(3),
+            elr,
             rebalances: chance.one_in(2),
             segment_bytes: *chance.pick(&[20_000, 1_000_000]),
             keeps_trace: false,

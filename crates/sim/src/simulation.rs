@@ -16,8 +16,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use thalweg_broker::config::ServerProperties;
 use thalweg_client::{Cluster, ConnectionOptions, Connector};
-use thalweg_wire::request::CreateTopicsRequest;
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use thalweg_wire::request::update_features_request::FeatureUpdateKey;
+use thalweg_wire::request::{CreateTopicsRequest, UpdateFeaturesRequest};
 
 /// The machine of the controller.
 pub const CONTROLLER: MachineId = 0;
@@ -439,10 +440,13 @@ async fn create_topics(connector: &Connector, bootstrap: &[String], plan: &Plan)
     };
     let topics = plan.topics().map(topic).collect();
     let request = CreateTopicsRequest { topics, timeout_ms: 5000, ..Default::default() };
+    let features = eligible_leader_replicas(plan.elr);
     loop {
         let options = ConnectionOptions { connect_timeout: Duration::from_secs(2), ..Default::default() };
         if let Ok(cluster) = Cluster::connect_by(connector.clone(), bootstrap, &options).await
             && cluster.metadata().brokers.len() == BROKERS
+            && let Ok(updated) = cluster.send_any(&features).await
+            && updated.error_code == 0
             && let Ok(created) = cluster.send_any(&request).await
             && created.topics.iter().all(|topic| matches!(topic.error_code, 0 | 36))
         {
@@ -450,4 +454,17 @@ async fn create_topics(connector: &Connector, bootstrap: &[String], plan: &Plan)
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
+}
+
+/// Turns the feature on or off, whatever a new cluster has.
+fn eligible_leader_replicas(on: bool) -> UpdateFeaturesRequest {
+    const UPGRADE: i8 = 1;
+    const SAFE_DOWNGRADE: i8 = 2;
+    let update = FeatureUpdateKey {
+        feature: "eligible.leader.replicas.version".to_owned(),
+        max_version_level: i16::from(on),
+        upgrade_type: if on { UPGRADE } else { SAFE_DOWNGRADE },
+        ..FeatureUpdateKey::default()
+    };
+    UpdateFeaturesRequest { timeout_ms: 5000, feature_updates: vec![update], ..Default::default() }
 }
