@@ -30,8 +30,10 @@ use crate::standing::Standing;
 use crate::state::{Now, State};
 
 mod opening;
+mod session_clock;
 mod snapshots;
 
+use session_clock::SessionClock;
 use snapshots::{Snapshotting, snapshot_written};
 
 /// Fetches that may wait at once; the oldest is answered early when there are more.
@@ -92,7 +94,7 @@ pub(crate) struct Driver {
     rebalance_at: Option<Instant>,
     unclean_election_interval: Duration,
     unclean_election_at: Option<Instant>,
-    started: Instant,
+    sessions: SessionClock,
     clock: Clock,
     standing: Arc<Standing>,
     /// The last append found no room.
@@ -106,9 +108,14 @@ impl Driver {
         &self.standing
     }
 
-    fn now(&self) -> Now {
-        let monotonic_ms = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX);
-        Now { wall_ms: self.clock.now_ms(), monotonic_ms }
+    fn now(&mut self) -> Now {
+        if let Some(stall) = self.sessions.look(Instant::now())
+            && self.state.has_open_sessions(self.sessions.elapsed_ms())
+        {
+            let stall_ms = u64::try_from(stall.as_millis()).unwrap_or(u64::MAX);
+            tracing::warn!(stall_ms, "Controller stood still; sessions of brokers are extended by that time");
+        }
+        Now { wall_ms: self.clock.now_ms(), monotonic_ms: self.sessions.elapsed_ms() }
     }
 
     /// Appends records as one batch and replays them.
@@ -326,13 +333,14 @@ impl Driver {
 
     fn next_deadline(&self) -> Option<Instant> {
         let session = self.state.next_session_end_ms().map(|ms| {
-            let due = self.started + Duration::from_millis(u64::try_from(ms).unwrap_or(0));
             // A session that has ended and could not be dealt with is looked at again a little later.
-            due.max(Instant::now() + Duration::from_millis(1))
+            self.sessions.instant_of(ms).max(Instant::now() + Duration::from_millis(1))
         });
+        let has_sessions = self.state.has_open_sessions(self.sessions.elapsed_ms());
+        let look = has_sessions.then(|| self.sessions.next_look());
         let fetch = self.parked.iter().map(|parked| parked.deadline).min();
         let periodic = [self.snapshot_at, self.rebalance_at, self.unclean_election_at];
-        [session, fetch].into_iter().chain(periodic).flatten().min()
+        [session, look, fetch].into_iter().chain(periodic).flatten().min()
     }
 
     fn on_time(&mut self) {
@@ -345,11 +353,11 @@ impl Driver {
             }
         }
         let now = self.now();
-        while let Some(records) = self.state.fence_stale_broker(now) {
-            if !self.write_of_itself(&records, now) {
+        if let Some(fencing) = self.state.fence_stale_brokers(now) {
+            if !self.write_of_itself(&fencing.records, now) {
                 return;
             }
-            self.standing.session_ended();
+            self.standing.sessions_ended(fencing.brokers);
         }
         if self.snapshot_at.is_some_and(|at| at <= instant) {
             self.begin_snapshot();

@@ -56,8 +56,8 @@ impl Standing {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn session_ended(&self) {
-        self.ended_sessions.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn sessions_ended(&self, count: usize) {
+        self.ended_sessions.fetch_add(u64::try_from(count).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     pub(crate) fn disk_was_full(&self) {

@@ -15,6 +15,7 @@ use thalweg_wire::{Message, Uuid};
 use tokio::time::Instant;
 
 use super::Driver;
+use super::session_clock::SessionClock;
 use crate::options::{ConfigRules, ControllerOptions};
 use crate::quorum::{
     AppendFailure, Leader, MetadataLog, Observers, QuorumState, Recovered, StartError, encode_control_batch,
@@ -63,7 +64,7 @@ impl Driver {
             rebalance_at: None,
             unclean_election_interval: options.unclean_election_interval,
             unclean_election_at: None,
-            started: Instant::now(),
+            sessions: SessionClock::new(options.broker_session_timeout, Instant::now()),
             clock: options.clock.clone(),
             standing: Arc::default(),
             is_full: false,

@@ -125,7 +125,13 @@ impl State {
         }
         let eligible = |state: &BrokerState| {
             self.image.broker(state.broker_id).is_some_and(|registration| {
+                // A log in a directory that the controller does not know is not told from the one that was lost.
+                let is_known = partition.isr.contains(&state.broker_id)
+                    || partition
+                        .directory(state.broker_id)
+                        .is_some_and(|directory| registration.has_online_directory(directory));
                 registration.is_active()
+                    && is_known
                     && (state.broker_epoch == -1 || state.broker_epoch == registration.epoch.0)
             })
         };

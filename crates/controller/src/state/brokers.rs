@@ -13,13 +13,20 @@ use thalweg_wire::request::{
 };
 use thalweg_wire::{ErrorCode, MetadataRecord, Uuid};
 
-use super::elections::Moving;
+use super::elections::{Moving, Returning};
 use super::heartbeats::{BrokerState, Wish};
 use super::{ApiError, Now, Outcome, State};
 
 /// The epoch of a broker that is not registered: not even the -1 with which a broker says that it does not know its
 /// former one.
 const NOT_REGISTERED: BrokerEpoch = BrokerEpoch(-2);
+
+/// Sessions that have ended.
+pub(crate) struct Fencing {
+    pub records: Vec<VersionedRecord>,
+    /// How many brokers are fenced.
+    pub brokers: usize,
+}
 
 impl State {
     /// BrokerRegistration.
@@ -50,7 +57,7 @@ impl State {
         self.check_directories(request)?;
         let mut records = Vec::new();
         let mut record = self.registration_record(request)?;
-        let known_epoch = existing.as_ref().map(|existing| existing.epoch);
+        let registered = existing.clone();
         match existing.filter(|_| same_process) {
             Some(existing) => {
                 record.fenced = existing.fenced;
@@ -59,13 +66,8 @@ impl State {
             }
             None => {
                 // What the earlier process held is taken from it first.
-                let before = known_epoch.unwrap_or(NOT_REGISTERED);
-                let moving = if self.has_elr() && before != BrokerEpoch(request.previous_broker_epoch) {
-                    Moving::LostData(request.broker_id)
-                } else {
-                    Moving::Leaves(request.broker_id)
-                };
-                self.leader_and_isr_updates(moving, &mut records);
+                let returning = self.returning(request, registered.as_deref());
+                self.leader_and_isr_updates(Moving::Returns(&returning), &mut records);
                 record.broker_epoch = self.next_offset;
             }
         }
@@ -73,6 +75,26 @@ impl State {
         let version = self.metadata_version().register_broker_record();
         records.push(VersionedRecord::new(MetadataRecord::RegisterBroker(record), version));
         Ok(Outcome::new(records, BrokerRegistrationResponse { broker_epoch, ..Default::default() }))
+    }
+
+    /// What a new process is in comparison with the one that was registered before.
+    fn returning(
+        &self,
+        request: &BrokerRegistrationRequest,
+        before: Option<&BrokerRegistration>,
+    ) -> Returning {
+        let epoch = before.map_or(NOT_REGISTERED, |before| before.epoch);
+        let has_directories = self.metadata_version().has_directories();
+        let directories = if has_directories { request.log_dirs.clone() } else { Vec::new() };
+        let is_missing = |directory: &Uuid| !directories.contains(directory);
+        let lacks_directory =
+            has_directories && before.is_some_and(|before| before.directories.iter().any(is_missing));
+        Returning {
+            broker: request.broker_id,
+            unclean: self.has_elr() && epoch != BrokerEpoch(request.previous_broker_epoch),
+            directories,
+            lacks_directory,
+        }
     }
 
     fn check_directories(&self, request: &BrokerRegistrationRequest) -> Result<(), ApiError> {
@@ -230,7 +252,9 @@ impl State {
     fn state_change(&self, registration: &BrokerRegistration, next: BrokerState) -> Vec<VersionedRecord> {
         let mut records = Vec::new();
         match next {
-            BrokerState::Fenced | BrokerState::ShutdownNow => self.fence_records(registration, &mut records),
+            BrokerState::Fenced | BrokerState::ShutdownNow => {
+                self.fence_records(&[registration], &mut records)
+            }
             BrokerState::Unfenced => {
                 records.push(registration_change(registration, 0, |change| change.fenced = -1));
                 self.leader_and_isr_updates(Moving::Comes(registration.id), &mut records);
@@ -240,15 +264,17 @@ impl State {
                     let change = registration_change(registration, 1, |c| c.in_controlled_shutdown = 1);
                     records.push(change);
                 }
-                self.leader_and_isr_updates(Moving::Leaves(registration.id), &mut records);
+                self.leader_and_isr_updates(Moving::Leave(&[registration.id]), &mut records);
             }
         }
         records
     }
 
-    fn fence_records(&self, registration: &BrokerRegistration, records: &mut Vec<VersionedRecord>) {
-        self.leader_and_isr_updates(Moving::Leaves(registration.id), records);
-        if !registration.fenced {
+    /// Fences brokers all at once: none of them takes the place of another.
+    fn fence_records(&self, registrations: &[&BrokerRegistration], records: &mut Vec<VersionedRecord>) {
+        let ids: Vec<i32> = registrations.iter().map(|registration| registration.id).collect();
+        self.leader_and_isr_updates(Moving::Leave(&ids), records);
+        for registration in registrations.iter().filter(|registration| !registration.fenced) {
             records.push(registration_change(registration, 0, |change| change.fenced = 1));
         }
     }
@@ -281,18 +307,24 @@ impl State {
         records
     }
 
-    /// The records that fence one broker whose session has ended; none when all are well.
-    pub fn fence_stale_broker(&self, now: Now) -> Option<Vec<VersionedRecord>> {
-        let id = self.heartbeats.stale(now)?;
-        let registration = self.image.broker(id).expect("a broker with a session is registered").clone();
-        tracing::info!(
-            broker = id,
-            epoch = registration.epoch.0,
-            "Session of broker has ended and it is fenced"
-        );
+    /// The records that fence the brokers whose sessions have ended; none when all are well. Sessions that end together are
+    /// ended together: the order of their last heartbeats says nothing of which replica is the better one.
+    pub fn fence_stale_brokers(&self, now: Now) -> Option<Fencing> {
+        let ids = self.heartbeats.stale(now);
+        let stale: Vec<_> = ids
+            .iter()
+            .map(|id| self.image.broker(*id).expect("a broker with a session is registered").as_ref())
+            .collect();
+        for registration in &stale {
+            tracing::info!(
+                broker = registration.id,
+                epoch = registration.epoch.0,
+                "Session of broker has ended and it is fenced"
+            );
+        }
         let mut records = Vec::new();
-        self.fence_records(&registration, &mut records);
-        Some(records)
+        self.fence_records(&stale, &mut records);
+        (!stale.is_empty()).then(|| Fencing { records, brokers: stale.len() })
     }
 
     /// UnregisterBroker.
@@ -306,7 +338,7 @@ impl State {
             return Err(ApiError::new(ErrorCode::BrokerIdNotRegistered, message));
         };
         let mut records = Vec::new();
-        self.leader_and_isr_updates(Moving::Leaves(id), &mut records);
+        self.leader_and_isr_updates(Moving::Leave(&[id]), &mut records);
         let record = UnregisterBrokerRecord { broker_id: id, broker_epoch: registration.epoch.0 };
         records.push(VersionedRecord::new(MetadataRecord::UnregisterBroker(record), 0));
         Ok(Outcome::new(records, UnregisterBrokerResponse::default()))

@@ -1,5 +1,6 @@
 //! AssignReplicasToDirs: a broker tells in which of its directories its replicas lie.
 
+use thalweg_metadata::{BrokerRegistration, PartitionRegistration};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::assign_replicas_to_dirs_response::{
     DirectoryData, PartitionData, TopicData as TopicResult,
@@ -7,7 +8,7 @@ use thalweg_wire::request::assign_replicas_to_dirs_response::{
 use thalweg_wire::request::{AssignReplicasToDirsRequest, AssignReplicasToDirsResponse};
 
 use super::elections::Moving;
-use super::partition_change::PartitionChange;
+use super::partition_change::{PartitionChange, ReplicaLog};
 use super::{ApiError, Outcome, State};
 
 impl State {
@@ -43,6 +44,9 @@ impl State {
                             let mut change =
                                 PartitionChange::new(self, topic, index, registration, &may_lead);
                             change.set_directory(broker.id, directory.id);
+                            if begins_again(&broker, registration) {
+                                change.lost = Some((broker.id, ReplicaLog::Gone));
+                            }
                             records.extend(change.build());
                             if !is_online {
                                 offline.push((topic.clone(), index, registration.clone()));
@@ -56,7 +60,15 @@ impl State {
             }
             directories.push(DirectoryData { id: directory.id, topics });
         }
-        self.update_partitions(Moving::Leaves(broker.id), &offline, &mut records);
+        self.update_partitions(Moving::Leave(&[broker.id]), &offline, &mut records);
         Ok(Outcome::new(records, AssignReplicasToDirsResponse { directories, ..Default::default() }))
     }
+}
+
+/// Whether a broker that reports a replica's directory has begun its log again. The directory that is known is none of its
+/// online ones, so it did not move the log. No replica is taken into the ISR in such a directory: where this one is in sync or
+/// eligible, it became so with the log that it had before.
+fn begins_again(broker: &BrokerRegistration, partition: &PartitionRegistration) -> bool {
+    let is_away = |known| !broker.has_online_directory(known);
+    partition.replicas.len() > 1 && partition.directory(broker.id).is_some_and(is_away)
 }

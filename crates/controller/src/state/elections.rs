@@ -2,27 +2,59 @@
 
 use std::sync::Arc;
 
-use thalweg_metadata::{PartitionRegistration, Topic, VersionedRecord};
-use thalweg_wire::ErrorCode;
+use thalweg_metadata::{
+    DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, PartitionRegistration, Topic, VersionedRecord,
+};
 use thalweg_wire::request::elect_leaders_response::{PartitionResult, ReplicaElectionResult};
 use thalweg_wire::request::{ElectLeadersRequest, ElectLeadersResponse};
+use thalweg_wire::{ErrorCode, Uuid};
 
-use super::partition_change::{Election, PartitionChange};
+use super::partition_change::{Election, PartitionChange, ReplicaLog};
 use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State};
 
 /// How many leaders one periodic pass elects.
 const ELECTIONS_PER_PASS_MAX: usize = 1_000;
 
-/// A broker that comes or goes while records are made, ahead of its registration.
+/// Brokers that come or go while records are made, ahead of their registrations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moving {
-    /// It leaves the ISRs and may not lead.
-    Leaves(i32),
+pub(super) enum Moving<'a> {
+    /// They leave the ISRs and may not lead.
+    Leave(&'a [i32]),
     /// It may lead although the image still has it fenced.
     Comes(i32),
-    /// It was not stopped in order: what it acknowledged last may be lost, so that it is not eligible to lead either
-    /// (KIP-966).
-    LostData(i32),
+    /// A new process registers.
+    Returns(&'a Returning),
+}
+
+/// A process that registers in the place of an earlier one. It leaves the ISRs and may not lead yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Returning {
+    pub broker: i32,
+    /// The earlier one was not stopped in order: the last records that it acknowledged may be lost, so that it is not
+    /// eligible to lead (KIP-966).
+    pub unclean: bool,
+    /// The directories that it has.
+    pub directories: Vec<Uuid>,
+    /// Whether a directory is missing that the earlier process had at the end.
+    pub lacks_directory: bool,
+}
+
+impl Returning {
+    /// What is left of the broker's replica of a partition.
+    pub fn log(&self, partition: &PartitionRegistration) -> ReplicaLog {
+        let Some(directory) = partition.directory(self.broker) else { return ReplicaLog::Kept };
+        if self.directories.is_empty() || partition.replicas.len() == 1 {
+            // Directories are not tracked; or nothing is left that an election could spoil.
+            return ReplicaLog::Kept;
+        }
+        match directory {
+            // The broker had not reported its place, so it may have been in any directory.
+            DIRECTORY_MIGRATING | DIRECTORY_UNASSIGNED if self.lacks_directory => ReplicaLog::Gone,
+            known if known == DIRECTORY_LOST => ReplicaLog::Away,
+            known if !known.is_reserved() && !self.directories.contains(&known) => ReplicaLog::Away,
+            _ => ReplicaLog::Kept,
+        }
+    }
 }
 
 /// What a periodic pass over partitions made.
@@ -53,13 +85,21 @@ impl State {
         self.image.topics().iter().any(|topic| topic.partitions.values().any(|p| p.leader == broker))
     }
 
-    /// The records that take a broker out of the ISRs, or give partitions without a leader to it.
-    pub(super) fn leader_and_isr_updates(&self, moving: Moving, records: &mut Vec<VersionedRecord>) {
+    /// The records that take brokers out of the ISRs, or give partitions without a leader to one.
+    pub(super) fn leader_and_isr_updates(&self, moving: Moving<'_>, records: &mut Vec<VersionedRecord>) {
         let partitions = match moving {
-            Moving::Leaves(id) => self.partitions_where(|p| p.isr.contains(&id) || p.leader == id),
-            Moving::LostData(id) => {
-                self.partitions_where(|p| p.isr.contains(&id) || p.eligible_leader_replicas.contains(&id))
+            Moving::Leave(gone) => {
+                self.partitions_where(|p| gone.iter().any(|id| p.isr.contains(id) || p.leader == *id))
             }
+            Moving::Returns(returning) => self.partitions_where(|p| {
+                let id = returning.broker;
+                let in_sync = p.isr.contains(&id) || p.leader == id;
+                let is_gone = returning.log(p) != ReplicaLog::Kept;
+                let eligible = p.eligible_leader_replicas.contains(&id);
+                in_sync
+                    || (eligible && (is_gone || returning.unclean))
+                    || (is_gone && p.last_known_elr.contains(&id))
+            }),
             Moving::Comes(_) => self.partitions_where(|p| !p.has_leader()),
         };
         self.update_partitions(moving, &partitions, records);
@@ -69,34 +109,35 @@ impl State {
     pub(super) fn updates_for_directory(
         &self,
         broker: i32,
-        directory: thalweg_wire::Uuid,
+        directory: Uuid,
         records: &mut Vec<VersionedRecord>,
     ) {
         let partitions = self.partitions_where(|p| p.directory(broker) == Some(directory));
-        self.update_partitions(Moving::Leaves(broker), &partitions, records);
+        self.update_partitions(Moving::Leave(&[broker]), &partitions, records);
     }
 
     pub(super) fn update_partitions(
         &self,
-        moving: Moving,
+        moving: Moving<'_>,
         partitions: &[Placed],
         records: &mut Vec<VersionedRecord>,
     ) {
-        let may_lead = |id: i32| match moving {
-            Moving::Leaves(gone) | Moving::LostData(gone) if gone == id => false,
-            Moving::Comes(new) if new == id => true,
-            _ => self.is_active(id),
+        let leaves = |id: i32| match moving {
+            Moving::Leave(gone) => gone.contains(&id),
+            Moving::Returns(returning) => returning.broker == id,
+            Moving::Comes(_) => false,
         };
+        let may_lead = |id: i32| !leaves(id) && (moving == Moving::Comes(id) || self.is_active(id));
         for (topic, index, partition) in partitions {
             let mut change = PartitionChange::new(self, topic, *index, partition, &may_lead);
             if self.unclean_election_enabled(&topic.name) {
                 change.election = Election::Unclean;
             }
-            if let Moving::Leaves(gone) | Moving::LostData(gone) = moving {
-                change.isr.retain(|id| *id != gone);
-            }
-            if let Moving::LostData(broker) = moving {
-                change.lost_data = Some(broker);
+            change.isr.retain(|id| !leaves(*id));
+            if let Moving::Returns(returning) = moving {
+                let unclean = if returning.unclean { ReplicaLog::Suspect } else { ReplicaLog::Kept };
+                let log = returning.log(partition).max(unclean);
+                change.lost = (log != ReplicaLog::Kept).then_some((returning.broker, log));
             }
             records.extend(change.build());
         }

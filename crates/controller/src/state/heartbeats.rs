@@ -20,6 +20,10 @@ impl BrokerState {
     }
 }
 
+/// Sessions that end within this part of the timeout end together. Brokers beat more often than that, so that those that live
+/// do not keep a session open.
+const TOGETHER: i64 = 4;
+
 /// No registration has it.
 const NO_EPOCH: BrokerEpoch = BrokerEpoch(-1);
 
@@ -161,10 +165,20 @@ impl Heartbeats {
         }
     }
 
-    /// When the next session of an unfenced broker ends.
+    /// When the next session of an unfenced broker ends. Brokers that fell silent at the same time beat at different times
+    /// before: sessions that end soon after the first are waited for, and end with it.
     pub fn next_end_ms(&self) -> Option<i64> {
         let unfenced = self.brokers.values().filter(|tracked| !tracked.fenced);
-        unfenced.filter_map(|t| t.contact.map(|(_, at)| at.saturating_add(self.timeout_ms))).min()
+        let ends = unfenced.filter_map(|t| t.contact.map(|(_, at)| at.saturating_add(self.timeout_ms)));
+        let mut ends: Vec<i64> = ends.collect();
+        ends.sort_unstable();
+        let together_until = ends.first()?.saturating_add(self.timeout_ms / TOGETHER);
+        ends.into_iter().take_while(|end| *end <= together_until).last()
+    }
+
+    pub fn has_open_sessions(&self, monotonic_ms: i64) -> bool {
+        let mut contacts = self.brokers.values().filter_map(|tracked| tracked.contact);
+        contacts.any(|(_, at)| monotonic_ms - at < self.timeout_ms)
     }
 
     /// Lets sessions that have ended end anew in a while.
@@ -175,11 +189,15 @@ impl Heartbeats {
         }
     }
 
-    /// A broker that is not fenced and has not been heard for too long.
-    pub fn stale(&self, now: Now) -> Option<i32> {
+    /// The brokers that are not fenced and have not been heard for too long, in the order of their ids; see
+    /// [`Heartbeats::next_end_ms`].
+    pub fn stale(&self, now: Now) -> Vec<i32> {
+        if self.next_end_ms().is_none_or(|end_ms| now.monotonic_ms < end_ms) {
+            return Vec::new();
+        }
         let expired = |tracked: &Tracked| {
             !tracked.fenced && tracked.contact.is_some_and(|(_, at)| now.monotonic_ms - at >= self.timeout_ms)
         };
-        self.brokers.iter().find(|(_, tracked)| expired(tracked)).map(|(id, _)| *id)
+        self.brokers.iter().filter(|(_, tracked)| expired(tracked)).map(|(id, _)| *id).collect()
     }
 }

@@ -76,7 +76,8 @@ fn default_message(code: ErrorCode) -> &'static str {
     }
 }
 
-/// The time, twice: `wall_ms` for what is written, `monotonic_ms` for what is measured.
+/// The time, twice: `wall_ms` for what is written, `monotonic_ms` for sessions. The latter leaves out time in which the
+/// controller stood still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Now {
     pub wall_ms: i64,
@@ -235,9 +236,14 @@ impl State {
         decided
     }
 
-    /// When some session will end, on the monotonic clock, if none is renewed.
+    /// When some session will end, on the clock of sessions, if none is renewed.
     pub fn next_session_end_ms(&self) -> Option<i64> {
         self.heartbeats.next_end_ms()
+    }
+
+    /// Whether any broker has a session at this time.
+    pub fn has_open_sessions(&self, monotonic_ms: i64) -> bool {
+        self.heartbeats.has_open_sessions(monotonic_ms)
     }
 
     /// Gives all sessions a little longer: their end could not be written.

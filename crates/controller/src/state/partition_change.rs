@@ -29,6 +29,20 @@ pub(super) enum Election {
     Unclean,
 }
 
+/// How much of a replica's log is there when its broker returns, from all of it to none.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum ReplicaLog {
+    /// All of it.
+    Kept,
+    /// The broker was not stopped in order: its end may be missing.
+    Suspect,
+    /// It lies in a directory that the broker does not have now. Where no other replica is known to be complete, it is
+    /// remembered: the directory may come back.
+    Away,
+    /// None.
+    Gone,
+}
+
 /// A change of a partition in the making.
 pub(super) struct PartitionChange<'a> {
     partition: &'a PartitionRegistration,
@@ -40,8 +54,9 @@ pub(super) struct PartitionChange<'a> {
     /// The effective `min.insync.replicas`, where eligible leader replicas are kept.
     elr_below: Option<usize>,
     elr: Vec<i32>,
+    last_known: Vec<i32>,
     /// A replica that may have lost what it acknowledged: it is eligible for nothing.
-    pub lost_data: Option<i32>,
+    pub lost: Option<(i32, ReplicaLog)>,
     pub election: Election,
     pub isr: Vec<i32>,
     pub replicas: Vec<i32>,
@@ -74,7 +89,8 @@ impl<'a> PartitionChange<'a> {
             may_lead,
             elr_below: state.has_elr().then(|| state.effective_min_isr(topic)),
             elr: partition.eligible_leader_replicas.clone(),
-            lost_data: None,
+            last_known: partition.last_known_elr.clone(),
+            lost: None,
             election: Election::Online,
             isr: partition.isr.clone(),
             replicas: partition.replicas.clone(),
@@ -99,7 +115,11 @@ impl<'a> PartitionChange<'a> {
     /// The record; none when nothing changes.
     pub fn build(mut self) -> Option<VersionedRecord> {
         self.complete_reassignment();
+        if let Some((lost, ReplicaLog::Gone)) = self.lost {
+            self.isr.retain(|id| *id != lost);
+        }
         self.note_eligible();
+        self.note_last_known();
         let mut record =
             PartitionChangeRecord { partition_id: self.index, topic_id: self.topic_id, ..Default::default() };
         self.elect(&mut record);
@@ -107,9 +127,11 @@ impl<'a> PartitionChange<'a> {
         if record.leader == NO_LEADER_CHANGE && lost_replicas {
             record.leader = self.partition.leader;
         }
+        self.keep_isr_without_leader(&record);
         self.set_eligible(&mut record);
-        let may_be_set = !self.isr.is_empty() || self.elr_below.is_some();
-        if record.isr.is_none() && may_be_set && self.isr != self.partition.isr {
+        // A replica whose log is gone is not kept as the last one.
+        let may_be_empty = self.elr_below.is_some() || self.lost_log() == Some(ReplicaLog::Gone);
+        if record.isr.is_none() && (may_be_empty || !self.isr.is_empty()) && self.isr != self.partition.isr {
             record.isr = Some(self.isr.clone());
         }
         let shrunk =
@@ -127,6 +149,14 @@ impl<'a> PartitionChange<'a> {
         (record != nothing).then(|| {
             VersionedRecord::new(MetadataRecord::PartitionChange(record), self.version.partition_record())
         })
+    }
+
+    fn lost_replica(&self) -> Option<i32> {
+        self.lost.map(|(replica, _)| replica)
+    }
+
+    fn lost_log(&self) -> Option<ReplicaLog> {
+        self.lost.map(|(_, log)| log)
     }
 
     fn is_up(&self, replica: i32) -> bool {
@@ -150,13 +180,9 @@ impl<'a> PartitionChange<'a> {
     /// The last leader, when nobody else is left to ask. It may lack what others had acknowledged with it.
     fn last_leader(&self) -> Option<i32> {
         let nobody_left = self.isr.is_empty() && self.elr.is_empty();
-        match self.partition.last_known_elr.as_slice() {
-            [last] if self.elr_below.is_some() && nobody_left => {
-                // A reassignment may have taken it away since.
-                Some(*last).filter(|last| self.replicas.contains(last) && self.is_up(*last))
-            }
-            _ => None,
-        }
+        let last = self.last_known.first().filter(|_| self.elr_below.is_some() && nobody_left);
+        // A reassignment may have taken it away since.
+        last.copied().filter(|last| self.replicas.contains(last) && self.is_up(*last))
     }
 
     fn find_leader(&self) -> Elected {
@@ -234,9 +260,50 @@ impl<'a> PartitionChange<'a> {
         let candidates: BTreeSet<i32> = self.elr.iter().chain(&self.partition.isr).copied().collect();
         let may_be = |id: &i32| {
             // One that a reassignment has taken away has deleted what it had.
-            self.replicas.contains(id) && !self.isr.contains(id) && Some(*id) != self.lost_data
+            self.replicas.contains(id) && !self.isr.contains(id) && Some(*id) != self.lost_replica()
         };
         self.elr = candidates.into_iter().filter(may_be).collect();
+    }
+
+    /// Works out who is asked when nobody is in sync or eligible: the last leader first, as in Kafka, then those that were
+    /// eligible until they were not stopped in order. One whose log is not there any more comes last, or not at all.
+    fn note_last_known(&mut self) {
+        let Some((lost, log)) = self.lost.filter(|_| self.elr_below.is_some()) else { return };
+        if log == ReplicaLog::Suspect {
+            let partition = self.partition;
+            let was_complete =
+                partition.isr.contains(&lost) || partition.eligible_leader_replicas.contains(&lost);
+            if was_complete && !partition.has_leader() && !self.last_known.contains(&lost) {
+                self.last_known.push(lost);
+            }
+            return;
+        }
+        let others = self.last_known.iter().any(|id| *id != lost);
+        if others || log == ReplicaLog::Gone || !self.isr.is_empty() || !self.elr.is_empty() {
+            self.last_known.retain(|id| *id != lost);
+        }
+    }
+
+    /// Without eligible leader replicas the ISR is all that is known of who is complete. While nobody leads, nothing is
+    /// acknowledged, and its members stay what they are; the first that returns leads.
+    fn keep_isr_without_leader(&mut self, record: &PartitionChangeRecord) {
+        if self.elr_below.is_some() || record.isr.is_some() {
+            return;
+        }
+        let leader = if record.leader == NO_LEADER_CHANGE { self.partition.leader } else { record.leader };
+        if leader == NO_LEADER {
+            let is_gone =
+                |id: &i32| self.lost.is_some_and(|(lost, log)| lost == *id && log > ReplicaLog::Suspect);
+            let stay = self.partition.isr.iter().filter(|id| self.replicas.contains(id) && !is_gone(id));
+            let stay: Vec<i32> = stay.copied().collect();
+            if !stay.is_empty() {
+                self.isr = stay;
+            }
+        } else if !self.partition.has_leader() {
+            let up: Vec<i32> =
+                self.isr.iter().copied().filter(|id| *id == leader || self.is_up(*id)).collect();
+            self.isr = up;
+        }
     }
 
     fn set_eligible(&mut self, record: &mut PartitionChangeRecord) {
@@ -250,16 +317,28 @@ impl<'a> PartitionChange<'a> {
         }
     }
 
-    fn remember_leader(&self, record: &mut PartitionChangeRecord) {
+    fn remember_leader(&mut self, record: &mut PartitionChangeRecord) {
         if self.elr_below.is_none() {
             return;
         }
-        let is_remembered = !self.partition.last_known_elr.is_empty();
-        if record.leader == NO_LEADER && !is_remembered {
-            record.last_known_elr = Some(vec![self.partition.leader]);
-        } else if record.leader >= 0 && is_remembered {
-            record.last_known_elr = Some(Vec::new());
+        if record.leader == NO_LEADER
+            && self.last_known.is_empty()
+            && !self.is_lost_for_good(self.partition.leader)
+        {
+            self.last_known.push(self.partition.leader);
+        } else if record.leader >= 0 {
+            self.last_known.clear();
         }
+        if self.last_known != self.partition.last_known_elr {
+            record.last_known_elr = Some(std::mem::take(&mut self.last_known));
+        }
+    }
+
+    /// Whether a replica's log is gone, or others know what it would.
+    fn is_lost_for_good(&self, replica: i32) -> bool {
+        self.lost.is_some_and(|(lost, log)| {
+            lost == replica && (log == ReplicaLog::Gone || (log == ReplicaLog::Away && !self.elr.is_empty()))
+        })
     }
 
     fn set_assignment(&self, record: &mut PartitionChangeRecord) {

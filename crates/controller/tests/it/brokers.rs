@@ -110,6 +110,31 @@ async fn a_silent_broker_is_fenced_and_its_partitions_lose_or_change_their_leade
 }
 
 #[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "the thread stands still, and the controller's task with it")]
+async fn brokers_stay_in_sync_while_the_controller_is_held_up() {
+    let session = Duration::from_secs(1);
+    let bench = Bench::with(|options| options.broker_session_timeout = session).await;
+    let epochs = [bench.join(1).await, bench.join(2).await];
+    bench.create("t", 2, 2).await;
+    for _ in 0..2 {
+        std::thread::sleep(2 * session);
+        // The controller goes on before the next heartbeats arrive.
+        tokio::time::sleep(session / 20).await;
+        for (id, epoch) in (1..).zip(epochs) {
+            assert!(!bench.beat(id, epoch, i64::MAX, false, false).await.is_fenced);
+        }
+    }
+    let image = bench.image().await;
+    assert!(image.topic("t").unwrap().partitions.values().all(|p| p.leader_epoch == 0 && p.isr.len() == 2));
+    // One that is silent while the controller runs is fenced as ever.
+    for _ in 0..30 {
+        tokio::time::sleep(session / 20).await;
+        bench.beat(2, epochs[1], i64::MAX, false, false).await;
+    }
+    assert!(!bench.image().await.is_alive(1));
+}
+
+#[tokio::test]
 async fn a_broker_that_leaves_gives_its_leaderships_away() {
     let bench = Bench::new().await;
     let (one, _two) = (bench.join(1).await, bench.join(2).await);

@@ -4,6 +4,7 @@ mod credentials;
 mod decisions;
 mod eligible;
 mod oracle;
+mod replaced;
 mod sequences;
 mod steps;
 
@@ -192,13 +193,33 @@ impl Bench {
     }
 
     fn fence_stale(&mut self) -> bool {
-        match self.state.fence_stale_broker(self.now) {
-            Some(records) => {
-                self.apply(records);
+        match self.state.fence_stale_brokers(self.now) {
+            Some(fencing) => {
+                self.apply(fencing.records);
                 true
             }
             None => false,
         }
+    }
+
+    /// A broker reports the directory of its replica of partition 0; the code.
+    fn assign(&mut self, id: i32, directory: u128, topic: &str) -> ErrorCode {
+        let image = self.state.image().clone();
+        let request = AssignReplicasToDirsRequest {
+            broker_id: id,
+            broker_epoch: image.broker(id).expect("it is registered").epoch.0,
+            directories: vec![DirectoryData {
+                id: Uuid(directory),
+                topics: vec![DirectoryTopic {
+                    topic_id: image.topic(topic).expect("it is there").id,
+                    partitions: vec![DirectoryPartition { partition_index: 0 }],
+                }],
+            }],
+        };
+        let outcome = self.state.assign_replicas_to_dirs(&request);
+        let response = self.done(outcome).expect("the broker's epoch is right");
+        let code = response.directories[0].topics[0].partitions[0].error_code;
+        ErrorCode::from_i16(code).expect("a known code")
     }
 
     /// The leader proposes an ISR; the code.

@@ -69,6 +69,21 @@ pub(super) struct Proposal {
     broker_epoch_off: i64,
 }
 
+impl Proposal {
+    /// Whether a replica is to become in sync whose directory is not online.
+    pub fn adds_offline_replica(&self, image: &Image) -> bool {
+        let partition = image.topic(&self.topic).and_then(|topic| topic.partition(self.partition));
+        partition.is_some_and(|partition| {
+            self.isr.iter().any(|id| {
+                let directory = partition.directory(*id).zip(image.broker(*id));
+                let offline =
+                    directory.is_some_and(|(directory, broker)| !broker.has_online_directory(directory));
+                offline && !partition.isr.contains(id)
+            })
+        })
+    }
+}
+
 /// The directories of a broker.
 pub(super) fn directories(id: i32) -> Vec<Uuid> {
     let count = if id % 2 == 0 { 2 } else { 1 };
@@ -494,14 +509,18 @@ impl<C: Cluster> Performer<C> {
     }
 }
 
-/// What must be the same in two clusters that went through the same steps.
-pub(super) fn view(image: &Image) -> Vec<String> {
+/// What must be the same in two clusters that went through the same steps, with so many of the last known replicas.
+pub(super) fn view(image: &Image, last_known: usize) -> Vec<String> {
     let brokers = image.cluster().brokers.values().map(|b| {
         let (fenced, leaving) = (b.fenced, b.in_controlled_shutdown);
         format!("broker {} fenced {fenced} leaving {leaving} in {:?}", b.id, b.directories)
     });
     let partitions = image.topics().sorted().into_iter().flat_map(|topic| {
-        topic.partitions.iter().map(|(index, partition)| format!("{}-{index} {partition:?}", topic.name))
+        topic.partitions.iter().map(|(index, partition)| {
+            let mut partition = (**partition).clone();
+            partition.last_known_elr.truncate(last_known);
+            format!("{}-{index} {partition:?}", topic.name)
+        })
     });
     brokers.chain(partitions).collect()
 }

@@ -1,0 +1,76 @@
+//! The clock of sessions: real time, less the time in which the controller itself stood still.
+//!
+//! A controller that was held up (a process that was stopped, a machine that swaps, a disk that takes seconds) has heard
+//! nobody, and what brokers sent meanwhile lies in its sockets. By real time all their sessions would have ended together.
+//! So the time between two looks counts up to a bound; the task looks more often than that while it runs.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The part of a session by which the clock goes on at the most between two looks.
+const STEPS_OF_SESSION: u32 = 4;
+
+#[derive(Debug)]
+pub(super) struct SessionClock {
+    elapsed: Duration,
+    looked_at: Instant,
+    step_max: Duration,
+}
+
+impl SessionClock {
+    /// A clock at zero, for sessions of this length.
+    pub fn new(session_timeout: Duration, now: Instant) -> SessionClock {
+        let step_max = (session_timeout / STEPS_OF_SESSION).max(Duration::from_millis(1));
+        SessionClock { elapsed: Duration::ZERO, looked_at: now, step_max }
+    }
+
+    /// Goes on to now. Returns how long the controller stood still, if it did.
+    pub fn look(&mut self, now: Instant) -> Option<Duration> {
+        let passed = now.saturating_duration_since(self.looked_at);
+        self.looked_at = now;
+        self.elapsed += passed.min(self.step_max);
+        passed.checked_sub(self.step_max).filter(|stall| !stall.is_zero())
+    }
+
+    /// The time at the last look, in milliseconds.
+    pub fn elapsed_ms(&self) -> i64 {
+        i64::try_from(self.elapsed.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// When this time comes, if the controller does not stand still before.
+    pub fn instant_of(&self, elapsed_ms: i64) -> Instant {
+        let at = Duration::from_millis(u64::try_from(elapsed_ms).unwrap_or(0));
+        self.looked_at + at.saturating_sub(self.elapsed)
+    }
+
+    /// When to look again at the latest, so that a long wait is not taken for a stall.
+    pub fn next_look(&self) -> Instant {
+        self.looked_at + self.step_max / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SESSION: Duration = Duration::from_secs(8);
+
+    #[test]
+    fn time_without_a_look_counts_up_to_a_bound() {
+        let after = |now: Instant, seconds| now + Duration::from_secs(seconds);
+        let mut now = Instant::now();
+        let mut clock = SessionClock::new(SESSION, now);
+        for _ in 0..10 {
+            now = after(now, 1);
+            assert_eq!(clock.look(now), None);
+        }
+        assert_eq!(clock.elapsed_ms(), 10_000, "it looks often enough");
+        now = after(now, 60);
+        assert_eq!(clock.look(now), Some(Duration::from_secs(58)));
+        assert_eq!(clock.elapsed_ms(), 12_000);
+        assert_eq!(clock.instant_of(13_000), after(now, 1));
+        assert_eq!(clock.instant_of(11_000), now, "it is past");
+        assert_eq!(clock.next_look(), after(now, 1));
+    }
+}
