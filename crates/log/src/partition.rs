@@ -40,6 +40,7 @@ mod recover;
 mod replay;
 mod retention;
 mod roll;
+mod set_aside;
 mod timestamps;
 mod truncate;
 

@@ -11,7 +11,7 @@
 //! an index says without checking it against the batch that it points to: a wrong index is rebuilt.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use thalweg_record::{BatchHeader, NO_TIMESTAMP, Offset};
@@ -554,13 +554,24 @@ impl Segment {
             .map(|suffix| home.file(base_offset, suffix))
     }
 
+    fn close_files(&mut self) -> io::Result<()> {
+        self.close_indexes();
+        match self.file.take() {
+            Some(file) => self.ahead.release(&file, self.size_bytes),
+            None => Ok(()),
+        }
+    }
+
+    /// Leaves the file with the batches under another name. The segment is to be dropped afterwards.
+    pub fn leave_file(&mut self, home: &Home, to: &Path) -> io::Result<()> {
+        self.close_files()?;
+        home.disk.rename(&home.file(self.base_offset, LOG_SUFFIX), to)
+    }
+
     /// Gives all files of the segment names that end with `.deleted`; says which. The producer snapshot at the
     /// base offset may go with them.
     pub fn mark_deleted(&mut self, home: &Home, with_snapshot: bool) -> io::Result<Vec<PathBuf>> {
-        self.close_indexes();
-        if let Some(file) = self.file.take() {
-            self.ahead.release(&file, self.size_bytes)?;
-        }
+        self.close_files()?;
         let mut renamed = Vec::new();
         let suffixes = [LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, SNAPSHOT_SUFFIX];
         for suffix in &suffixes[..if with_snapshot { 5 } else { 4 }] {

@@ -160,10 +160,23 @@ impl State {
     }
 
     fn cut(&mut self, partition: &Partition, to: Offset) -> Result<(), LogError> {
-        let from = self.log.log_end_offset();
+        let (from, high_watermark) = (self.log.log_end_offset(), self.log.high_watermark());
         if self.truncate_to(to)? {
-            let high_watermark = self.log.high_watermark().0;
-            tracing::info!(?partition, from = from.0, to = to.0, high_watermark, "Truncated a log");
+            let (from, to, hw) = (from.0, to.0, high_watermark.0);
+            if to < hw {
+                let (leader, epoch) = (self.registration.leader, self.leader_epoch().0);
+                tracing::error!(
+                    ?partition,
+                    from = to,
+                    to = from,
+                    high_watermark = hw,
+                    leader,
+                    leader_epoch = epoch,
+                    "Follower gives up acknowledged records that its leader lacks; they are kept in .truncated files"
+                );
+            } else {
+                tracing::info!(?partition, from, to, high_watermark = hw, "Truncated a log");
+            }
         }
         Ok(())
     }

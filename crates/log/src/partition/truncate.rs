@@ -22,15 +22,16 @@ impl PartitionLog {
             self.epochs.truncate_from_end(self.log_end);
             return Ok(false);
         }
-        if offset < self.high_watermark {
+        // Records below the high watermark were acknowledged, and this may be their last copy.
+        let keeps = offset < self.high_watermark;
+        if keeps {
             tracing::warn!(
-                partition = %self.name, offset = offset.0, high_watermark = self.high_watermark.0,
+                partition = %self.name, offset = offset.0, high_watermark = self.high_watermark.0, log_end = self.log_end.0,
                 "Log is truncated below its high watermark"
             );
+            self.copy_aside(offset)?;
         }
-        if offset < self.segments[0].base_offset {
-            self.truncate_fully_and_start_at(offset, None)?;
-        } else if let Err(error) = self.truncate_segments(offset) {
+        if let Err(error) = self.cut_from(offset, keeps) {
             // What was cut, and what not, is known again after a restart.
             self.set_poison(format!("the log cannot be truncated to offset {offset}: {error}"));
             return Err(error);
@@ -38,8 +39,18 @@ impl PartitionLog {
         Ok(true)
     }
 
-    fn truncate_segments(&mut self, offset: Offset) -> Result<(), LogError> {
+    fn cut_from(&mut self, offset: Offset, keeps: bool) -> Result<(), LogError> {
         let kept = self.segments.partition_point(|segment| segment.base_offset <= offset);
+        if keeps {
+            self.rename_aside(kept)?;
+        }
+        if kept == 0 {
+            return self.truncate_fully_and_start_at(offset, None);
+        }
+        self.truncate_segments(offset, kept)
+    }
+
+    fn truncate_segments(&mut self, offset: Offset, kept: usize) -> Result<(), LogError> {
         let renamed = segment::drop_from(&mut self.segments, kept, &self.home)?;
         self.doom(renamed);
         let active = self.segments.last_mut().expect("the segment with the offset was kept");

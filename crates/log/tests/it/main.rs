@@ -18,3 +18,4 @@ mod recovery;
 mod retention;
 mod support;
 mod timestamps;
+mod truncation;

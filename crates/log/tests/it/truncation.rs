@@ -1,0 +1,95 @@
+//! Truncation below the high watermark: what is given up stays in the partition's directory, and no start loads it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use thalweg_log::disk::{Disk, MemoryDisk};
+use thalweg_log::{Clock, LogConfig, LogDirs, LogDirsOptions, TopicPartition, Uuid};
+use thalweg_record::Offset;
+
+use crate::support::*;
+
+/// A log of several segments of ten records in batches of one.
+fn config() -> LogConfig {
+    LogConfig { segment_bytes: 1000, file_delete_delay_ms: 0, ..LogConfig::default() }
+}
+
+/// The truncated batches, in the order of their offsets.
+fn aside(bench: &Bench) -> Vec<u8> {
+    let names = bench.names().into_iter().filter(|name| name.ends_with(".truncated"));
+    names.flat_map(|name| bench.read_file(&name)).collect()
+}
+
+#[test]
+fn batches_cut_below_the_high_watermark_are_kept_aside() {
+    for (to, from_start) in [(0, false), (4, false), (25, false), (0, true)] {
+        let bench = Bench::with(config());
+        let mut log = bench.create();
+        for _ in 0..40 {
+            append(&mut log, &Spec::new(1).build());
+        }
+        log.set_high_watermark(Offset(40));
+        if from_start {
+            log.delete_records(Offset(30)).expect("records can be deleted");
+            log.delete_old_segments(NOW_MS).expect("segments can be deleted");
+        }
+        let begin = log.log_start_offset().0.max(to);
+        let given_up = read_all(&mut log, Offset(begin), 1 << 20);
+        assert!(log.truncate_to(Offset(to)).expect("it can be cut"));
+        assert!(aside(&bench).ends_with(&given_up), "to {to}");
+        assert!(!given_up.is_empty());
+
+        log.purge_deleted(i64::MAX);
+        drop(log);
+        let mut log = bench.open_unclean();
+        assert_eq!(log.log_end_offset(), Offset(to));
+        append(&mut log, &Spec::new(1).build());
+        log.set_high_watermark(Offset(to + 1));
+        log.truncate_to(Offset(to)).expect("it can be cut again");
+        let count = bench.names().iter().filter(|name| name.ends_with(".truncated")).count();
+        assert!(count > 1, "the second cut leaves the files of the first alone: {:?}", bench.names());
+        assert!(aside(&bench).len() > given_up.len());
+    }
+}
+
+#[test]
+fn batches_that_were_never_replicated_are_not_kept() {
+    let bench = Bench::with(config());
+    let mut log = bench.create();
+    for _ in 0..40 {
+        append(&mut log, &Spec::new(1).build());
+    }
+    log.set_high_watermark(Offset(15));
+    log.truncate_to(Offset(15)).expect("it can be cut");
+    assert_eq!(aside(&bench), b"");
+}
+
+#[test]
+fn flushed_batches_that_are_cut_are_aside_after_power_loss() {
+    for to in [0, 4, 25] {
+        let clock = Clock::manual(NOW_MS);
+        let disk = MemoryDisk::new(clock.clone());
+        disk.set_names_apart(true);
+        let options = LogDirsOptions {
+            disk: Disk::in_memory(Arc::clone(&disk)),
+            clock,
+            threads: 1,
+            ..LogDirsOptions::new(vec![Path::new("/data").to_path_buf()], 1)
+        };
+        let (dirs, _) = LogDirs::open(options, |_| Arc::new(config())).expect("the directory opens");
+        let name = TopicPartition::new("t", 0);
+        let mut log = dirs.create(&name, Some(Uuid::random()), Arc::new(config()), None).expect("creates");
+        for _ in 0..40 {
+            append(&mut log, &Spec::new(1).build());
+        }
+        log.flush().expect("it can be synced");
+        log.set_high_watermark(Offset(40));
+        let given_up = read_all(&mut log, Offset(to), 1 << 20);
+        log.truncate_to(Offset(to)).expect("it can be cut");
+        disk.end_process();
+        disk.lose_power(&mut |_| 0);
+        let files = disk.files().into_iter();
+        let kept = files.filter(|(path, _)| path.extension().is_some_and(|end| end == "truncated"));
+        assert!(kept.flat_map(|(_, bytes)| bytes).collect::<Vec<_>>() == given_up, "to {to}");
+    }
+}
