@@ -47,7 +47,7 @@ pub fn ranges() -> BTreeMap<String, VersionRange> {
 /// What a new cluster of the embedded controller begins with besides its metadata version and its quorum's: as Kafka
 /// formats one, as far as it is served.
 pub fn of_new_clusters() -> BTreeMap<String, i16> {
-    BTreeMap::from([(TRANSACTION_VERSION.to_owned(), 2)])
+    BTreeMap::from([(TRANSACTION_VERSION.to_owned(), 2), (ELIGIBLE_LEADER_REPLICAS_VERSION.to_owned(), 1)])
 }
 
 /// A feature that is not served, up to the level that Kafka 4.3 knows, and what its users meet on this broker.
@@ -117,6 +117,15 @@ mod tests {
         (SHARE_VERSION, 1),
         (STREAMS_VERSION, 1),
     ];
+
+    #[test]
+    fn new_cluster_begins_as_kafka_formats_it_as_far_as_it_is_served() {
+        // The metadata version and the quorum's are the controller's.
+        let own = [METADATA_VERSION, KRAFT_VERSION];
+        let served = KAFKA_4_3.into_iter().filter(|(name, _)| ranges().contains_key(*name));
+        let expected = served.filter(|(name, _)| !own.contains(name));
+        assert_eq!(of_new_clusters(), expected.map(|(name, level)| (name.to_owned(), level)).collect());
+    }
 
     #[test]
     fn a_cluster_of_kafkas_defaults_admits_the_broker_and_it_names_what_it_refuses() {

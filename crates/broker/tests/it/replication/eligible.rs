@@ -2,25 +2,10 @@
 //! commit anything has all that is committed, and may lead.
 
 use super::*;
-use thalweg_wire::request::update_features_request::FeatureUpdateKey;
-
-async fn turn_on(cluster: &Cluster) {
-    let update = FeatureUpdateKey {
-        feature: "eligible.leader.replicas.version".to_owned(),
-        max_version_level: 1,
-        upgrade_type: 1,
-        ..Default::default()
-    };
-    let request =
-        UpdateFeaturesRequest { timeout_ms: 30_000, feature_updates: vec![update], ..Default::default() };
-    let answer = cluster.somebody().ask(&request).await;
-    assert_eq!(answer.error_code, 0, "{:?}", answer.error_message);
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_last_to_leave_in_order_need_not_be_the_first_to_come_back() {
     let mut cluster = Cluster::start(&[]).await;
-    turn_on(&cluster).await;
     let topic = cluster.create("topic", &[&[1, 2, 3]], &[("min.insync.replicas", "2")]).await;
     for round in 0..10 {
         cluster.put(&topic, 0, -1, format!("{round}").as_bytes()).await;
@@ -51,5 +36,27 @@ async fn the_last_to_leave_in_order_need_not_be_the_first_to_come_back() {
     cluster.wait_for_isr(&topic, 0, &[1, 2, 3]).await;
     assert!(cluster.registration(&topic, 0).eligible_leader_replicas.is_empty());
     cluster.assert_same(&topic, 0, &[1, 2, 3]).await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn replaced_broker_is_filled_by_the_others_after_all_were_killed() {
+    let mut cluster = Cluster::start(&[("broker.session.timeout.ms", "2000")]).await;
+    // The replaced broker is the last leader, and the one that leaves the in-sync replicas last.
+    let topic = cluster.create("topic", &[&[3, 2, 1]], &[("min.insync.replicas", "2")]).await;
+    for round in 0..10 {
+        cluster.put(&topic, 0, -1, format!("{round}").as_bytes()).await;
+    }
+    for id in 1..=3 {
+        cluster.kill(id).await;
+    }
+    cluster.dirs[2] = tempfile::tempdir().expect("a temporary directory");
+    for id in [3, 2, 1] {
+        cluster.begin(id).await;
+    }
+    wait_for("2 as the leader", || cluster.registration(&topic, 0).leader == 2).await;
+    cluster.wait_for_isr(&topic, 0, &[1, 2, 3]).await;
+    let log = values_of(&cluster.assert_same(&topic, 0, &[1, 2, 3]).await);
+    assert_eq!(log.len(), 10);
     cluster.stop_all().await;
 }

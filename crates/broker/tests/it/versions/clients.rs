@@ -25,7 +25,12 @@ pub async fn ask(trial: &mut Trial) {
     let good = |version, answer: &ApiVersionsResponse| {
         let finalized = answer.finalized_features.iter().map(|f| (f.name.as_str(), f.max_version_level));
         // The quorum is formatted with its voters recorded, as by `kafka-storage format --standalone`.
-        let expected = [("metadata.version", 30), ("transaction.version", 2), ("kraft.version", 1)];
+        let expected = [
+            ("metadata.version", 30),
+            ("eligible.leader.replicas.version", 1),
+            ("transaction.version", 2),
+            ("kraft.version", 1),
+        ];
         let features = finalized.eq(expected.into_iter().filter(|_| version >= 3));
         answer.error_code == 0 && answer.api_keys.len() > 30 && features
     };
