@@ -60,6 +60,17 @@ fn nothing_acknowledged_is_lost() {
 }
 
 #[test]
+fn plans_lose_replicas_with_and_without_eligible_leader_replicas() {
+    for kind in Kind::OF_LOST_REPLICAS {
+        for elr in [false, true] {
+            let count =
+                (0..200).map(Plan::of).filter(|plan| plan.elr == elr && plan.kinds.contains(&kind)).count();
+            assert!(count > 10, "{kind:?} with elr {elr}: {count} of 200 seeds");
+        }
+    }
+}
+
+#[test]
 fn a_disk_that_lies_about_syncs_is_found_out() {
     let outcome = |seed, syncs_lie| {
         let plan = Plan { kinds: vec![Kind::PowerFailures], flushes: true, syncs_lie, ..Plan::of(seed) };

@@ -3,7 +3,7 @@
 
 use thalweg_sim::run;
 
-const SEEDS: [(u64, &str); 16] = [
+const SEEDS: [(u64, &str); 22] = [
     (3, "a reassignment waited for a replica that another was adding and it removed"),
     (8, "more than five batches were stored behind one whose answer was late, which was then stored twice"),
     (21, "the same"),
@@ -23,6 +23,12 @@ const SEEDS: [(u64, &str); 16] = [
         230,
         "batches that a follower had cut were in its log again after a power failure, before others of a later leader",
     ),
+    (9, "a broker whose disk was replaced was the last in sync, led, and had the others cut all they had"),
+    (36, "the same"),
+    (55, "the same"),
+    (1082, "the same"),
+    (1114, "the same"),
+    (1139, "the same"),
 ];
 
 #[test]
