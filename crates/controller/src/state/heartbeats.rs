@@ -36,6 +36,8 @@ struct Tracked {
     shutdown_offset: Option<i64>,
     /// When it was heard last on the monotonic clock, and under which epoch.
     contact: Option<(BrokerEpoch, i64)>,
+    /// Whether that was a heartbeat, and not the beginning of this controller's leadership.
+    heard: bool,
     /// Whether it was told that it may go, and was not heard since.
     may_go: bool,
 }
@@ -61,8 +63,14 @@ impl Heartbeats {
 
     /// Notes a broker, or that it is fenced or not. A fenced broker leaves controlled shutdown.
     pub fn register(&mut self, broker: i32, fenced: bool) {
-        let new =
-            Tracked { fenced, metadata_offset: -1, shutdown_offset: None, contact: None, may_go: false };
+        let new = Tracked {
+            fenced,
+            metadata_offset: -1,
+            shutdown_offset: None,
+            contact: None,
+            heard: false,
+            may_go: false,
+        };
         let tracked = self.brokers.entry(broker).or_insert(new);
         tracked.fenced = fenced;
         if fenced {
@@ -74,15 +82,25 @@ impl Heartbeats {
         self.brokers.remove(&broker);
     }
 
-    /// Gives a broker a session that ends in its time but keeps nobody from registering: it was not heard, and
-    /// whoever registers under its id takes its place.
+    /// Gives a broker a session, though it was not heard yet.
+    pub fn expect(&mut self, broker: i32, epoch: BrokerEpoch, now: Now) {
+        self.touch(broker, epoch, now);
+        if let Some(tracked) = self.brokers.get_mut(&broker) {
+            tracked.heard = false;
+        }
+    }
+
+    /// Gives the broker of this node a session that ends in its time. The earlier process is gone: the next one may register
+    /// once the other brokers are known to live or not. It leaves its ISRs by that, and must not leave them to brokers that
+    /// may have died with it.
     pub fn await_return(&mut self, broker: i32, now: Now) {
-        self.touch(broker, NO_EPOCH, now);
+        self.expect(broker, NO_EPOCH, now);
     }
 
     pub fn touch(&mut self, broker: i32, epoch: BrokerEpoch, now: Now) {
         if let Some(tracked) = self.brokers.get_mut(&broker) {
             tracked.contact = Some((epoch, now.monotonic_ms));
+            tracked.heard = true;
             tracked.may_go = false;
         }
     }
@@ -101,11 +119,18 @@ impl Heartbeats {
         }
     }
 
+    /// Whether a session keeps another process from registering. One that has ended does so until the broker is fenced, which
+    /// it is together with others.
     pub fn has_valid_session(&self, broker: i32, epoch: BrokerEpoch, now: Now) -> bool {
         let Some(tracked) = self.brokers.get(&broker) else { return false };
         let left = tracked.fenced && tracked.may_go;
-        let in_time = |(known, at)| known == epoch && now.monotonic_ms - at < self.timeout_ms;
-        !left && tracked.contact.is_some_and(in_time)
+        match tracked.contact.filter(|_| !left) {
+            Some((known, at)) if known == epoch => !tracked.fenced || now.monotonic_ms - at < self.timeout_ms,
+            Some((NO_EPOCH, _)) if !tracked.fenced => {
+                self.brokers.iter().any(|(id, other)| *id != broker && !other.fenced && !other.heard)
+            }
+            _ => false,
+        }
     }
 
     /// Remembers the offset at which a leaving broker may go, unless it is leaving already.

@@ -156,8 +156,8 @@ impl State {
     }
 
     /// Begins to lead, after the log was read into `image` up to `next_offset`. Other brokers get a session, for they
-    /// may live. The one in this process does not live yet: it may register at once, and if it never does, because
-    /// the node has given up that role, it is fenced like any other.
+    /// may live. The one in this process does not live yet: it may register as soon as the others are known to live or
+    /// not, and if it never does, because the node has given up that role, it is fenced like any other.
     pub fn activate(
         &mut self,
         image: Arc<Image>,
@@ -176,7 +176,7 @@ impl State {
             if broker.id == self.node_id {
                 self.heartbeats.await_return(broker.id, now);
             } else {
-                self.heartbeats.touch(broker.id, broker.epoch, now);
+                self.heartbeats.expect(broker.id, broker.epoch, now);
             }
         }
     }

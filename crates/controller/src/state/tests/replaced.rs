@@ -102,9 +102,11 @@ fn replaced_leader_is_out_of_the_isr_when_it_registers() {
     for elr in [0, 1] {
         let mut bench = bench(elr);
         bench.now.monotonic_ms += SESSION_MS;
-        // The others live, and nobody has noticed yet that the leader does not.
         bench.beat(2, |_| {});
         bench.beat(3, |_| {});
+        let early = bench.register(1, &[directory(NEW, 1)]);
+        assert_eq!(early, Err(ErrorCode::DuplicateBrokerRegistration), "it is fenced first");
+        assert!(bench.fence_stale());
         bench.register(1, &[directory(NEW, 1)]).expect("its session has ended");
         let partition = bench.partition("t", 0);
         assert_eq!((partition.leader, partition.isr), (2, vec![2, 3]));
@@ -253,4 +255,31 @@ fn sessions_that_end_soon_after_each_other_end_together() {
     bench.beat(3, |_| {});
     let partition = bench.partition("t", 0);
     assert_eq!((partition.leader, partition.isr), (3, vec![3]));
+}
+
+#[test]
+fn broker_beside_the_controller_does_not_leave_its_partitions_to_dead_brokers() {
+    const OWN: i32 = 9;
+    for others_live in [false, true] {
+        let mut bench = Bench::new();
+        bench.join(OWN);
+        bench.join(2);
+        bench.create("t", &[&[2, OWN]], &[]);
+        // Both nodes are killed, the controller among them.
+        bench.restart(bench.state.image().clone(), bench.state.next_offset());
+        let early = bench.register(OWN, &[directory(OLD, OWN)]);
+        assert_eq!(early, Err(ErrorCode::DuplicateBrokerRegistration));
+        if others_live {
+            bench.beat(2, |_| {});
+            comes_back(&mut bench, OWN, OLD);
+            let partition = bench.partition("t", 0);
+            assert_eq!((partition.leader, partition.isr), (2, vec![2]));
+        } else {
+            all_sessions_end(&mut bench);
+            comes_back(&mut bench, 2, NEW);
+            assert_eq!(bench.partition("t", 0).leader, NO_LEADER);
+            comes_back(&mut bench, OWN, OLD);
+            assert_eq!(bench.partition("t", 0).leader, OWN);
+        }
+    }
 }
