@@ -29,7 +29,7 @@ pub enum HandleError {
     UnknownApi { api_key: i16 },
     #[error("{api:?} has no version {version} here")]
     UnsupportedVersion { api: ApiKey, version: i16 },
-    #[error("the metadata log's disk is full")]
+    #[error("the metadata log has no room: the disk is full, or too many files are open")]
     DiskFull,
     #[error("the controller has stopped")]
     Stopped,

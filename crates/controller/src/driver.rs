@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use thalweg_log::{Clock, FlushTarget};
+use thalweg_log::{Clock, FlushTarget, LogError};
 use thalweg_metadata::{Image, VersionedRecord};
 use thalweg_wire::ApiKey;
 use thalweg_wire::request::FetchRequest;
@@ -42,6 +42,8 @@ const PARKED_MAX: usize = 1024;
 const DECIDED_AT_ONCE_MAX: usize = 64;
 /// After a full disk, how long until writing is tried again by the controller of itself.
 const RETRY: Duration = Duration::from_secs(1);
+/// How soon a flush is tried again for which there were too many files open.
+const FLUSH_AGAIN: Duration = Duration::from_millis(200);
 
 pub(crate) type Reply = oneshot::Sender<Result<Bytes, HandleError>>;
 
@@ -85,6 +87,8 @@ pub(crate) struct Driver {
     waiting: VecDeque<Waiting>,
     parked: VecDeque<Parked>,
     flush: Option<Flush>,
+    /// When a flush is tried again for which there were too many files open.
+    flush_again_at: Option<Instant>,
     snapshotting: Option<Snapshotting>,
     committed: Arc<Image>,
     snapshot_bytes: u64,
@@ -259,6 +263,11 @@ impl Driver {
                 None
             }
             Ok(_) => Some(parked),
+            Err(error) if error.is_shortage() => {
+                tracing::warn!(%error, "Metadata log cannot be read for now");
+                send(parked.reply, Err(HandleError::DiskFull));
+                None
+            }
             Err(error) => {
                 self.die(&error);
                 None
@@ -275,9 +284,11 @@ impl Driver {
     }
 
     fn begin_flush(&mut self) {
-        if self.flush.is_some() || self.dead {
+        let is_early = self.flush_again_at.is_some_and(|at| Instant::now() < at);
+        if self.flush.is_some() || self.dead || is_early {
             return;
         }
+        self.flush_again_at = None;
         match self.log.flush_target() {
             Ok(None) => {}
             Ok(Some(target)) => {
@@ -289,15 +300,24 @@ impl Driver {
                 });
                 self.flush = Some(Flush { task, image });
             }
-            Err(error) => self.die(&error),
+            Err(error) => self.flush_later(error),
         }
+    }
+
+    /// The flush did not take place for lack of descriptors, and is tried again; after any other error there is no other one.
+    fn flush_later(&mut self, error: LogError) {
+        if !error.is_shortage() || self.log.is_poisoned() {
+            return self.die(&error);
+        }
+        tracing::warn!(%error, "Metadata log cannot be flushed for now");
+        self.flush_again_at = Some(Instant::now() + FLUSH_AGAIN);
     }
 
     fn on_flushed(&mut self, done: Flushed) {
         match done {
             Ok(((target, outcome), image)) => match self.log.complete_flush(&target, outcome) {
                 Ok(()) => self.commit(image),
-                Err(error) => return self.die(&error),
+                Err(error) => return self.flush_later(error),
             },
             Err(error) => return self.die(&error),
         }
@@ -339,7 +359,7 @@ impl Driver {
         let has_sessions = self.state.has_open_sessions(self.sessions.elapsed_ms());
         let look = has_sessions.then(|| self.sessions.next_look());
         let fetch = self.parked.iter().map(|parked| parked.deadline).min();
-        let periodic = [self.snapshot_at, self.rebalance_at, self.unclean_election_at];
+        let periodic = [self.snapshot_at, self.rebalance_at, self.unclean_election_at, self.flush_again_at];
         [session, look, fetch].into_iter().chain(periodic).flatten().min()
     }
 
@@ -395,7 +415,7 @@ impl Driver {
     /// Logs it once, until an append has found room: brokers ask again many times a second.
     fn note_full(&mut self, error: &dyn std::fmt::Display) {
         if !std::mem::replace(&mut self.is_full, true) {
-            tracing::error!(%error, "Metadata log's disk is full and requests are refused until there is room");
+            tracing::error!(%error, "Metadata log has no room and requests are refused until it has");
         }
     }
 

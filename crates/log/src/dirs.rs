@@ -189,6 +189,7 @@ impl LogDirs {
             Some(None) | None => self.online().min_by_key(|dir| dir.state.partition_count()),
         };
         let Some(dir) = dir else { return Err(DirectoryOffline { directory }.into()) };
+        self.disk.descriptors().check_new_partition().map_err(io::Error::from)?;
         match self.create_in(&dir.state, name, topic_id, config) {
             Ok(log) => Ok(log),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -196,7 +197,7 @@ impl LogDirs {
                 Err(PartitionExists { name, path }.into())
             }
             Err(error) => {
-                if !crate::disk::is_disk_full(&error) {
+                if !crate::disk::is_shortage(&error) {
                     dir.state.fail(&format!("creating {name} has failed: {error}"));
                 }
                 Err(error.into())
@@ -278,8 +279,8 @@ impl LogDirs {
     fn checkpoint(&self, file: &str, checkpoint: Checkpoint) {
         for dir in self.online() {
             if let Err(error) = dir.state.write_checkpoint(checkpoint) {
-                if crate::disk::is_disk_full(&error) {
-                    tracing::warn!(dir = %dir.state.path().display(), file, "Disk is full and a checkpoint is not written");
+                if crate::disk::is_shortage(&error) {
+                    tracing::warn!(dir = %dir.state.path().display(), file, %error, "Checkpoint is not written");
                 } else {
                     dir.state.fail(&format!("writing {file} has failed: {error}"));
                 }

@@ -16,9 +16,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{FallocateFlags, FlockOperation};
 use tokio::task::JoinHandle;
 
+mod descriptors;
 mod faults;
 mod memory;
 
+use descriptors::OpenFile;
+pub use descriptors::{Descriptors, OpenConnection, TooFewDescriptors, lacks_descriptors};
 pub use faults::Faults;
 pub use memory::{Draw, MemoryDisk};
 use memory::{MemoryFile, MemoryLock};
@@ -37,6 +40,8 @@ const MEMORY_BYTES: u64 = 1 << 40;
 pub struct Disk {
     faults: Option<Arc<Faults>>,
     memory: Option<Arc<MemoryDisk>>,
+    /// Not limited in memory.
+    descriptors: Descriptors,
     /// Files of hints for which there was no room, since that was told last.
     missed_hints: Arc<AtomicU64>,
 }
@@ -69,9 +74,19 @@ pub enum Durability {
 }
 
 impl Disk {
-    /// The disk of this machine.
+    /// The disk of this machine, with the descriptors that this process may have now.
     pub fn real() -> Disk {
-        Disk::default()
+        Disk { descriptors: Descriptors::of_process(), ..Disk::default() }
+    }
+
+    /// The same disk for a process that may have so many descriptors.
+    pub fn with_descriptors(self, descriptors: Descriptors) -> Disk {
+        Disk { descriptors, ..self }
+    }
+
+    /// The descriptors that files here take from.
+    pub fn descriptors(&self) -> &Descriptors {
+        &self.descriptors
     }
 
     /// The disk of this machine, with the faults that `faults` holds at each moment.
@@ -104,11 +119,11 @@ impl Disk {
         if self.memory.is_some() { work() } else { tokio::task::block_in_place(work) }
     }
 
-    /// Lets a full disk be when only hints could not be written: a log on it can still be read. They are counted for
+    /// Lets a full disk, or a lack of descriptors, be when only hints could not be written: the log can still be read. They are counted for
     /// [`Disk::tell_missed_hints`], since a start on such a disk misses them for every log.
     pub(crate) fn unless_full(&self, written: io::Result<()>) -> io::Result<()> {
         match written {
-            Err(error) if is_disk_full(&error) => {
+            Err(error) if is_shortage(&error) => {
                 self.missed_hints.fetch_add(1, Ordering::Relaxed);
                 Ok(())
             }
@@ -122,7 +137,7 @@ impl Disk {
         if count > 0 {
             tracing::warn!(
                 count,
-                "Disk is full and hints about logs are not written, which are made anew when they are needed"
+                "Disk is full or too many files are open: hints about logs are not written, which are made anew when they are needed"
             );
         }
     }
@@ -145,9 +160,10 @@ impl Disk {
         if let Some(memory) = &self.memory {
             return Ok(LogFile(Open::Memory(memory.open(path, create)?)));
         }
+        self.check_faults(path, |faults| faults.before_open())?;
         let file = fs::OpenOptions::new().read(true).write(true).create(create).truncate(false).open(path)?;
         let faults = self.faults.clone().filter(|faults| faults.covers(path));
-        Ok(LogFile(Open::File { file, faults }))
+        Ok(LogFile(Open::File { file, faults, _open: self.descriptors.open_file() }))
     }
 
     fn check_faults(&self, path: &Path, check: impl Fn(&Faults) -> io::Result<()>) -> io::Result<()> {
@@ -280,7 +296,7 @@ impl Disk {
             memory.sync_names();
             return Ok(());
         }
-        self.check_faults(dir, |faults| faults.before_sync())?;
+        self.check_faults(dir, |faults| faults.before_open().and_then(|()| faults.before_sync()))?;
         fs::File::open(dir)?.sync_all()
     }
 
@@ -350,7 +366,7 @@ pub struct LogFile(Open);
 #[derive(Debug)]
 #[expect(clippy::disallowed_types, reason = "this is the seam that owns files")]
 enum Open {
-    File { file: fs::File, faults: Option<Arc<Faults>> },
+    File { file: fs::File, faults: Option<Arc<Faults>>, _open: OpenFile },
     Memory(MemoryFile),
 }
 
@@ -399,7 +415,7 @@ impl LogFile {
 
     fn write_some(&self, pieces: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
         let (file, faults) = match &self.0 {
-            Open::File { file, faults } => (file, faults),
+            Open::File { file, faults, .. } => (file, faults),
             Open::Memory(memory) => return memory.write_some(pieces, position),
         };
         if let Some(faults) = faults {
@@ -459,7 +475,7 @@ impl LogFile {
     /// Makes the bytes, and the length needed to read them, durable.
     pub fn sync_data(&self) -> io::Result<()> {
         match &self.0 {
-            Open::File { file, faults } => {
+            Open::File { file, faults, .. } => {
                 if let Some(faults) = faults {
                     faults.before_sync()?;
                 }
@@ -491,6 +507,11 @@ impl LogFile {
 /// Whether an error says that the disk, or the quota on it, is full.
 pub fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Whether an error passes by itself and has spoilt nothing: the disk is full, or too many files are open.
+pub fn is_shortage(error: &io::Error) -> bool {
+    is_disk_full(error) || lacks_descriptors(error)
 }
 
 fn ignore_missing(result: io::Result<()>) -> io::Result<()> {

@@ -31,11 +31,14 @@ impl Named<'_> {
         }
     }
 
-    /// Why a partition is not here: it is elsewhere, or nowhere.
+    /// Why a partition is not here: it is elsewhere, or nowhere, or its log could not be opened.
     pub fn missing(self, broker: &Broker, index: i32) -> ErrorCode {
-        match (self.of_cluster(&broker.image()), self) {
-            (Some(topic), _) if topic.partition(index).is_some() => ErrorCode::NotLeaderOrFollower,
-            (None, Named::Id(_)) => ErrorCode::UnknownTopicId,
+        let image = broker.image();
+        let topic = self.of_cluster(&image);
+        match (topic.and_then(|topic| topic.partition(index)), self) {
+            (Some(partition), _) if partition.leader == broker.node_id => ErrorCode::KafkaStorageError,
+            (Some(_), _) => ErrorCode::NotLeaderOrFollower,
+            (None, Named::Id(_)) if topic.is_none() => ErrorCode::UnknownTopicId,
             _ => ErrorCode::UnknownTopicOrPartition,
         }
     }

@@ -131,9 +131,10 @@ fn log(error: &thalweg_log::AppendError) -> ErrorCode {
         AppendError::Producer(error) => producer(error),
         AppendError::TooLarge(_) => ErrorCode::RecordListTooLarge,
         AppendError::OffsetsOutOfOrder(_) | AppendError::UnexpectedOffset(_) => ErrorCode::UnknownServerError,
-        AppendError::DiskFull(_) | AppendError::Poisoned { .. } | AppendError::Log(_) => {
-            ErrorCode::KafkaStorageError
-        }
+        AppendError::DiskFull(_)
+        | AppendError::TooManyOpenFiles(_)
+        | AppendError::Poisoned { .. }
+        | AppendError::Log(_) => ErrorCode::KafkaStorageError,
     }
 }
 

@@ -13,7 +13,7 @@ use crate::replication::truncation;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use thalweg_log::disk::is_disk_full;
+use thalweg_log::disk::is_shortage;
 use thalweg_log::{
     AppendError, CreateError, DeleteRecordsError, EpochEnd, LogDirs, LogError, LogSlice, PartitionLog,
     ReadError, Uuid,
@@ -61,11 +61,11 @@ pub enum MoveError {
 }
 
 impl MoveError {
-    /// Whether the move can go on once there is room.
+    /// Whether the move can go on once there is room, or descriptors.
     pub fn is_for_lack_of_room(&self) -> bool {
         match self {
-            MoveError::Append(AppendError::DiskFull(_)) => true,
-            MoveError::Io(error) | MoveError::Log(LogError::Io(error)) => is_disk_full(error),
+            MoveError::Append(AppendError::DiskFull(_) | AppendError::TooManyOpenFiles(_)) => true,
+            MoveError::Io(error) | MoveError::Log(LogError::Io(error)) => is_shortage(error),
             _ => false,
         }
     }

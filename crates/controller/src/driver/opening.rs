@@ -56,6 +56,7 @@ impl Driver {
             waiting: VecDeque::new(),
             parked: VecDeque::new(),
             flush: None,
+            flush_again_at: None,
             snapshotting: None,
             snapshot_bytes: options.snapshot_bytes,
             snapshot_interval: options.snapshot_interval,

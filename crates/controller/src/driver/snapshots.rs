@@ -91,8 +91,12 @@ impl Driver {
                     size,
                     "Snapshot of the metadata is written"
                 );
-                if let Err(error) = self.log.add_snapshot(id, size, self.clock.now_ms()) {
-                    self.die(&error);
+                match self.log.add_snapshot(id, size, self.clock.now_ms()) {
+                    Ok(()) => {}
+                    Err(error) if error.is_shortage() => {
+                        tracing::warn!(%error, "Old metadata records stay until the next snapshot");
+                    }
+                    Err(error) => self.die(&error),
                 }
             }
             // The log holds everything that the snapshot would have: nothing is lost but space.

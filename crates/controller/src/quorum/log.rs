@@ -258,7 +258,9 @@ impl MetadataLog {
                 self.bytes_since_snapshot += batch.len() as u64;
                 Ok(())
             }
-            Err(AppendError::DiskFull(error)) => Err(AppendFailure::Full(error)),
+            Err(AppendError::DiskFull(error) | AppendError::TooManyOpenFiles(error)) => {
+                Err(AppendFailure::Full(error))
+            }
             Err(error) => Err(AppendFailure::Dead(error)),
         }
     }
@@ -273,6 +275,11 @@ impl MetadataLog {
     /// What to sync so that everything appended so far is durable.
     pub fn flush_target(&mut self) -> Result<Option<FlushTarget>, LogError> {
         self.log.flush_target()
+    }
+
+    /// Whether a write or a sync has failed, so that the log takes no more.
+    pub fn is_poisoned(&self) -> bool {
+        self.log.poison().is_some()
     }
 
     /// Notes the outcome of a sync. What is durable is committed: there is no other voter.

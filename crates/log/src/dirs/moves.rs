@@ -55,6 +55,7 @@ impl LogDirs {
         let Some(dir) = self.online().find(|dir| dir.state.id() == directory) else {
             return Err(DirectoryOffline { directory: Some(directory) }.into());
         };
+        self.disk.descriptors().check_new_partition().map_err(io::Error::from)?;
         let state = &dir.state;
         state.make_way(name)?;
         let home = Home::new(self.disk.clone(), state.path().join(name.future_dir_name()));

@@ -1,4 +1,4 @@
-//! Faults that a test injects into a disk: full, failing to write, failing to sync.
+//! Faults that a test injects into a disk: full, failing to write, failing to sync, lacking descriptors.
 //!
 //! Owns: the plan of what fails next. Refuses: randomness; a test says what fails and when.
 
@@ -20,6 +20,7 @@ struct Plan {
     free_bytes: Option<u64>,
     failing_writes: bool,
     failing_syncs: bool,
+    lacking_descriptors: bool,
 }
 
 impl Faults {
@@ -41,6 +42,15 @@ impl Faults {
     /// Makes every sync fail with an input/output error, or heals them.
     pub fn set_failing_syncs(&self, failing: bool) {
         self.plan.lock().failing_syncs = failing;
+    }
+
+    /// Makes every opening of a file fail as where too many are open, or heals them.
+    pub fn set_lacking_descriptors(&self, lacking: bool) {
+        self.plan.lock().lacking_descriptors = lacking;
+    }
+
+    pub(super) fn before_open(&self) -> io::Result<()> {
+        if self.plan.lock().lacking_descriptors { Err(rustix::io::Errno::MFILE.into()) } else { Ok(()) }
     }
 
     pub(super) fn covers(&self, path: &Path) -> bool {

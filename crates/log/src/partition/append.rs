@@ -336,6 +336,10 @@ impl PartitionLog {
         match result {
             Ok(()) => Ok(()),
             Err(WriteError::DiskFull(error)) => Err(self.lacks_room(error)),
+            // It could not be opened, so nothing was written.
+            Err(WriteError::Failed(error)) if disk::lacks_descriptors(&error) => {
+                Err(LogError::Io(error).into())
+            }
             Err(WriteError::Failed(error)) => {
                 self.set_poison(format!("a write to {} has failed: {error}", self.home.dir.display()));
                 Err(LogError::Io(error).into())
@@ -356,6 +360,7 @@ impl PartitionLog {
         match segment.add_aborted(&self.home, aborted) {
             Ok(()) => Ok(()),
             Err(error) if disk::is_disk_full(&error) => Err(self.lacks_room(error)),
+            Err(error) if disk::lacks_descriptors(&error) => Err(LogError::Io(error).into()),
             Err(error) => {
                 self.set_poison(format!("the transaction index cannot be written: {error}"));
                 Err(LogError::Io(error).into())

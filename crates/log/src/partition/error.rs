@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use thalweg_record::{BatchError, Offset};
 
+use crate::disk;
 use crate::producers::ProducerError;
 use crate::scan::{CorruptBatch, ScanError};
 
@@ -29,6 +30,9 @@ pub enum AppendError {
     /// The disk is full: nothing was stored, and a later append may succeed (KAFKA_STORAGE_ERROR).
     #[error("the disk is full: {0}")]
     DiskFull(io::Error),
+    /// Too many files are open: nothing was stored, and a later append may succeed (KAFKA_STORAGE_ERROR).
+    #[error("too many files are open: {0}")]
+    TooManyOpenFiles(io::Error),
     /// A write or a sync has failed before, in this log or another of its directory, and the log takes no more
     /// batches (KAFKA_STORAGE_ERROR).
     #[error("the log takes no more batches: {reason}")]
@@ -38,7 +42,16 @@ pub enum AppendError {
     },
     /// The log could not be read or written (KAFKA_STORAGE_ERROR).
     #[error(transparent)]
-    Log(#[from] LogError),
+    Log(LogError),
+}
+
+impl From<LogError> for AppendError {
+    fn from(error: LogError) -> AppendError {
+        match error {
+            LogError::Io(error) if disk::lacks_descriptors(&error) => AppendError::TooManyOpenFiles(error),
+            other => AppendError::Log(other),
+        }
+    }
 }
 
 /// A log that cannot be read or written.
@@ -83,6 +96,11 @@ pub enum LogError {
 }
 
 impl LogError {
+    /// Whether it passes by itself and has spoilt nothing; see [`disk::is_shortage`].
+    pub fn is_shortage(&self) -> bool {
+        matches!(self, LogError::Io(error) if disk::is_shortage(error))
+    }
+
     /// Adds to a failed walk which segment it was in.
     pub(super) fn in_segment(segment: Offset) -> impl Fn(ScanError) -> LogError {
         move |error| match error {

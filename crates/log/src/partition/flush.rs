@@ -13,7 +13,7 @@ use thalweg_record::Offset;
 use super::error::LogError;
 use super::{PartitionLog, metadata};
 use crate::checkpoint::LEADER_EPOCH_FILE;
-use crate::disk::{Disk, Durability, LogFile};
+use crate::disk::{self, Disk, Durability, LogFile};
 
 /// What to sync so that everything below an offset is durable.
 #[derive(Debug)]
@@ -169,6 +169,10 @@ impl PartitionLog {
             return Ok(());
         }
         if let Err(error) = outcome {
+            if disk::lacks_descriptors(&error) {
+                // A file could not be opened to be synced: nothing is known to be lost, and a later flush tries again.
+                return Err(error.into());
+            }
             self.set_poison(format!("a sync of {} has failed: {error}", self.home.dir.display()));
             return Err(error.into());
         }

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use thalweg_log::disk::{Disk, Faults};
+use thalweg_log::disk::{Descriptors, Disk, Faults};
 use thalweg_log::{
     AppendError, Clock, CreateError, LogConfig, LogDirs, LogDirsOptions, OpenError, PartitionLog,
     TopicPartition, Uuid,
@@ -387,4 +387,48 @@ fn a_partition_that_is_set_aside_is_kept_and_not_opened_again() {
     assert_eq!(logs[0].log_end_offset(), Offset(1));
     dirs.purge_deleted(NOW_MS + 2_000_000);
     assert!(!Disk::real().read(&path.join(log_name(0))).expect("the batches are there").is_empty());
+}
+
+#[test]
+fn lack_of_descriptors_refuses_a_partition_and_nothing_else() {
+    let dir = TempDir::new();
+    let faults = Arc::new(Faults::default());
+    let disk = Disk::with_faults(Arc::clone(&faults));
+    let (dirs, _) = open(LogDirsOptions { disk, ..options(&[dir.path()]) }).expect("opens");
+    let mut log = create(&dirs, 0);
+    append(&mut log, &Spec::new(1).build());
+    faults.set_lacking_descriptors(true);
+    let refused = dirs.create(&partition(1), Some(Uuid::random()), Arc::default(), None);
+    assert!(matches!(refused, Err(CreateError::Io(_))), "{refused:?}");
+    dirs.checkpoint_high_watermarks();
+    dirs.checkpoint_recovery_points();
+    dirs.checkpoint_log_starts();
+    assert_eq!(dirs.online_ids().len(), 1, "the directory stays online");
+    append(&mut log, &Spec::new(1).build());
+    faults.set_lacking_descriptors(false);
+    let later = create(&dirs, 1);
+    close(dirs, vec![log, later]);
+    assert_eq!(open(options(&[dir.path()])).expect("opens").1.len(), 2);
+}
+
+#[test]
+fn partitions_leave_descriptors_to_those_that_are_there() {
+    const MAX: usize = 120;
+    let dir = TempDir::new();
+    let disk = Disk::real().with_descriptors(Descriptors::limited(MAX));
+    let (dirs, _) = open(LogDirsOptions { disk, ..options(&[dir.path()]) }).expect("opens");
+    let mut logs = Vec::new();
+    let refusal = loop {
+        let index = i32::try_from(logs.len()).expect("few");
+        match dirs.create(&partition(index), Some(Uuid::random()), Arc::default(), None) {
+            Ok(log) => logs.push(log),
+            Err(error) => break error,
+        }
+        assert!(logs.len() < MAX, "each has a file open");
+    };
+    assert!(refusal.to_string().contains("RLIMIT_NOFILE"), "{refusal}");
+    assert!(logs.len() >= 50, "{} is too few", logs.len());
+    assert_eq!(dirs.online_ids().len(), 1);
+    assert!(!dir.path().join(partition(i32::try_from(logs.len()).expect("few")).dir_name()).exists());
+    close(dirs, logs);
 }

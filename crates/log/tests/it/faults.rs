@@ -249,3 +249,59 @@ fn a_flush_covers_the_transaction_index() {
     log.flush().expect_err("the aborted transaction is not on the medium");
     assert!(log.poison().is_some());
 }
+
+/// Whatever opens a file is refused while too many are open, and goes on afterwards without a restart.
+#[test]
+fn log_outlives_a_lack_of_descriptors() {
+    let config = LogConfig { segment_bytes: 400, flush_messages: 1, ..LogConfig::default() };
+    let (bench, faults) = faulty(config, "");
+    let mut log = bench.create();
+    let batch = |sequence| Spec::new(1).value_bytes(100).producer(5, 0, sequence).build();
+    append(&mut log, &batch(0));
+    let mut next = 1;
+    let mut refused_while_lacking = |log: &mut PartitionLog| {
+        faults.set_lacking_descriptors(true);
+        let mut refusal = None;
+        while refusal.is_none() {
+            match log.append_as_leader(&batch(next), LeaderEpoch(0), AppendOptions::default()) {
+                Ok(_) => next += 1,
+                Err(error) => refusal = Some(error),
+            }
+        }
+        assert!(matches!(refusal, Some(AppendError::TooManyOpenFiles(_))), "{refusal:?}");
+        let flushed = log.flush();
+        assert!(flushed.is_ok() || matches!(flushed, Err(LogError::Io(_))), "{flushed:?}");
+        assert_eq!(log.poison(), None);
+        faults.set_lacking_descriptors(false);
+        append(log, &batch(next));
+        next += 1;
+        log.flush().expect("there are descriptors again");
+        assert_eq!(log.recovery_point(), log.log_end_offset());
+    };
+    // The active segment is full, and no other can be begun.
+    refused_while_lacking(&mut log);
+    // The active segment was closed, and cannot be opened.
+    log.release_idle_resources().expect("it can be closed");
+    refused_while_lacking(&mut log);
+    refused_while_lacking(&mut log);
+    let count = headers(&mut log).len();
+    assert_eq!(count, usize::try_from(next).expect("a count"), "all that was accepted is there, once");
+    drop(log);
+    assert_eq!(headers(&mut bench.open_unclean()).len(), count);
+}
+
+#[test]
+fn marker_waits_for_descriptors() {
+    let (bench, faults) = faulty(LogConfig::default(), "");
+    let mut log = bench.create();
+    append(&mut log, &Spec::new(1).producer(5, 0, 0).transactional().build());
+    let abort = marker(5, 0, ControlRecordType::Abort, 1);
+    let options = AppendOptions { origin: AppendOrigin::Coordinator, ..AppendOptions::default() };
+    faults.set_lacking_descriptors(true);
+    let refused = log.append_as_leader(&abort, LeaderEpoch(0), options);
+    assert!(matches!(refused, Err(AppendError::TooManyOpenFiles(_))), "{refused:?}");
+    assert_eq!(log.poison(), None);
+    faults.set_lacking_descriptors(false);
+    append_marker(&mut log, &abort);
+    assert_eq!(headers(&mut log).len(), 2);
+}

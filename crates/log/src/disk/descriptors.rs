@@ -1,0 +1,176 @@
+//! The descriptors of the process: how many there may be, and who takes them.
+//!
+//! Owns: the limit (`RLIMIT_NOFILE`), the count of open log files and of connections, and who is refused before there are none
+//! left. Connections leave a share to logs, and new partitions leave some to the logs that are there: they roll, are read,
+//! flushed and checkpointed, and each of that opens files for a moment. Refuses: counting what else is open; a share is set
+//! aside for it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+
+/// The share of all descriptors that connections leave to logs, and the most that this is.
+const LOG_SHARE: usize = 4;
+const LOG_SHARE_MAX: usize = 16 * 1024;
+/// The share that new partitions leave to those that are there, and to all that is not counted: at least so many, at the
+/// most so many.
+const WORK_SHARE: usize = 8;
+const WORK_MIN: usize = 48;
+const WORK_MAX: usize = 1024;
+
+/// The descriptors of the process. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Descriptors(Option<Arc<Counted>>);
+
+#[derive(Debug)]
+struct Counted {
+    max: usize,
+    files: AtomicUsize,
+    connections: AtomicUsize,
+}
+
+/// There are too few descriptors left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{taken} of {max} file descriptors are taken and the rest is kept for logs: a higher limit of open files (RLIMIT_NOFILE, \
+     `ulimit -n`) would be right"
+)]
+pub struct TooFewDescriptors {
+    /// How many log files and connections are open.
+    pub taken: usize,
+    /// How many descriptors there may be.
+    pub max: usize,
+}
+
+impl From<TooFewDescriptors> for io::Error {
+    fn from(error: TooFewDescriptors) -> io::Error {
+        // What the system would say a moment later, with the reason.
+        io::Error::new(io::Error::from(Errno::MFILE).kind(), error)
+    }
+}
+
+impl Descriptors {
+    /// Those of this process, by its limit at this moment. Without a limit nothing is refused.
+    pub(super) fn of_process() -> Descriptors {
+        let limit = getrlimit(Resource::Nofile).current.and_then(|max| usize::try_from(max).ok());
+        limit.map_or(Descriptors(None), Descriptors::limited)
+    }
+
+    /// So many.
+    pub fn limited(max: usize) -> Descriptors {
+        let (files, connections) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Descriptors(Some(Arc::new(Counted { max, files, connections })))
+    }
+
+    /// How many there may be; `None` where that is not limited, or nothing has one.
+    pub fn max(&self) -> Option<usize> {
+        self.0.as_ref().map(|counted| counted.max)
+    }
+
+    /// How many connections there may be when no log file is open; `None` where that is not limited.
+    pub fn connections_max(&self) -> Option<usize> {
+        self.0.as_ref().map(|counted| counted.connections_max())
+    }
+
+    /// A file was opened.
+    pub(super) fn open_file(&self) -> OpenFile {
+        if let Some(counted) = &self.0 {
+            counted.files.fetch_add(1, Ordering::Relaxed);
+        }
+        OpenFile(self.clone())
+    }
+
+    /// Whether a partition may be created.
+    pub(crate) fn check_new_partition(&self) -> Result<(), TooFewDescriptors> {
+        let Some(counted) = &self.0 else { return Ok(()) };
+        counted.check(counted.max.saturating_sub(counted.work()))
+    }
+
+    /// Takes a descriptor for a connection.
+    pub fn open_connection(&self) -> Result<OpenConnection, TooFewDescriptors> {
+        if let Some(counted) = &self.0 {
+            counted.check(counted.connections_max())?;
+            counted.connections.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(OpenConnection(self.clone()))
+    }
+}
+
+impl Counted {
+    /// What is left to the logs that are there, and to what is not counted.
+    fn work(&self) -> usize {
+        (self.max / WORK_SHARE).clamp(WORK_MIN, WORK_MAX)
+    }
+
+    fn connections_max(&self) -> usize {
+        self.max.saturating_sub(self.work() + (self.max / LOG_SHARE).min(LOG_SHARE_MAX))
+    }
+
+    fn check(&self, allowed: usize) -> Result<(), TooFewDescriptors> {
+        let taken = self.files.load(Ordering::Relaxed) + self.connections.load(Ordering::Relaxed);
+        if taken < allowed { Ok(()) } else { Err(TooFewDescriptors { taken, max: self.max }) }
+    }
+}
+
+/// A log file that is open.
+#[derive(Debug)]
+pub(super) struct OpenFile(Descriptors);
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        if let Some(counted) = &self.0.0 {
+            counted.files.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A connection that is open.
+#[derive(Debug)]
+pub struct OpenConnection(Descriptors);
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        if let Some(counted) = &self.0.0 {
+            counted.connections.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whether an error says that the process, or the system, has too many files open. Nothing was done then, and a later attempt
+/// may succeed.
+pub fn lacks_descriptors(error: &io::Error) -> bool {
+    let refused = |error: &io::Error| {
+        error.get_ref().is_some_and(|reason| reason.downcast_ref::<TooFewDescriptors>().is_some())
+    };
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE)) || refused(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_refused_before_partitions() {
+        let descriptors = Descriptors::limited(400);
+        let connections: Vec<_> = std::iter::from_fn(|| descriptors.open_connection().ok()).collect();
+        assert_eq!(connections.len(), descriptors.connections_max().expect("a limit"));
+        assert!(connections.len() < 300, "a quarter is left to logs, and some to other work");
+        let mut files = Vec::new();
+        while descriptors.check_new_partition().is_ok() {
+            files.push(descriptors.open_file());
+        }
+        assert_eq!(connections.len() + files.len(), 400 - 50);
+        drop(connections);
+        assert!(descriptors.check_new_partition().is_ok() && descriptors.open_connection().is_ok());
+    }
+
+    #[test]
+    fn refusal_is_known_for_what_it_is() {
+        let refused = io::Error::from(TooFewDescriptors { taken: 1, max: 2 });
+        assert!(lacks_descriptors(&refused) && lacks_descriptors(&Errno::MFILE.into()));
+        assert!(!lacks_descriptors(&Errno::NOSPC.into()));
+    }
+}
