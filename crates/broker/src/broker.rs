@@ -6,7 +6,7 @@ use crate::config::BrokerConfig;
 use crate::group::GroupCoordinator;
 use crate::membership::ControllerLink;
 use crate::metrics::RequestMetrics;
-use crate::net::ConnectionLimits;
+use crate::net::{AnswerMemory, ConnectionLimits, FrameMemory};
 use crate::partition::Partitions;
 use crate::producer_ids::ProducerIds;
 use crate::reconfigure;
@@ -35,6 +35,10 @@ pub struct Broker {
     pub partitions: Arc<Partitions>,
     /// The way to the controller.
     pub controller: ControllerLink,
+    /// What requests take of memory.
+    pub request_memory: FrameMemory,
+    /// What answers take that peers do not take.
+    pub answer_memory: AnswerMemory,
     /// How many connections there may be.
     pub connections: Arc<ConnectionLimits>,
     /// Requests as they are answered.
@@ -91,6 +95,8 @@ pub struct BrokerParts {
     pub clock: Clock,
     /// How connections to other brokers are made.
     pub connector: Connector,
+    pub request_memory: FrameMemory,
+    pub answer_memory: AnswerMemory,
     pub log_dirs: Arc<LogDirs>,
     pub partitions: Arc<Partitions>,
     pub controller: ControllerLink,
@@ -126,6 +132,7 @@ impl Broker {
             replication.move_quota_samples,
             replication.move_quota_sample,
         ));
+        let connections = reconfigure::connection_limits(&config.network, log_dirs.disk().descriptors());
         let verifier = Verifier::default();
         verifier.enable(config.transactions.verifies_partitions);
         Arc::new(Broker {
@@ -136,7 +143,9 @@ impl Broker {
             log_dirs,
             partitions,
             controller,
-            connections: reconfigure::connection_limits(&config.network),
+            request_memory: parts.request_memory,
+            answer_memory: parts.answer_memory,
+            connections,
             requests: RequestMetrics::default(),
             fetch_sessions: FetchSessions::new(config.network.fetch_session_slots),
             producer_ids: ProducerIds::default(),

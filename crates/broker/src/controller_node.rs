@@ -41,6 +41,7 @@ impl ControllerNode {
         log_dirs: &LogDirs,
         may_format: bool,
         listening: Vec<Listening>,
+        connections: &ConnectionSettings,
     ) -> Result<ControllerNode, StartError> {
         let port = |name: &str| listening.iter().find(|l| l.name == name).map(Listening::port);
         let advertised = config.listeners.controller_advertised_as(&server::host_name(), port);
@@ -57,12 +58,11 @@ impl ControllerNode {
         }
         let addresses = listening.iter().map(|l| (l.name.clone(), l.addresses())).collect();
         let (stopping, stop) = watch::channel(false);
-        let settings = ConnectionSettings::of(&config.network);
-        let limits = reconfigure::connection_limits(&config.network);
+        let limits = reconfigure::connection_limits(&config.network, machine.disk.descriptors());
         let mut listeners = JoinSet::new();
         for listening in listening {
             let handler = ControllerHandler(Arc::clone(&controller));
-            let (settings, limits) = (settings.clone(), Arc::<ConnectionLimits>::clone(&limits));
+            let (settings, limits) = (connections.clone(), Arc::<ConnectionLimits>::clone(&limits));
             listeners.spawn(listening.serve(handler, settings, limits, stop.clone()));
         }
         Ok(ControllerNode { controller, addresses, stopping, listeners })
@@ -174,9 +174,12 @@ pub async fn start_controller_on(
     config: BrokerConfig,
 ) -> Result<ControllerServer, StartError> {
     let config = Arc::new(config);
+    let connections = server::connection_settings(machine, &config);
     let listening = server::bind_all(machine, &config.listeners.controller, &config)?;
     let (log_dirs, found) = server::open_logs(machine, &config, None, &Loading::default())?;
-    let node = ControllerNode::start(machine, &config, &log_dirs, found.is_empty(), listening).await?;
+    let may_format = found.is_empty();
+    let node =
+        ControllerNode::start(machine, &config, &log_dirs, may_format, listening, &connections).await?;
     Ok(ControllerServer {
         addresses: node.addresses().to_vec(),
         data_dirs: config.log.dirs.clone(),

@@ -9,6 +9,7 @@ use crate::controller_node::ControllerNode;
 use crate::loading::Loading;
 use crate::machine::Machine;
 use crate::membership::{self, ControllerLink, JoinError, QuorumOptions};
+use crate::net::ConnectionSettings;
 use crate::server::{StartError, bind_all, open_logs};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,11 +33,14 @@ pub(crate) async fn find_controller(
     machine: &Machine,
     config: &Arc<BrokerConfig>,
     loading: &Loading,
+    connections: &ConnectionSettings,
 ) -> Result<Joined, StartError> {
     if config.roles.controller {
         let listening = bind_all(machine, &config.listeners.controller, config)?;
         let (log_dirs, found) = open_logs(machine, config, None, loading)?;
-        let node = ControllerNode::start(machine, config, &log_dirs, found.is_empty(), listening).await?;
+        let may_format = found.is_empty();
+        let node =
+            ControllerNode::start(machine, config, &log_dirs, may_format, listening, connections).await?;
         let link = ControllerLink::in_process(Arc::clone(node.controller()));
         return Ok(Joined { controller: Some(node), link, log_dirs, found });
     }

@@ -13,6 +13,7 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
 use thalweg_hash::HashMap;
 use thalweg_log::LogConfig;
+use thalweg_log::disk::Descriptors;
 use thalweg_metadata::{ConfigResource, ConfigResourceKind, Image};
 
 /// The settings of a topic, and what of them its logs need.
@@ -65,8 +66,9 @@ pub fn apply<'a>(broker: &Broker, image: &Image, changed: impl Iterator<Item = &
 }
 
 /// The limits on connections, with none open.
-pub fn connection_limits(network: &NetworkSettings) -> Arc<ConnectionLimits> {
-    ConnectionLimits::new(network.max_connections, network.max_connections_per_ip, overrides(network))
+pub fn connection_limits(network: &NetworkSettings, descriptors: &Descriptors) -> Arc<ConnectionLimits> {
+    let (max, max_per_ip) = (network.max_connections, network.max_connections_per_ip);
+    ConnectionLimits::new(max, max_per_ip, overrides(network), descriptors.clone())
 }
 
 /// `max.connections.per.ip.overrides` by address; names are resolved once, when they are set.

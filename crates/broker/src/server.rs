@@ -128,10 +128,11 @@ pub async fn start_on(
     }
     let config = Arc::new(config);
     let listening = bind_all(machine, &config.listeners.broker, &config)?;
+    let connections = connection_settings(machine, &config);
     let Joined { controller, link, log_dirs, found } =
-        joining::find_controller(machine, &config, loading).await?;
+        joining::find_controller(machine, &config, loading, &connections).await?;
 
-    let broker = assemble(machine, &config, &log_dirs, link);
+    let broker = assemble(machine, &config, &log_dirs, link, &connections);
     let fetchers = Arc::new(Fetchers::new(Arc::clone(&broker)));
     let publisher = Arc::new(Publisher::new(Arc::clone(&broker), Arc::clone(&fetchers), found));
     let options = membership_options(&config, &log_dirs, &listening);
@@ -148,7 +149,7 @@ pub async fn start_on(
     };
     let mut addresses: Vec<_> = listening.iter().map(|l| (l.name.clone(), l.addresses())).collect();
     addresses.extend(controller.iter().flat_map(|node| node.addresses().to_vec()));
-    let (stopping, listeners) = serve(&broker, listening);
+    let (stopping, listeners) = serve(&broker, listening, &connections);
     let mut housekeeping = housekeeping::start(&broker);
     replication::start(&broker, &mut housekeeping);
     let groups = Arc::clone(&broker.groups);
@@ -182,6 +183,7 @@ fn assemble(
     config: &Arc<BrokerConfig>,
     log_dirs: &Arc<LogDirs>,
     controller: ControllerLink,
+    connections: &ConnectionSettings,
 ) -> Arc<Broker> {
     let (partitions, image) = (Arc::new(Partitions::default()), ImageCell::new());
     let (groups, transactions) = coordinators(config, &partitions, &image, machine);
@@ -190,6 +192,8 @@ fn assemble(
         config: Arc::clone(config),
         clock: machine.clock.clone(),
         connector: machine.network.connector().clone(),
+        request_memory: connections.memory.clone(),
+        answer_memory: connections.answers.clone(),
         log_dirs: Arc::clone(log_dirs),
         partitions,
         controller,
@@ -410,9 +414,23 @@ pub(crate) fn wire_uuid(id: thalweg_log::Uuid) -> thalweg_wire::Uuid {
     thalweg_wire::Uuid(u128::from_be_bytes(*id.as_bytes()))
 }
 
-fn serve(broker: &Arc<Broker>, listening: Vec<Listening>) -> (watch::Sender<bool>, JoinSet<()>) {
+/// The settings of all connections of the process, which share its memory and its descriptors.
+pub(crate) fn connection_settings(machine: &Machine, config: &BrokerConfig) -> ConnectionSettings {
+    let descriptors = machine.disk.descriptors();
+    if let Some((open_files_max, connections_max)) = descriptors.max().zip(descriptors.connections_max())
+        && connections_max < config.network.max_connections
+    {
+        tracing::info!(open_files_max, connections_max, "Connections leave open files to logs");
+    }
+    ConnectionSettings::of(&config.network)
+}
+
+fn serve(
+    broker: &Arc<Broker>,
+    listening: Vec<Listening>,
+    settings: &ConnectionSettings,
+) -> (watch::Sender<bool>, JoinSet<()>) {
     let (stopping, stop) = watch::channel(false);
-    let settings = ConnectionSettings::of(&broker.config().network);
     let mut listeners = JoinSet::new();
     for listening in listening {
         let handler = ApiHandler::new(Arc::clone(broker));

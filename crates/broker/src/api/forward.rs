@@ -112,7 +112,7 @@ async fn ask(broker: &Broker, call: &Call, request: Bytes) -> Result<Bytes, Fail
             (Some(ErrorCode::UnsupportedVersion), _) => Err(Failure::UnsupportedVersion),
             (error, _) => {
                 let error = error.unwrap_or(ErrorCode::UnknownServerError);
-                tracing::warn!(?api, version, %error, "Controller refused a request that was forwarded");
+                tracing::warn!(address = %call.peer.address, ?api, version, %error, "Controller refused a request that was forwarded");
                 Err(Failure::Refused)
             }
         },
@@ -121,7 +121,7 @@ async fn ask(broker: &Broker, call: &Call, request: Bytes) -> Result<Bytes, Fail
             Err(Failure::NoAnswer)
         }
         Err(error) => {
-            tracing::warn!(?api, version, %error, "A request could not be forwarded");
+            tracing::warn!(address = %call.peer.address, ?api, version, %error, "A request could not be forwarded");
             Err(Failure::Refused)
         }
     }
@@ -187,7 +187,8 @@ pub async fn send_at<R: Request>(
 }
 
 fn unusable(call: &Call, error: &dyn std::error::Error) -> ErrorCode {
-    tracing::error!(api = ?call.key, version = call.version, %error, "A request could not be forwarded");
+    let address = call.peer.address;
+    tracing::error!(%address, api = ?call.key, version = call.version, %error, "A request could not be forwarded");
     ErrorCode::UnknownServerError
 }
 

@@ -62,7 +62,8 @@ pub struct Call {
     pub peer: Arc<Peer>,
     /// When it came.
     pub came: Instant,
-    /// The request as it came, from its header on: what is forwarded to the controller.
+    /// The request as it came, from its header on: what is forwarded to the controller. Empty in a call that waits for
+    /// anything else, so that the request's memory is free meanwhile.
     pub frame: Bytes,
 }
 
@@ -86,7 +87,8 @@ impl Call {
             Err(error) => {
                 // A name that is as long as can be, with more put to it (as to make a member id), is the client's fault.
                 if !matches!(error, EncodeError::StringTooLong { .. }) {
-                    tracing::error!(api = ?self.key, version = self.version, %error, "An answer could not be encoded");
+                    let address = self.peer.address;
+                    tracing::error!(%address, api = ?self.key, version = self.version, %error, "An answer could not be encoded");
                 }
                 Reply::Close(format!("the answer to {:?} could not be encoded: {error}", self.key))
             }
@@ -228,7 +230,12 @@ where
 }
 
 /// Serves an API whose answer may have to wait.
-fn later<R, F, A>(broker: &Arc<Broker>, call: Call, mut d: Decoder, answer: F) -> Result<Reply, DecodeError>
+fn later<R, F, A>(
+    broker: &Arc<Broker>,
+    mut call: Call,
+    mut d: Decoder,
+    answer: F,
+) -> Result<Reply, DecodeError>
 where
     R: Request + Send + 'static,
     R::Response: Send + 'static,
@@ -236,6 +243,7 @@ where
     F: FnOnce(Arc<Broker>, Arc<Call>, R) -> A + Send + 'static,
 {
     let request = R::decode(&mut d, call.version)?;
+    call.frame = Bytes::new();
     let (broker, call) = (Arc::clone(broker), Arc::new(call));
     Ok(Reply::Later(Box::pin(async move {
         let response = answer(Arc::clone(&broker), Arc::clone(&call), request).await;

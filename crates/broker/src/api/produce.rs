@@ -20,6 +20,7 @@ use crate::broker::Broker;
 use crate::metrics::RequestMetrics;
 use crate::net::Reply;
 use crate::partition::{AppendError, Appended, Durable, Partition};
+use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_log::VerificationGuard;
@@ -38,8 +39,10 @@ const TELLS_LEADER: i16 = 10;
 const BY_TOPIC_ID: i16 = 13;
 
 /// Appends what the request brings, and answers when its acks say so.
-pub fn handle(broker: &Arc<Broker>, call: Call, mut d: Decoder) -> Result<Reply, DecodeError> {
+pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Reply, DecodeError> {
     let request = ProduceRequest::decode(&mut d, call.version)?;
+    // The request's memory is free as soon as its records are appended, not when the answer leaves.
+    call.frame = Bytes::new();
     match verify::begin(broker, call.version, &request) {
         Ok(Begun::Ready(guards)) => Ok(append(broker, call, request, guards)),
         Ok(Begun::Asks(unverified)) => {

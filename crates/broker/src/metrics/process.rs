@@ -117,9 +117,31 @@ pub(super) const FAMILIES: &[Family] = &[
         },
     },
     Family {
+        name: "kafka_network_socketserver_memorypoolused",
+        kind: Kind::Gauge,
+        help: "Memory that requests take, of what queued.max.request.bytes allows.",
+        labels: &[],
+        read: |figures, out| {
+            if let Some(broker) = figures.broker() {
+                out.add(&[], broker.request_memory.used());
+            }
+        },
+    },
+    Family {
+        name: "thalweg_unread_answers_bytes",
+        kind: Kind::Gauge,
+        help: "Memory of answers that their clients do not take.",
+        labels: &[],
+        read: |figures, out| {
+            if let Some(broker) = figures.broker() {
+                out.add(&[], broker.answer_memory.used());
+            }
+        },
+    },
+    Family {
         name: "thalweg_connections_refused_total",
         kind: Kind::Counter,
-        help: "Connections that were turned away by max.connections or max.connections.per.ip.",
+        help: "Connections that were turned away by max.connections or max.connections.per.ip, or to leave open files to logs.",
         labels: &[],
         read: |figures, out| {
             if let Some(broker) = figures.broker() {

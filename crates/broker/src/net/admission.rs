@@ -1,14 +1,17 @@
-//! How many connections there may be (`max.connections`, `max.connections.per.ip` and its overrides).
+//! How many connections there may be: `max.connections`, `max.connections.per.ip` and its overrides, and no more than leave
+//! descriptors to logs.
 
 use parking_lot::Mutex;
 use std::net::IpAddr;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
+use thalweg_log::disk::{Descriptors, OpenConnection, TooFewDescriptors};
 
 /// The limits on connections, and how many there are. Shared by all listeners.
 #[derive(Debug)]
 pub struct ConnectionLimits {
     open: Mutex<Open>,
+    descriptors: Descriptors,
 }
 
 #[derive(Debug)]
@@ -30,6 +33,8 @@ pub(super) enum Refused {
     Total { max: usize },
     #[error("max.connections.per.ip={max} are open from {ip}")]
     PerIp { ip: IpAddr, max: usize },
+    #[error(transparent)]
+    Descriptors(#[from] TooFewDescriptors),
 }
 
 /// A place among the connections, given back when it is dropped.
@@ -37,11 +42,17 @@ pub(super) enum Refused {
 pub(super) struct Admission {
     limits: Arc<ConnectionLimits>,
     ip: IpAddr,
+    _descriptor: OpenConnection,
 }
 
 impl ConnectionLimits {
-    /// Limits with nothing open.
-    pub fn new(max: usize, max_per_ip: usize, per_ip_overrides: HashMap<IpAddr, usize>) -> Arc<Self> {
+    /// Limits with nothing open, for connections that take from these descriptors.
+    pub fn new(
+        max: usize,
+        max_per_ip: usize,
+        per_ip_overrides: HashMap<IpAddr, usize>,
+        descriptors: Descriptors,
+    ) -> Arc<Self> {
         let open = Open {
             max,
             max_per_ip,
@@ -51,7 +62,7 @@ impl ConnectionLimits {
             admitted: 0,
             refused: 0,
         };
-        Arc::new(Self { open: Mutex::new(open) })
+        Arc::new(Self { open: Mutex::new(open), descriptors })
     }
 
     /// Other limits from now on. Connections that are open stay, even where there are more than may be.
@@ -78,19 +89,22 @@ impl ConnectionLimits {
     pub(super) fn admit(self: &Arc<Self>, ip: IpAddr) -> Result<Admission, Refused> {
         let ip = ip.to_canonical();
         let mut open = self.open.lock();
-        match open.admit(ip) {
-            Ok(()) => open.admitted += 1,
+        let admitted = open.check(ip).and_then(|()| Ok(self.descriptors.open_connection()?));
+        match admitted {
+            Ok(descriptor) => {
+                open.admit(ip);
+                Ok(Admission { limits: Arc::clone(self), ip, _descriptor: descriptor })
+            }
             Err(refused) => {
                 open.refused += 1;
-                return Err(refused);
+                Err(refused)
             }
         }
-        Ok(Admission { limits: Arc::clone(self), ip })
     }
 }
 
 impl Open {
-    fn admit(&mut self, ip: IpAddr) -> Result<(), Refused> {
+    fn check(&self, ip: IpAddr) -> Result<(), Refused> {
         if self.total >= self.max {
             return Err(Refused::Total { max: self.max });
         }
@@ -99,9 +113,13 @@ impl Open {
         if count >= max {
             return Err(Refused::PerIp { ip, max });
         }
-        self.by_ip.insert(ip, count + 1);
-        self.total += 1;
         Ok(())
+    }
+
+    fn admit(&mut self, ip: IpAddr) {
+        *self.by_ip.entry(ip).or_default() += 1;
+        self.total += 1;
+        self.admitted += 1;
     }
 }
 
@@ -129,6 +147,7 @@ mod tests {
             2,
             1,
             [("127.0.0.2".parse().expect("an address"), 2)].into_iter().collect(),
+            Descriptors::default(),
         );
         let first = limits.admit(ip).expect("the first fits");
         assert_eq!(limits.admit(ip).err(), Some(Refused::PerIp { ip, max: 1 }));
@@ -145,5 +164,17 @@ mod tests {
             limits.admit(ip).is_ok_and(|_one| limits.admit(ip).is_ok()),
             "the limit of an address has risen"
         );
+    }
+
+    #[test]
+    fn connections_leave_descriptors_to_logs() {
+        let descriptors = Descriptors::limited(100);
+        let limits = ConnectionLimits::new(1000, 1000, HashMap::default(), descriptors.clone());
+        let ip: IpAddr = "127.0.0.1".parse().expect("an address");
+        let held: Vec<_> = std::iter::from_fn(|| limits.admit(ip).ok()).collect();
+        assert_eq!(Some(held.len()), descriptors.connections_max());
+        assert!(matches!(limits.admit(ip), Err(Refused::Descriptors(_))));
+        drop(held);
+        assert!(limits.admit(ip).is_ok());
     }
 }

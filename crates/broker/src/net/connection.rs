@@ -1,10 +1,11 @@
 //! One connection: frames in, answers out, in the order of the requests.
 
 use super::admission::Admission;
-use super::input::{FrameLength, Input};
+use super::answers::{AnswerMemory, HeldAnswers};
+use super::input::{FrameLength, Input, Read};
 use super::listener::stopped;
 use super::memory::FrameMemory;
-use super::output::{Frame, Output};
+use super::output::{Frame, HELD_MAX, Output};
 use super::stream::Stream;
 use crate::config::NetworkSettings;
 use crate::watch;
@@ -17,9 +18,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::time::{Instant, sleep};
 
-/// What frames may take while they arrive, over all connections, unless `queued.max.request.bytes` says otherwise.
+/// What frames may take over all connections, unless `queued.max.request.bytes` says otherwise.
 const FRAME_MEMORY: usize = 512 * 1024 * 1024;
+/// The part of it that answers may take which peers do not take, and the least that these may take.
+const ANSWER_SHARE: usize = 4;
+const ANSWER_MEMORY_MIN: usize = 64 * 1024 * 1024;
+/// Answers that wait behind others are not counted while they are smaller.
+const COUNTED_MIN: usize = 16 * 1024;
 /// A time without traffic that never comes.
 const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// How many answers may wait on one connection before it is not read any further.
@@ -28,16 +35,23 @@ const PENDING_MAX: usize = 64;
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// A connection that has been quiet for so long gives its buffer back.
 const QUIET: Duration = Duration::from_secs(1);
+/// How often a socket that reports no room is tried all the same: it reports some only when much of its buffer is free, and a
+/// slow reader may take long to free so much.
+const TRY_UNASKED: Duration = Duration::from_secs(5);
+/// How soon a connection that waits for an answer tries again to read, where there was no memory.
+const READ_AGAIN: Duration = Duration::from_millis(100);
 
 /// What a connection's settings say about all connections of a listener.
 #[derive(Clone, Debug)]
 pub struct ConnectionSettings {
     /// The largest frame, `socket.request.max.bytes`.
     pub frame_max: usize,
-    /// How long a connection may be without traffic, `connections.max.idle.ms`.
+    /// How long a connection may go without progress, `connections.max.idle.ms`.
     pub idle_max: Duration,
-    /// What large frames may take while they arrive.
+    /// What frames may take.
     pub memory: FrameMemory,
+    /// What answers may take that peers do not take.
+    pub answers: AnswerMemory,
     /// SO_SNDBUF, `socket.send.buffer.bytes`; None leaves it to the system.
     pub send_buffer_bytes: Option<usize>,
 }
@@ -50,6 +64,7 @@ impl ConnectionSettings {
             frame_max: network.request_max_bytes,
             idle_max: network.connections_max_idle.unwrap_or(NEVER),
             memory: FrameMemory::new(memory, network.request_max_bytes),
+            answers: AnswerMemory::new((memory / ANSWER_SHARE).max(ANSWER_MEMORY_MIN)),
             send_buffer_bytes: network.send_buffer_bytes,
         }
     }
@@ -95,8 +110,12 @@ pub trait Handler: Clone + Send + 'static {
 pub(super) enum Disconnect {
     #[error("the peer closed it")]
     Closed,
-    #[error("without traffic for {0:?} (connections.max.idle.ms)")]
+    #[error("without progress for {0:?} (connections.max.idle.ms)")]
     Idle(Duration),
+    #[error("a request arrives too slowly while others wait for memory (queued.max.request.bytes)")]
+    TooSlow,
+    #[error("it does not take its answers, and others need their memory")]
+    Unread,
     #[error("the broker is stopping")]
     Stopping,
     #[error(transparent)]
@@ -115,6 +134,12 @@ pub(super) struct Connection<H: Handler> {
     input: Input,
     output: Output,
     pending: VecDeque<Pending>,
+    /// How much of `pending` is ready and in memory.
+    ready_bytes: usize,
+    /// The answers that have to wait, as all connections count them.
+    held: Option<HeldAnswers>,
+    /// Whether there was no memory to read on while answers are awaited.
+    is_starved: bool,
     stopping: watch::Receiver<bool>,
     _admission: Admission,
 }
@@ -136,8 +161,20 @@ impl<H: Handler> Connection<H> {
     ) -> Self {
         let session = handler.open(peer);
         let input = Input::new(settings.frame_max, settings.memory.clone());
-        let (output, pending) = (Output::default(), VecDeque::new());
-        Self { stream, handler, session, settings, input, output, pending, stopping, _admission: admission }
+        Self {
+            stream,
+            handler,
+            session,
+            settings,
+            input,
+            output: Output::default(),
+            pending: VecDeque::new(),
+            ready_bytes: 0,
+            held: None,
+            is_starved: false,
+            stopping,
+            _admission: admission,
+        }
     }
 
     /// Serves until the connection ends, and says why it did.
@@ -156,7 +193,6 @@ impl<H: Handler> Connection<H> {
             self.flush().await?;
         }
         refused?;
-        self.input.trim();
         tokio::task::coop::consume_budget().await;
         if self.reads_on() && self.input.has_frame() {
             return Ok(());
@@ -164,18 +200,60 @@ impl<H: Handler> Connection<H> {
         self.wait().await
     }
 
-    /// Sends the answers that are ready. A peer that takes nothing is idle too, and may not hold up the broker's end.
+    /// Sends the answers that are ready.
     async fn flush(&mut self) -> Result<(), Disconnect> {
-        let Self { output, stream, settings, stopping, .. } = self;
+        match self.output.send(&self.stream, false)? {
+            true => Ok(()),
+            false => self.flush_slowly().await,
+        }
+    }
+
+    /// Waits for a peer to take its answers, as long as it goes on to take some. It may not hold up the broker's end, nor keep
+    /// memory that others need more.
+    async fn flush_slowly(&mut self) -> Result<(), Disconnect> {
+        self.output.compact();
+        self.hold(self.output.unsent_bytes() + self.ready_bytes);
+        let Self { output, stream, settings, stopping, held, ready_bytes, .. } = self;
+        let idle_max = settings.idle_max;
         let stopped_for_long = async {
             stopped(stopping).await;
-            tokio::time::sleep(LAST_ANSWERS).await;
+            sleep(LAST_ANSWERS).await;
         };
-        tokio::select! {
-            biased;
-            sent = output.flush(stream) => Ok(sent?),
-            () = tokio::time::sleep(settings.idle_max) => Err(Disconnect::Idle(settings.idle_max)),
-            () = stopped_for_long => Err(Disconnect::Stopping),
+        tokio::pin!(stopped_for_long);
+        let (mut in_memory, mut progress, mut since) =
+            (output.unsent_bytes(), output.progress(), Instant::now());
+        loop {
+            let unasked = tokio::select! {
+                biased;
+                ready = stream.writable() => ready.map(|()| false)?,
+                () = cut_off(held) => return Err(Disconnect::Unread),
+                () = sleep(TRY_UNASKED.min(idle_max / 4)) => true,
+                () = &mut stopped_for_long => return Err(Disconnect::Stopping),
+            };
+            let is_all = output.send(stream, unasked)?;
+            if is_all {
+                break;
+            }
+            if output.progress() != progress {
+                (progress, since) = (output.progress(), Instant::now());
+            } else if since.elapsed() >= idle_max {
+                return Err(Disconnect::Idle(idle_max));
+            }
+            if output.unsent_bytes() < in_memory / 2 {
+                output.compact();
+                in_memory = output.unsent_bytes();
+                held.iter().for_each(|held| held.set(in_memory + *ready_bytes));
+            }
+        }
+        self.held = None;
+        Ok(())
+    }
+
+    /// Counts the answers that have to wait.
+    fn hold(&mut self, bytes: usize) {
+        match &self.held {
+            Some(held) => held.set(bytes),
+            None => self.held = Some(self.settings.answers.hold(bytes)),
         }
     }
 
@@ -185,7 +263,10 @@ impl<H: Handler> Connection<H> {
             let Some(frame) = self.input.next_frame()? else { break };
             match self.handler.handle(&mut self.session, frame) {
                 Reply::Now(frame) if self.pending.is_empty() => self.output.push(frame),
-                Reply::Now(frame) => self.pending.push_back(Pending::Ready(frame)),
+                Reply::Now(frame) => {
+                    self.ready_bytes += frame.bytes_in_memory();
+                    self.pending.push_back(Pending::Ready(frame));
+                }
                 Reply::Later(answer) => self.pending.push_back(Pending::Awaited { answer, reads_on: false }),
                 Reply::Ordered(answer) => self.pending.push_back(Pending::Awaited { answer, reads_on: true }),
                 Reply::Nothing => {}
@@ -197,6 +278,7 @@ impl<H: Handler> Connection<H> {
 
     fn reads_on(&self) -> bool {
         self.pending.len() < PENDING_MAX
+            && self.ready_bytes < HELD_MAX
             && !self.output.is_full()
             && !matches!(self.pending.back(), Some(Pending::Awaited { reads_on: false, .. }))
     }
@@ -205,6 +287,7 @@ impl<H: Handler> Connection<H> {
     fn settle(&mut self) {
         while let Some(Pending::Ready(_)) = self.pending.front() {
             if let Some(Pending::Ready(frame)) = self.pending.pop_front() {
+                self.ready_bytes -= frame.bytes_in_memory();
                 self.output.push(frame);
             }
         }
@@ -215,13 +298,30 @@ impl<H: Handler> Connection<H> {
         if self.pending.is_empty() {
             return self.wait_for_bytes().await;
         }
-        let takes_more = !self.input.is_full();
+        match self.ready_bytes {
+            bytes @ COUNTED_MIN.. => self.hold(bytes),
+            _ => self.held = None,
+        }
+        self.input.yield_memory();
+        let takes_more = !self.input.is_full() && !self.is_starved;
+        let rests = self.is_starved || self.input.has_memory();
+        let Self { pending, ready_bytes, stream, held, .. } = self;
         tokio::select! {
             biased;
-            reply = first_answer(&mut self.pending) => self.answered(reply),
-            ready = self.stream.readable(), if takes_more => {
+            reply = first_answer(pending, ready_bytes) => {
+                self.is_starved = false;
+                self.answered(reply)
+            }
+            ready = stream.readable(), if takes_more => {
                 ready?;
-                self.read()
+                self.is_starved = self.read_now()? == Some(Read::NoRoom);
+                Ok(())
+            }
+            () = cut_off(held) => Err(Disconnect::Unread),
+            () = sleep(if self.is_starved { READ_AGAIN } else { QUIET }), if rests => {
+                self.is_starved = false;
+                self.input.rest();
+                Ok(())
             }
         }
     }
@@ -232,24 +332,35 @@ impl<H: Handler> Connection<H> {
         if *self.stopping.borrow() {
             return Err(Disconnect::Stopping);
         }
-        // Most often more has come already while the last frames were served.
-        if self.read_now()? {
+        self.held = None;
+        // Most often more arrived already while the last frames were served.
+        if self.input.has_memory() && self.read_with_room().await? {
             return Ok(());
         }
-        self.input.admit().await;
-        tokio::select! {
-            biased;
-            ready = self.stream.readable() => { ready?; return self.read(); }
-            _ = self.stopping.changed() => return Ok(()),
-            () = tokio::time::sleep(QUIET.min(self.settings.idle_max)) => {}
-        }
-        self.input.release();
-        let patience = self.settings.idle_max.saturating_sub(QUIET);
-        tokio::select! {
-            biased;
-            ready = self.stream.readable() => { ready?; self.read() }
-            _ = self.stopping.changed() => Ok(()),
-            () = tokio::time::sleep(patience) => Err(Disconnect::Idle(self.settings.idle_max)),
+        self.input.yield_memory();
+        let (since, idle_max) = (Instant::now(), self.settings.idle_max);
+        let mut quiet = Duration::ZERO;
+        loop {
+            if self.input.is_arriving() && self.input.is_too_slow(quiet) {
+                return Err(Disconnect::TooSlow);
+            }
+            let patience = idle_max.saturating_sub(quiet);
+            if patience.is_zero() {
+                return Err(Disconnect::Idle(idle_max));
+            }
+            let rests = self.input.has_memory();
+            tokio::select! {
+                biased;
+                ready = self.stream.readable() => {
+                    ready?;
+                    if self.read_with_room().await? {
+                        return Ok(());
+                    }
+                }
+                _ = self.stopping.changed() => return Ok(()),
+                () = sleep(if rests { QUIET.min(patience) } else { patience }) => self.input.rest(),
+            }
+            quiet = since.elapsed();
         }
     }
 
@@ -265,24 +376,44 @@ impl<H: Handler> Connection<H> {
         Ok(())
     }
 
-    fn read(&mut self) -> Result<(), Disconnect> {
-        self.read_now().map(|_| ())
-    }
-
-    /// Reads what is there; whether anything was.
-    fn read_now(&mut self) -> Result<bool, Disconnect> {
+    /// Reads what is there; `None` when nothing is.
+    fn read_now(&mut self) -> Result<Option<Read>, Disconnect> {
         match self.input.try_read(&self.stream) {
-            Ok(0) => Err(Disconnect::Closed),
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Ok(Read::Bytes(0)) => Err(Disconnect::Closed),
+            Ok(read) => Ok(Some(read)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Reads what is there, and says whether there is something to do then. Where there is no memory, waits until there is;
+    /// the connection is not idle meanwhile.
+    async fn read_with_room(&mut self) -> Result<bool, Disconnect> {
+        let read = self.read_now()?;
+        if read == Some(Read::NoRoom) {
+            let since = Instant::now();
+            tokio::select! {
+                biased;
+                _ = self.stopping.changed() => {}
+                () = self.input.room() => {}
+            }
+            self.input.was_held_up(since);
+        }
+        Ok(read.is_some())
+    }
+}
+
+/// Returns when a connection has to end for the memory of the answers that it holds.
+async fn cut_off(held: &Option<HeldAnswers>) {
+    match held {
+        Some(held) => held.cut_off().await,
+        None => std::future::pending().await,
     }
 }
 
 /// The answer at the front of the queue. Those behind it make progress too: a batch of produce requests that wait
 /// for the same flush is ready as a whole.
-async fn first_answer(pending: &mut VecDeque<Pending>) -> Reply {
+async fn first_answer(pending: &mut VecDeque<Pending>, ready_bytes: &mut usize) -> Reply {
     std::future::poll_fn(|context: &mut Context<'_>| {
         let mut first = Poll::Pending;
         for (index, entry) in pending.iter_mut().enumerate() {
@@ -290,7 +421,10 @@ async fn first_answer(pending: &mut VecDeque<Pending>) -> Reply {
             let Poll::Ready(reply) = answer.as_mut().poll(context) else { continue };
             match (index, reply) {
                 (0, reply) => first = Poll::Ready(reply),
-                (_, Reply::Now(frame)) => *entry = Pending::Ready(frame),
+                (_, Reply::Now(frame)) => {
+                    *ready_bytes += frame.bytes_in_memory();
+                    *entry = Pending::Ready(frame);
+                }
                 // Anything else is kept as it is until its turn comes.
                 (_, reply) => {
                     *entry = Pending::Awaited { answer: Box::pin(std::future::ready(reply)), reads_on: true }

@@ -1,16 +1,27 @@
-//! Requests on their way in: one buffer a connection, frames cut from it without a copy.
+//! Requests on their way in: frames cut from a buffer without a copy.
+//!
+//! Owns: the buffers of one connection and what they take from the memory of all (`memory`). Small frames are cut from a
+//! block that is used again and again; a frame that is too large for it gets a buffer of its own (`large`), which
+//! follows the bytes that arrive and ends with the frame's last use.
 
-use super::memory::{FrameMemory, Reservation};
+use super::large::LargeFrame;
+use super::memory::{Charge, FrameMemory, Purpose};
 use super::stream::Stream;
 use bytes::{Buf, Bytes, BytesMut};
 use std::io;
+use std::time::Duration;
+use tokio::time::Instant;
 
-/// What the first read of a quiet connection has room for.
-const READ_SMALL: usize = 16 * 1024;
-/// What a read of a busy connection has room for.
-const READ_LARGE: usize = 256 * 1024;
-/// A buffer that grew beyond this for one frame is given back after it.
-const KEEP_MAX: usize = 1024 * 1024;
+/// The block of a quiet connection.
+const BLOCK_SMALL: usize = 16 * 1024;
+/// The block of a connection whose reads fill a small one.
+const BLOCK_LARGE: usize = 256 * 1024;
+/// A frame up to this size may have a block as large as itself, while there is memory enough.
+const BLOCK_MAX: usize = 2 * 1024 * 1024;
+/// What a block shrinks to at the least.
+const BLOCK_MIN: usize = 512;
+/// The length that precedes a frame.
+const LENGTH: usize = 4;
 
 /// A frame's length is no length that this listener takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -20,36 +31,92 @@ pub(super) struct FrameLength {
     pub(super) max: usize,
 }
 
-/// The bytes that have come and are not handled yet.
+/// What became of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Read {
+    /// So many bytes arrived; none at the end of the stream.
+    Bytes(usize),
+    /// Other connections have all memory, or frames that are here have to be served first.
+    NoRoom,
+}
+
+/// The bytes that arrived and are not handled yet.
 #[derive(Debug)]
 pub(super) struct Input {
-    buf: BytesMut,
-    /// What the next read has room for: grows when reads fill it.
-    chunk: usize,
+    memory: FrameMemory,
     frame_max: usize,
-    /// What the frame that is arriving has taken from the memory of all connections.
-    reservation: Reservation,
+    block: Option<Block>,
+    /// Blocks that frames in hand still lie in.
+    retired: Vec<Block>,
+    large: Option<LargeFrame>,
+    /// Whether reads fill a small block.
+    is_busy: bool,
+    /// Since when the frame that is arriving has kept the connection waiting.
+    since: Option<Instant>,
+}
+
+/// A buffer, and what it takes from the memory of all connections.
+#[derive(Debug)]
+struct Block {
+    buf: BytesMut,
+    charge: Charge,
+}
+
+impl Block {
+    fn new(charge: Charge) -> Block {
+        Block { buf: BytesMut::with_capacity(charge.bytes()), charge }
+    }
+
+    /// How many bytes were allocated.
+    fn size(&self) -> usize {
+        self.charge.bytes()
+    }
+
+    /// How many bytes a read may bring.
+    fn free(&self) -> usize {
+        self.buf.capacity() - self.buf.len()
+    }
+
+    /// Whether no byte of it is in use.
+    fn is_unused(&mut self) -> bool {
+        self.buf.is_empty() && self.reclaim()
+    }
+
+    /// Makes all its room follow what it holds, unless a frame lies there or there is too much to move. Fails where it is
+    /// full.
+    fn reclaim(&mut self) -> bool {
+        let free = self.size() - self.buf.len();
+        free > 0 && self.buf.try_reclaim(free)
+    }
 }
 
 impl Input {
     pub(super) fn new(frame_max: usize, memory: FrameMemory) -> Self {
-        Self { buf: BytesMut::new(), chunk: READ_SMALL, frame_max, reservation: memory.reserve_nothing() }
+        let (retired, large) = (Vec::new(), None);
+        Self { memory, frame_max, block: None, retired, large, is_busy: false, since: None }
     }
 
     /// The next whole frame, without its length.
     pub(super) fn next_frame(&mut self) -> Result<Option<Bytes>, FrameLength> {
-        let Some(length) = self.announced()? else { return Ok(None) };
-        if self.buf.len() < 4 + length {
+        if !self.has_frame() {
             return Ok(None);
         }
-        self.buf.advance(4);
-        let frame = self.buf.split_to(length).freeze();
-        self.reservation.release();
-        Ok(Some(frame))
+        self.since = None;
+        if let Some(large) = self.large.take() {
+            return Ok(Some(large.into_frame()));
+        }
+        let announced = self.announced()?;
+        let Some((block, length)) = self.block.as_mut().zip(announced) else { return Ok(None) };
+        block.buf.advance(LENGTH);
+        Ok(Some(block.buf.split_to(length).freeze()))
+    }
+
+    fn buffered(&self) -> &[u8] {
+        self.block.as_ref().map_or(&[], |block| &block.buf)
     }
 
     fn announced(&self) -> Result<Option<usize>, FrameLength> {
-        let Some(head) = self.buf.first_chunk::<4>() else { return Ok(None) };
+        let Some(head) = self.buffered().first_chunk::<LENGTH>() else { return Ok(None) };
         let length = i32::from_be_bytes(*head);
         match usize::try_from(length) {
             Ok(size) if size <= self.frame_max => Ok(Some(size)),
@@ -57,56 +124,196 @@ impl Input {
         }
     }
 
+    /// What the frame that is arriving takes in the block; 0 while its length is not known.
+    fn frame_len(&self) -> usize {
+        self.announced().ok().flatten().map_or(0, |length| LENGTH + length)
+    }
+
     /// Whether [`Input::next_frame`] has something to say: a whole frame, or that there can be none.
     pub(super) fn has_frame(&self) -> bool {
-        self.announced().map_or(true, |length| length.is_some_and(|length| self.buf.len() >= 4 + length))
+        match &self.large {
+            Some(large) => large.is_whole(),
+            None => self
+                .announced()
+                .map_or(true, |length| length.is_some_and(|length| self.buffered().len() >= LENGTH + length)),
+        }
     }
 
     /// Whether so much waits that no more should be read before some of it is handled.
     pub(super) fn is_full(&self) -> bool {
-        let wanted = self.announced().ok().flatten().map_or(4, |length| length + 4);
-        self.buf.len() >= wanted.max(READ_LARGE)
-    }
-
-    /// Waits until the frame that is arriving may take the memory it needs next.
-    pub(super) async fn admit(&mut self) {
-        if let Ok(Some(length)) = self.announced() {
-            self.reservation.grow_to(self.next_capacity(length)).await;
+        match &self.large {
+            Some(large) => large.is_whole(),
+            None => self.buffered().len() >= self.frame_len().max(BLOCK_LARGE),
         }
     }
 
-    /// Doubles what has come, up to the frame's length: memory follows the bytes, not the announcement.
-    fn next_capacity(&self, length: usize) -> usize {
-        (length + 4).min((2 * self.buf.len()).max(KEEP_MAX))
+    /// Reads once.
+    pub(super) fn try_read(&mut self, stream: &Stream) -> io::Result<Read> {
+        if !self.has_room() {
+            return Ok(Read::NoRoom);
+        }
+        if let Some(large) = &mut self.large {
+            return large.try_read(stream).map(Read::Bytes);
+        }
+        let Some(block) = &mut self.block else { return Ok(Read::NoRoom) };
+        let room = block.free();
+        debug_assert!(room > 0, "a read without room would look like the end of the stream");
+        let read = stream.try_read_buf(&mut block.buf)?;
+        self.is_busy |= read == room;
+        Ok(Read::Bytes(read))
     }
 
-    /// Reads once. `Ok(0)` is the end of the stream.
-    pub(super) fn try_read(&mut self, stream: &Stream) -> io::Result<usize> {
-        let wanted = match self.announced() {
-            Ok(Some(length)) => self.next_capacity(length).saturating_sub(self.buf.len()),
-            _ => 0,
+    /// Makes room for a read, if there is memory for it.
+    fn has_room(&mut self) -> bool {
+        if let Some(large) = &mut self.large {
+            return large.has_room();
+        }
+        let (len, frame) = (self.buffered().len(), self.frame_len());
+        let usual = if self.is_busy { BLOCK_LARGE } else { BLOCK_SMALL };
+        let wanted = usual.max(frame).max(len + 1);
+        if let Some(block) = &mut self.block
+            && block.size() >= wanted
+        {
+            let is_roomy = block.free() >= block.size() / 2 && block.buf.capacity() >= frame;
+            if is_roomy || block.reclaim() || (block.free() > 0 && block.buf.capacity() >= frame) {
+                return true;
+            }
+        }
+        if wanted <= BLOCK_MAX
+            && let Some(charge) = self.memory.take_ahead(wanted)
+        {
+            self.install(charge);
+            return true;
+        }
+        // What there is of room is used first: memory follows the bytes that arrive.
+        if let Some(block) = &mut self.block
+            && (block.free() > 0 || block.reclaim())
+        {
+            return true;
+        }
+        let (bytes, purpose) = self.needed();
+        // Frames that are whole are served before more is read.
+        let is_served_first = self.has_frame();
+        let charge = if is_served_first { None } else { self.memory.try_take(bytes, purpose) };
+        charge.map(|charge| self.take(charge, purpose)).is_some()
+    }
+
+    /// Waits for the memory that the next read needs.
+    pub(super) async fn room(&mut self) {
+        if let Some(large) = &mut self.large {
+            return large.room(&self.memory).await;
+        }
+        let (bytes, purpose) = self.needed();
+        let charge = self.memory.take(bytes, purpose).await;
+        self.take(charge, purpose);
+    }
+
+    /// What the next read needs where the block has no room: a small block before the length of a frame is known, then a
+    /// buffer for the frame.
+    fn needed(&self) -> (usize, Purpose) {
+        match self.frame_len() {
+            0 => (BLOCK_SMALL, Purpose::Begin),
+            _ => (self.first_capacity(), Purpose::Grow),
+        }
+    }
+
+    fn take(&mut self, charge: Charge, purpose: Purpose) {
+        match purpose {
+            Purpose::Begin => self.install(charge),
+            Purpose::Grow => self.begin_large(charge),
+        }
+    }
+
+    /// What the frame in the block takes as a large one to begin with: twice what is there of it.
+    fn first_capacity(&self) -> usize {
+        let length = self.frame_len().max(2 * LENGTH) - LENGTH;
+        length.min((2 * self.buffered().len()).max(BLOCK_SMALL))
+    }
+
+    /// Moves the frame that is arriving, and is all that is in the block, to a buffer of its own.
+    fn begin_large(&mut self, charge: Charge) {
+        let length = self.frame_len() - LENGTH;
+        let Some(block) = &mut self.block else { return };
+        self.large = Some(LargeFrame::begin(charge, length, &block.buf[LENGTH..]));
+        block.buf.clear();
+        self.yield_memory();
+    }
+
+    /// Goes on in another block with what is buffered.
+    fn install(&mut self, charge: Charge) {
+        let mut block = Block::new(charge);
+        if let Some(mut old) = self.block.take() {
+            block.buf.extend_from_slice(&old.buf);
+            old.buf.clear();
+            self.retire(old);
+        }
+        self.block = Some(block);
+    }
+
+    fn retire(&mut self, mut block: Block) {
+        self.retired.retain_mut(|block| !block.is_unused());
+        if !block.is_unused() {
+            self.retired.push(block);
+        }
+    }
+
+    /// Notes that the connection waits for more of a frame, `quiet` by now, and says whether the frame is too slow to keep the
+    /// memory it has.
+    pub(super) fn is_too_slow(&mut self, quiet: Duration) -> bool {
+        let (charge, received) = match (&self.large, &self.block) {
+            (Some(large), _) => (large.charge(), large.received()),
+            (None, Some(block)) if !block.buf.is_empty() => (&block.charge, block.buf.len()),
+            _ => return false,
         };
-        self.buf.reserve(wanted.max(self.chunk));
-        let room = self.buf.capacity() - self.buf.len();
-        let read = stream.try_read_buf(&mut self.buf)?;
-        if read == room {
-            self.chunk = READ_LARGE;
-        }
-        Ok(read)
+        let since = *self.since.get_or_insert_with(Instant::now);
+        charge.is_too_slow(received, since.elapsed(), quiet)
     }
 
-    /// Gives back a buffer that one large frame has blown up. Called when no frame is in hand.
-    pub(super) fn trim(&mut self) {
-        if self.buf.is_empty() && self.buf.capacity() > KEEP_MAX {
+    /// Does not count time against a frame for which it waited in vain for memory.
+    pub(super) fn was_held_up(&mut self, since: Instant) {
+        self.since = self.since.map(|began| began + since.elapsed());
+    }
+
+    /// Whether there is a buffer that could be given back or shrunk.
+    pub(super) fn has_memory(&self) -> bool {
+        self.block.is_some() || self.large.is_some()
+    }
+
+    /// Whether a frame has begun and is not whole.
+    pub(super) fn is_arriving(&self) -> bool {
+        self.large.is_some() || !self.buffered().is_empty()
+    }
+
+    /// Before a wait: keeps no block for what may come while others need memory.
+    pub(super) fn yield_memory(&mut self) {
+        if self.memory.is_tight() && self.buffered().is_empty() {
             self.release();
         }
     }
 
-    /// Gives the buffer back: the connection is quiet.
-    pub(super) fn release(&mut self) {
-        if self.buf.is_empty() {
-            self.buf = BytesMut::new();
-            self.chunk = READ_SMALL;
+    fn release(&mut self) {
+        self.is_busy = false;
+        match self.block.take() {
+            Some(block) => self.retire(block),
+            None => self.retired.retain_mut(|block| !block.is_unused()),
+        }
+    }
+
+    /// The connection is quiet: gives back what is not in use.
+    pub(super) fn rest(&mut self) {
+        if let Some(large) = &mut self.large {
+            large.shrink();
+        }
+        if self.buffered().is_empty() {
+            return self.release();
+        }
+        let Some(block) = &mut self.block else { return };
+        let needed = block.buf.len().max(BLOCK_MIN);
+        if needed < block.size() / 2 && block.reclaim() {
+            let mut smaller = BytesMut::with_capacity(needed);
+            smaller.extend_from_slice(&block.buf);
+            block.buf = smaller;
+            block.charge.shrink_to(needed);
         }
     }
 }

@@ -14,9 +14,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// How long the accept loop rests when the process is out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often a listener says that it cannot accept.
+const FAILED_ACCEPTS_NOTED: Duration = Duration::from_secs(60);
 
 /// A listener could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -201,6 +205,7 @@ pub(super) async fn stopped(stopping: &mut watch::Receiver<bool>) {
 async fn accept<H: Handler + Sync>(socket: Acceptor, serving: Serving<H>) {
     let mut connections = JoinSet::new();
     let mut stopping = serving.stopping.clone();
+    let mut failing_since = None;
     loop {
         tokio::select! {
             biased;
@@ -210,7 +215,7 @@ async fn accept<H: Handler + Sync>(socket: Acceptor, serving: Serving<H>) {
             accepted = socket.accept() => match accepted {
                 Ok((stream, address)) => admit(stream, address, &serving, &mut connections),
                 Err(error) => {
-                    tracing::warn!(listener = serving.name, %error, "Accepting a connection failed");
+                    note_failed_accept(&serving.name, &error, &mut failing_since);
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
@@ -218,6 +223,14 @@ async fn accept<H: Handler + Sync>(socket: Acceptor, serving: Serving<H>) {
     }
     drop(socket);
     while connections.join_next().await.is_some() {}
+}
+
+/// Out of descriptors, every attempt fails until some are free: one line a minute says so.
+fn note_failed_accept(listener: &str, error: &io::Error, noted: &mut Option<Instant>) {
+    if noted.is_none_or(|noted| noted.elapsed() >= FAILED_ACCEPTS_NOTED) {
+        *noted = Some(Instant::now());
+        tracing::warn!(listener, %error, "Accepting a connection failed, as others do until the cause is gone");
+    }
 }
 
 fn admit<H: Handler + Sync>(
@@ -241,8 +254,10 @@ fn admit<H: Handler + Sync>(
     let connection = Connection::new(stream, peer, handler, settings, stopping, admission);
     connections.spawn(async move {
         match connection.run().await {
-            Disconnect::FrameLength(reason) => tracing::warn!(%address, %reason, "Closed a connection"),
-            Disconnect::Refused(reason) => tracing::warn!(%address, reason, "Closed a connection"),
+            reason @ (Disconnect::FrameLength(_)
+            | Disconnect::Refused(_)
+            | Disconnect::TooSlow
+            | Disconnect::Unread) => tracing::warn!(%address, %reason, "Closed a connection"),
             reason => tracing::debug!(%address, %reason, "A connection ended"),
         }
     });
@@ -265,7 +280,7 @@ fn tune(stream: &TcpStream, address: SocketAddr, settings: &ConnectionSettings) 
 mod tests {
     use super::*;
     use crate::config::{BrokerConfig, ServerProperties};
-    use crate::net::FrameMemory;
+    use crate::net::{AnswerMemory, FrameMemory};
     use std::time::Duration;
 
     #[tokio::test]
@@ -306,6 +321,7 @@ mod tests {
             frame_max: 1000,
             idle_max: Duration::from_secs(1),
             memory: FrameMemory::new(1000, 1000),
+            answers: AnswerMemory::new(1000),
             send_buffer_bytes: Some(16 * 1024),
         };
         tune(&stream, listening.addresses()[0], &settings);

@@ -1,59 +1,339 @@
-//! The memory that large frames may take while they arrive, over all connections.
+//! The memory of requests, over all connections: from the first byte that is read to the end of the frame's last use.
+//!
+//! Owns: the budget (`queued.max.request.bytes`), who takes from it, and who waits. A buffer is charged with what it
+//! was allocated with, not with what is in it. Refuses: knowing what a buffer holds.
+//!
+//! Memory follows the bytes that arrive, so many frames can be half there when the budget is used up, and none of them could
+//! be completed. Three rules keep connections going:
+//!
+//! - Part of the budget, as large as the largest frame, is the reserve. It completes one frame at a time: the one
+//!   that has waited longest. When that frame is served, the next one gets the reserve.
+//! - Buffers that grow leave a share of the rest to connections that only want to begin to read.
+//! - While a connection waits for memory, frames that arrive too slowly lose theirs ([`Charge::is_too_slow`]).
 
+use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::sync::Arc;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::oneshot;
 
-/// What a connection may hold without asking.
-const FREE: usize = 1024 * 1024;
-const UNIT: usize = 64 * 1024;
+/// The part of the budget that growing buffers leave alone.
+const SMALL_SHARE: usize = 4;
+/// How long a frame may go without a byte while others wait for memory; the one that holds the reserve.
+const STALL: Duration = Duration::from_secs(10);
+const RESERVE_STALL: Duration = Duration::from_secs(3);
+/// How long a frame may take then, whatever its size.
+const GRACE: Duration = Duration::from_secs(10);
+/// How many bytes of it have to arrive in each second after that.
+const PACE: u64 = 64 * 1024;
+/// As [`PACE`], for the one frame that holds the reserve.
+const RESERVE_PACE: u64 = 1024 * 1024;
 
-/// A budget that large frames share (`queued.max.request.bytes`).
+/// The memory that requests may take. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct FrameMemory {
-    units: Arc<Semaphore>,
-    total: u32,
+pub struct FrameMemory(Arc<Pool>);
+
+#[derive(Debug)]
+struct Pool {
+    /// What may be taken, without the reserve.
+    shared_max: usize,
+    /// What may be taken by buffers that grow.
+    growth_max: usize,
+    state: Mutex<State>,
+    /// What is taken without the reserve. Changes under the lock of `state`.
+    shared: AtomicUsize,
+    /// How many wait.
+    waiting: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What is taken of the reserve.
+    reserve: usize,
+    /// Whether some frame may take from the reserve.
+    is_reserve_given: bool,
+    beginning: VecDeque<Waiter>,
+    growing: VecDeque<Waiter>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    bytes: usize,
+    grant: oneshot::Sender<Charge>,
+}
+
+/// What memory is wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To begin to read.
+    Begin,
+    /// To read on in a frame that is larger than its buffer.
+    Grow,
 }
 
 impl FrameMemory {
-    /// A budget of `bytes`; never less than one frame of `frame_max` needs, so that every frame can pass.
+    /// A budget of `bytes` for frames of up to `frame_max`. A budget that is hardly larger than one frame is exceeded by a
+    /// quarter at the most, so that others can go on beside it.
     pub fn new(bytes: usize, frame_max: usize) -> Self {
-        let units = bytes.max(2 * frame_max + FREE).div_ceil(UNIT).min(Semaphore::MAX_PERMITS >> 4);
-        let total = u32::try_from(units).unwrap_or(u32::MAX >> 1);
-        Self { units: Arc::new(Semaphore::new(total as usize)), total }
+        let shared_max = bytes.saturating_sub(frame_max).max(bytes / 4).max(1);
+        let growth_max = shared_max - shared_max / SMALL_SHARE;
+        let (state, shared, waiting) = (Mutex::default(), AtomicUsize::new(0), AtomicUsize::new(0));
+        Self(Arc::new(Pool { shared_max, growth_max, state, shared, waiting }))
     }
 
-    pub(super) fn reserve_nothing(self) -> Reservation {
-        Reservation { memory: self, permit: None }
+    /// How many bytes are taken.
+    pub fn used(&self) -> usize {
+        self.0.state.lock().reserve + self.0.shared.load(Ordering::Relaxed)
+    }
+
+    /// Whether a connection waits for memory.
+    pub(super) fn is_short(&self) -> bool {
+        self.0.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether more than half is taken: buffers are not kept for what may come then.
+    pub(super) fn is_tight(&self) -> bool {
+        self.0.shared.load(Ordering::Relaxed) > self.0.shared_max / 2
+    }
+
+    /// Takes memory that makes reading faster, if more than half stays free.
+    pub(super) fn take_ahead(&self, bytes: usize) -> Option<Charge> {
+        let _state = self.0.state.lock();
+        self.0.fits(bytes, self.0.shared_max / 2).then(|| self.charge(bytes))
+    }
+
+    /// Takes memory if there is enough, and nobody has waited longer.
+    pub(super) fn try_take(&self, bytes: usize, purpose: Purpose) -> Option<Charge> {
+        let mut state = self.0.state.lock();
+        let fits = state.queue(purpose).is_empty() && self.0.fits(bytes, self.0.max(purpose));
+        fits.then(|| self.charge(bytes))
+    }
+
+    /// Takes memory, in turn.
+    pub(super) async fn take(&self, bytes: usize, purpose: Purpose) -> Charge {
+        let (grant, granted) = oneshot::channel();
+        self.0.state.lock().queue(purpose).push_back(Waiter { bytes, grant });
+        let _waiting = Waiting::begin(&self.0);
+        self.grant();
+        granted.await.expect("a waiter stays in its queue until it is granted or gone")
+    }
+
+    /// Called under the lock.
+    fn charge(&self, bytes: usize) -> Charge {
+        self.0.shared.fetch_add(bytes, Ordering::Relaxed);
+        Charge { memory: self.clone(), shared: bytes, reserve: 0, holds_reserve: false }
+    }
+
+    /// Gives what is free to those who wait.
+    fn grant(&self) {
+        loop {
+            // A charge that is not wanted any more is given back, which takes the lock again.
+            let unclaimed = {
+                let mut state = self.0.state.lock();
+                let Some((waiter, charge)) = self.next_grant(&mut state) else { return };
+                waiter.grant.send(charge)
+            };
+            drop(unclaimed);
+        }
+    }
+
+    fn next_grant(&self, state: &mut State) -> Option<(Waiter, Charge)> {
+        for purpose in [Purpose::Begin, Purpose::Grow] {
+            let queue = state.queue(purpose);
+            while queue.front().is_some_and(|waiter| waiter.grant.is_closed()) {
+                queue.pop_front();
+            }
+            let fits = |waiter: &Waiter| self.0.fits(waiter.bytes, self.0.max(purpose));
+            if queue.front().is_some_and(fits) {
+                let waiter = queue.pop_front()?;
+                let charge = self.charge(waiter.bytes);
+                return Some((waiter, charge));
+            }
+        }
+        if state.is_reserve_given {
+            return None;
+        }
+        let waiter = state.growing.pop_front()?;
+        state.is_reserve_given = true;
+        state.reserve += waiter.bytes;
+        let reserve = waiter.bytes;
+        let charge = Charge { memory: self.clone(), shared: 0, reserve, holds_reserve: true };
+        Some((waiter, charge))
     }
 }
 
-/// What one connection holds of the budget.
+impl State {
+    fn queue(&mut self, purpose: Purpose) -> &mut VecDeque<Waiter> {
+        match purpose {
+            Purpose::Begin => &mut self.beginning,
+            Purpose::Grow => &mut self.growing,
+        }
+    }
+}
+
+impl Pool {
+    fn max(&self, purpose: Purpose) -> usize {
+        match purpose {
+            Purpose::Begin => self.shared_max,
+            Purpose::Grow => self.growth_max,
+        }
+    }
+
+    fn fits(&self, bytes: usize, max: usize) -> bool {
+        self.shared.load(Ordering::Relaxed).saturating_add(bytes) <= max
+    }
+}
+
+/// Counts a connection among those that wait.
+struct Waiting<'a>(&'a Pool);
+
+impl<'a> Waiting<'a> {
+    fn begin(pool: &'a Pool) -> Self {
+        pool.waiting.fetch_add(1, Ordering::Relaxed);
+        Self(pool)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Memory that was taken, given back when this is dropped.
 #[derive(Debug)]
-pub(super) struct Reservation {
+pub(super) struct Charge {
     memory: FrameMemory,
-    permit: Option<OwnedSemaphorePermit>,
+    shared: usize,
+    reserve: usize,
+    holds_reserve: bool,
 }
 
-impl Reservation {
-    /// Waits until `bytes` are covered.
-    ///
-    /// A frame that grows gives back what it holds and asks for the whole, so that two half-arrived frames cannot
-    /// wait for each other.
-    pub(super) async fn grow_to(&mut self, bytes: usize) {
-        if bytes <= FREE {
-            return;
-        }
-        let wanted = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).min(self.memory.total);
-        let held = self.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        if held >= wanted as usize {
-            return;
-        }
-        self.permit = None;
-        let units = Arc::clone(&self.memory.units);
-        self.permit = Some(units.acquire_many_owned(wanted).await.expect("the budget is never closed"));
+impl Charge {
+    /// How many bytes it covers.
+    pub(super) fn bytes(&self) -> usize {
+        self.shared + self.reserve
     }
 
-    pub(super) fn release(&mut self) {
-        self.permit = None;
+    /// Whether it is of the one frame that takes from the reserve.
+    pub(super) fn holds_reserve(&self) -> bool {
+        self.holds_reserve
+    }
+
+    /// Covers more, if there is enough. The frame that holds the reserve always gets it.
+    pub(super) fn try_grow(&mut self, bytes: usize) -> bool {
+        if self.holds_reserve {
+            self.memory.0.state.lock().reserve += bytes;
+            self.reserve += bytes;
+            return true;
+        }
+        let more = self.memory.try_take(bytes, Purpose::Grow);
+        more.map(|more| self.absorb(more)).is_some()
+    }
+
+    /// Makes one charge of two.
+    pub(super) fn absorb(&mut self, mut more: Charge) {
+        self.shared += std::mem::take(&mut more.shared);
+        self.reserve += std::mem::take(&mut more.reserve);
+        self.holds_reserve |= std::mem::take(&mut more.holds_reserve);
+    }
+
+    /// Gives back all but `bytes`.
+    pub(super) fn shrink_to(&mut self, bytes: usize) {
+        let shared = self.shared.saturating_sub(bytes);
+        drop(Charge { memory: self.memory.clone(), shared, reserve: 0, holds_reserve: false });
+        self.shared -= shared;
+    }
+
+    /// Whether a frame of which `received` bytes arrived within `elapsed`, and none since `quiet`, is too slow to keep memory
+    /// that others wait for.
+    pub(super) fn is_too_slow(&self, received: usize, elapsed: Duration, quiet: Duration) -> bool {
+        if !self.memory.is_short() {
+            return false;
+        }
+        let (pace, stall) = if self.holds_reserve { (RESERVE_PACE, RESERVE_STALL) } else { (PACE, STALL) };
+        let due = elapsed.saturating_sub(GRACE).as_secs().saturating_mul(pace);
+        quiet >= stall || (received as u64) < due
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        if self.bytes() == 0 && !self.holds_reserve {
+            return;
+        }
+        {
+            let mut state = self.memory.0.state.lock();
+            self.memory.0.shared.fetch_sub(self.shared, Ordering::Relaxed);
+            state.reserve -= self.reserve;
+            if self.holds_reserve {
+                state.is_reserve_given = false;
+            }
+        }
+        if self.memory.is_short() {
+            self.memory.grant();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRAME: usize = 100;
+
+    #[tokio::test]
+    async fn one_frame_at_a_time_is_completed_from_the_reserve() {
+        let memory = FrameMemory::new(4 * FRAME, FRAME);
+        let mut half: Vec<Charge> = Vec::new();
+        while let Some(charge) = memory.try_take(FRAME / 2, Purpose::Grow) {
+            half.push(charge);
+        }
+        assert!(memory.used() <= 3 * FRAME && memory.used() >= 2 * FRAME, "{}", memory.used());
+        assert!(memory.try_take(FRAME / 4, Purpose::Begin).is_some(), "others can begin");
+        let mut first = half.remove(0);
+        assert!(!first.try_grow(FRAME / 2));
+        first.absorb(memory.take(FRAME / 2, Purpose::Grow).await);
+        assert!(first.holds_reserve() && memory.used() <= 4 * FRAME);
+        let second = tokio::spawn({
+            let memory = memory.clone();
+            async move { memory.take(FRAME / 2, Purpose::Grow).await }
+        });
+        tokio::task::yield_now().await;
+        assert!(memory.is_short() && !second.is_finished());
+        drop(first);
+        let second = second.await.expect("it is granted");
+        drop((half, second));
+        assert_eq!(memory.used(), 0);
+        assert!(!memory.is_short());
+    }
+
+    #[tokio::test]
+    async fn waiters_that_are_gone_take_nothing() {
+        let memory = FrameMemory::new(4 * FRAME, FRAME);
+        let all = memory.try_take(3 * FRAME, Purpose::Begin).expect("there is room");
+        let gone = tokio::time::timeout(Duration::from_millis(1), memory.take(FRAME, Purpose::Begin)).await;
+        assert!(gone.is_err());
+        let next = tokio::spawn({
+            let memory = memory.clone();
+            async move { memory.take(FRAME, Purpose::Begin).await }
+        });
+        tokio::task::yield_now().await;
+        drop(all);
+        assert_eq!(next.await.expect("it is granted").bytes(), FRAME);
+        assert_eq!(memory.used(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_frames_lose_their_memory_only_to_others() {
+        let memory = FrameMemory::new(4 * FRAME, FRAME);
+        let frame = memory.try_take(2 * FRAME, Purpose::Grow).expect("there is room");
+        let (long, not) = (Duration::from_secs(3600), Duration::ZERO);
+        assert!(!frame.is_too_slow(1, long, long), "no other connection wants it");
+        let _waiting = Waiting::begin(&memory.0);
+        assert!(frame.is_too_slow(1, long, not) && frame.is_too_slow(FRAME, STALL, STALL));
+        assert!(!frame.is_too_slow(1, GRACE, not), "it has a while to arrive");
+        assert!(!frame.is_too_slow(usize::MAX, long, not));
     }
 }

@@ -10,7 +10,9 @@ use thalweg_wire::Gap;
 /// The most buffers that one gathered write takes.
 const GATHER_MAX: usize = 64;
 /// How much in memory may wait for the peer; one answer may be larger.
-const HELD_MAX: usize = 1024 * 1024;
+pub(super) const HELD_MAX: usize = 1024 * 1024;
+/// A smaller buffer is not worth a copy to save what it has behind its bytes.
+const COMPACT_MIN: usize = 64 * 1024;
 
 /// A part of an answer.
 #[derive(Debug)]
@@ -38,6 +40,15 @@ impl Frame {
         Frame(vec![Segment::Bytes(head), Segment::Bytes(answer)])
     }
 
+    /// How much of it lies in memory.
+    pub(super) fn bytes_in_memory(&self) -> usize {
+        let in_memory = |segment: &Segment| match segment {
+            Segment::Bytes(bytes) => bytes.len(),
+            Segment::File(_) => 0,
+        };
+        self.0.iter().map(in_memory).sum()
+    }
+
     /// Encoded bytes with file slices put into their gaps, in order.
     pub fn with_slices(mut head: BytesMut, gaps: &[Gap], slices: Vec<LogSlice>) -> Frame {
         debug_assert_eq!(gaps.len(), slices.len(), "every gap is a slice");
@@ -61,15 +72,17 @@ pub(super) struct Output {
     segments: VecDeque<Segment>,
     /// What was pushed since all was sent; slices of files count as nothing.
     pushed_bytes: usize,
+    /// What of it is not sent.
+    unsent_bytes: usize,
+    /// How many bytes the peer's socket took, of files as well. Wraps around.
+    progress: u64,
 }
 
 impl Output {
     pub(super) fn push(&mut self, frame: Frame) {
-        let in_memory = |segment: &Segment| match segment {
-            Segment::Bytes(bytes) => bytes.len(),
-            Segment::File(_) => 0,
-        };
-        self.pushed_bytes += frame.0.iter().map(in_memory).sum::<usize>();
+        let bytes = frame.bytes_in_memory();
+        self.pushed_bytes += bytes;
+        self.unsent_bytes += bytes;
         self.segments.extend(frame.0);
     }
 
@@ -82,31 +95,53 @@ impl Output {
         self.segments.is_empty()
     }
 
-    /// Sends all there is, and waits while the peer does not take it.
-    pub(super) async fn flush(&mut self, stream: &Stream) -> io::Result<()> {
-        while !self.segments.is_empty() {
-            match self.try_flush(stream) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.writable().await?,
-                Err(error) => return Err(error),
-            }
+    /// How much in memory is not sent.
+    pub(super) fn unsent_bytes(&self) -> usize {
+        self.unsent_bytes
+    }
+
+    /// How many bytes the socket took so far. Wraps around.
+    pub(super) fn progress(&self) -> u64 {
+        self.progress
+    }
+
+    /// Sends what the socket takes, and says whether that is all. With `unasked` the socket is tried although it did not report
+    /// room: it does so only when much of its buffer is free.
+    pub(super) fn send(&mut self, stream: &Stream, unasked: bool) -> io::Result<bool> {
+        match self.try_flush(stream, unasked) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error),
         }
         self.pushed_bytes = 0;
         // What a burst of answers needed is not kept for a quiet connection.
         if self.segments.capacity() > GATHER_MAX {
             self.segments = VecDeque::new();
         }
-        Ok(())
+        Ok(true)
     }
 
-    fn try_flush(&mut self, stream: &Stream) -> io::Result<()> {
+    /// Keeps no more memory than what is not sent needs: buffers have room behind what is in them, and the front of the
+    /// first was sent.
+    pub(super) fn compact(&mut self) {
+        for segment in &mut self.segments {
+            if let Segment::Bytes(bytes) = segment
+                && bytes.len() > COMPACT_MIN
+            {
+                *bytes = Bytes::copy_from_slice(bytes);
+            }
+        }
+    }
+
+    fn try_flush(&mut self, stream: &Stream, unasked: bool) -> io::Result<()> {
         loop {
             let sent = match (self.segments.front(), self.segments.get(1)) {
                 (None, _) => return Ok(()),
                 (Some(Segment::File(_)), _) => {
-                    self.send_file(stream)?;
+                    self.send_file(stream, unasked)?;
                     continue;
                 }
+                (Some(Segment::Bytes(bytes)), _) if unasked => stream.send_unasked(bytes)?,
                 (Some(Segment::Bytes(bytes)), None) => stream.try_send(bytes, false)?,
                 // The head of a fetch answer waits in the kernel for the batches that follow it.
                 (Some(Segment::Bytes(bytes)), Some(Segment::File(_))) => stream.try_send(bytes, true)?,
@@ -116,9 +151,12 @@ impl Output {
         }
     }
 
-    fn send_file(&mut self, stream: &Stream) -> io::Result<()> {
+    fn send_file(&mut self, stream: &Stream, unasked: bool) -> io::Result<()> {
         if let Some(Segment::File(slice)) = self.segments.front_mut() {
-            stream.try_send_slice(slice)?;
+            let before = slice.len;
+            let sent = stream.try_send_slice(slice, unasked);
+            self.progress = self.progress.wrapping_add((before - slice.len) as u64);
+            sent?;
             self.segments.pop_front();
         }
         Ok(())
@@ -137,6 +175,8 @@ impl Output {
 
     /// Drops what was sent from the front.
     fn sent(&mut self, mut sent: usize) {
+        self.progress = self.progress.wrapping_add(sent as u64);
+        self.unsent_bytes -= sent;
         while let Some(Segment::Bytes(bytes)) = self.segments.front_mut() {
             if sent < bytes.len() {
                 let _ = bytes.split_to(sent);

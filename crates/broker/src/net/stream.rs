@@ -3,7 +3,7 @@
 //! Owns: the calls by which bytes come and go without waiting, and the waiting. Files leave through a socket by
 //! sendfile; a simulated stream has no descriptor, so there they are read.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes};
 use rustix::net::SendFlags;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -53,11 +53,11 @@ impl Stream {
     }
 
     /// Reads once into the room that the buffer has. `Ok(0)` is the end of the stream.
-    pub(super) fn try_read_buf(&self, buffer: &mut BytesMut) -> io::Result<usize> {
+    pub(super) fn try_read_buf(&self, buffer: &mut impl BufMut) -> io::Result<usize> {
         match self {
             Stream::Tcp(socket) => socket.try_read_buf(buffer),
             Stream::Simulated(stream) => {
-                let mut bytes = vec![0; buffer.capacity() - buffer.len()];
+                let mut bytes = vec![0; buffer.chunk_mut().len()];
                 let read = stream.try_read(&mut bytes)?;
                 buffer.put_slice(&bytes[..read]);
                 Ok(read)
@@ -86,13 +86,26 @@ impl Stream {
         }
     }
 
-    /// Sends from the file what is taken, and moves the slice on.
-    pub(super) fn try_send_slice(&self, slice: &mut LogSlice) -> io::Result<()> {
+    /// As [`Stream::try_send`], also where the socket did not report room.
+    pub(super) fn send_unasked(&self, bytes: &Bytes) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(socket) if !bytes.is_empty() => {
+                Ok(rustix::net::send(socket.as_fd(), bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
+            }
+            _ => self.try_send(bytes, false),
+        }
+    }
+
+    /// Sends from the file what is taken, and moves the slice on. With `unasked` also where the socket did not report room.
+    pub(super) fn try_send_slice(&self, slice: &mut LogSlice, unasked: bool) -> io::Result<()> {
         while slice.len > 0 {
             let sent = match (self, slice.file.descriptor()) {
-                (Stream::Tcp(socket), Some(file)) => socket.try_io(Interest::WRITABLE, || {
-                    Ok(rustix::fs::sendfile(socket.as_fd(), file, Some(&mut slice.position), slice.len)?)
-                })?,
+                (Stream::Tcp(socket), Some(file)) => {
+                    let mut send = || {
+                        Ok(rustix::fs::sendfile(socket.as_fd(), file, Some(&mut slice.position), slice.len)?)
+                    };
+                    if unasked { send()? } else { socket.try_io(Interest::WRITABLE, send)? }
+                }
                 (Stream::Tcp(socket), None) => copy(slice, |bytes| socket.try_write(bytes))?,
                 (Stream::Simulated(stream), _) => copy(slice, |bytes| stream.try_write(bytes))?,
             };

@@ -2,12 +2,15 @@
 
 mod admin;
 mod apache;
+mod child;
 mod cluster;
 mod connections;
+mod descriptors;
 mod fetch_sessions;
 mod fetching;
 mod flushing;
 mod large_groups;
+mod memory;
 mod moves;
 mod producing;
 mod raw;

@@ -1,15 +1,21 @@
-//! The listener alone, with a service that makes large answers: how much it does for a peer that does not listen.
+//! The listener alone, with services of the test: how much it does for a peer that does not read, and how long it waits for
+//! one that is slow.
 
 use bytes::{Bytes, BytesMut};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use thalweg_broker::net::{
-    ConnectionLimits, ConnectionSettings, Frame, FrameMemory, Handler, Network, Peer, Reply, SocketOptions,
+    AnswerMemory, ConnectionLimits, ConnectionSettings, Frame, FrameMemory, Handler, Network, Peer, Reply,
+    Segment, SocketOptions,
 };
 use thalweg_broker::watch;
+use thalweg_log::LogSlice;
+use thalweg_log::disk::{Disk, LogFile};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::Instant;
 
 const ANSWER_LEN: usize = 256 * 1024;
 const REQUESTS: usize = 2000;
@@ -42,23 +48,49 @@ impl Handler for Generous {
     }
 }
 
-async fn deaf_peer(later: bool) {
-    let options = SocketOptions { backlog: 16, receive_buffer_bytes: Some(64 * 1024) };
-    let listening = Network::tcp().bind("TEST", "127.0.0.1", 0, options).expect("a free port");
-    let address = listening.addresses()[0];
-    let served = Arc::new(AtomicUsize::new(0));
-    let settings = ConnectionSettings {
-        frame_max: 1000,
-        idle_max: Duration::from_secs(60),
-        memory: FrameMemory::new(1 << 20, 1000),
-        send_buffer_bytes: Some(64 * 1024),
-    };
-    let (stop, stopping) = watch::channel(false);
-    let handler = Generous { served: Arc::clone(&served), later };
-    let limits = ConnectionLimits::new(10, 10, Default::default());
-    let server = tokio::spawn(listening.serve(handler, settings, limits, stopping));
+/// A listener that serves until it is stopped.
+struct Served {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    server: tokio::task::JoinHandle<()>,
+}
 
-    let mut peer = TcpStream::connect(address).await.expect("it listens");
+impl Served {
+    fn start<H: Handler + Sync>(handler: H, settings: ConnectionSettings) -> Served {
+        let options = SocketOptions { backlog: 16, receive_buffer_bytes: Some(64 * 1024) };
+        let listening = Network::tcp().bind("TEST", "127.0.0.1", 0, options).expect("a free port");
+        let address = listening.addresses()[0];
+        let (stop, stopping) = watch::channel(false);
+        let limits = ConnectionLimits::new(20, 20, Default::default(), Default::default());
+        let server = tokio::spawn(listening.serve(handler, settings, limits, stopping));
+        Served { address, stop, server }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        // Else the kernel takes answers for a peer that reads none.
+        socket.set_recv_buffer_size(64 * 1024).expect("a size that may be");
+        socket.connect(self.address).await.expect("it listens")
+    }
+
+    async fn stop(self) {
+        self.stop.send_replace(true);
+        self.server.await.expect("no panic");
+    }
+}
+
+fn settings(frame_max: usize, idle_max: Duration) -> ConnectionSettings {
+    let memory = FrameMemory::new(64 << 20, frame_max);
+    let answers = AnswerMemory::new(64 << 20);
+    ConnectionSettings { frame_max, idle_max, memory, answers, send_buffer_bytes: Some(64 * 1024) }
+}
+
+async fn deaf_peer(later: bool) {
+    let served = Arc::new(AtomicUsize::new(0));
+    let handler = Generous { served: Arc::clone(&served), later };
+    let server = Served::start(handler, settings(1000, Duration::from_secs(60)));
+
+    let mut peer = server.connect().await;
     let mut requests = Vec::new();
     for number in 0..REQUESTS {
         requests.extend_from_slice(&1u32.to_be_bytes());
@@ -76,8 +108,7 @@ async fn deaf_peer(later: bool) {
         assert!(answer.iter().all(|byte| *byte == number as u8), "the answers come in order, whole");
     }
     assert_eq!(served.load(Ordering::Relaxed), REQUESTS);
-    stop.send_replace(true);
-    server.await.expect("no panic");
+    server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -88,4 +119,114 @@ async fn answers_for_a_peer_that_does_not_read_are_not_made() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_that_come_later_are_bounded_as_well() {
     deaf_peer(true).await;
+}
+
+const IDLE: Duration = Duration::from_millis(700);
+
+/// Answers each request with 8 MiB, from memory or from a file.
+#[derive(Clone)]
+struct Huge(Option<Arc<LogFile>>);
+
+const HUGE_LEN: usize = 8 << 20;
+
+impl Handler for Huge {
+    type Session = ();
+
+    fn open(&self, _: Arc<Peer>) {}
+
+    fn handle(&self, (): &mut (), _: Bytes) -> Reply {
+        let segment = match &self.0 {
+            None => Segment::Bytes(BytesMut::zeroed(HUGE_LEN).freeze()),
+            Some(file) => {
+                let (file, end_offset) = (Arc::clone(file), thalweg_record::Offset(1));
+                Segment::File(LogSlice { file, position: 0, len: HUGE_LEN, end_offset })
+            }
+        };
+        Reply::Now(Frame(vec![segment]))
+    }
+}
+
+/// Reads an answer for several times as long as a connection may be idle, with pauses that are shorter.
+async fn slow_reader(handler: Huge) {
+    let server = Served::start(handler, settings(1000, IDLE));
+    let mut peer = server.connect().await;
+    peer.write_all(&[0, 0, 0, 1, 7]).await.expect("the listener reads");
+    let started = Instant::now();
+    let (mut received, mut part) = (0, vec![0; 256 * 1024]);
+    while received < HUGE_LEN {
+        let read = peer.read(&mut part).await.expect("the connection goes on");
+        assert!(read > 0, "cut off after {received} bytes and {:?}", started.elapsed());
+        received += read;
+        tokio::time::sleep(Duration::from_millis(40)).await;
+    }
+    assert!(started.elapsed() > 2 * IDLE, "it was no slow reader");
+    // One that reads nothing is cut off.
+    peer.write_all(&[0, 0, 0, 1, 7]).await.expect("the listener reads");
+    tokio::time::sleep(3 * IDLE).await;
+    let mut left = 0;
+    while let Ok(read @ 1..) = peer.read(&mut part).await {
+        left += read;
+    }
+    assert!(left < HUGE_LEN, "the connection ended before the answer did");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_readers_are_not_idle() {
+    slow_reader(Huge(None)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_readers_of_files_are_not_idle() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = Disk::real().open_or_create(&dir.path().join("file")).expect("it can be created");
+    file.write_all_at(&vec![0; HUGE_LEN], 0).expect("there is room");
+    slow_reader(Huge(Some(Arc::new(file)))).await;
+}
+
+/// Answers that are not read: what they take together is bounded, and those that read are served.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unread_answers_stay_within_their_bound() {
+    const MAX: usize = 4 * HUGE_LEN;
+    let answers = AnswerMemory::new(MAX);
+    let settings = ConnectionSettings { answers: answers.clone(), ..settings(1000, Duration::from_secs(60)) };
+    let server = Served::start(Huge(None), settings);
+    let mut deaf = Vec::new();
+    for _ in 0..12 {
+        let mut peer = server.connect().await;
+        peer.write_all(&[0, 0, 0, 1, 7]).await.expect("the listener reads");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(answers.used() <= MAX, "{} bytes are held", answers.used());
+        deaf.push(peer);
+    }
+    assert!(answers.used() > MAX / 2, "{} bytes are held, which bounds nothing", answers.used());
+    let mut peer = server.connect().await;
+    peer.write_all(&[0, 0, 0, 1, 7]).await.expect("the listener reads");
+    let mut answer = vec![1; HUGE_LEN];
+    peer.read_exact(&mut answer).await.expect("one that reads gets its answer");
+    server.stop().await;
+    assert_eq!(answers.used(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_senders_are_not_idle() {
+    let served = Arc::new(AtomicUsize::new(0));
+    let handler = Generous { served: Arc::clone(&served), later: false };
+    let server = Served::start(handler, settings(4 << 20, IDLE));
+    let mut peer = server.connect().await;
+    let length = 3u32 << 20;
+    peer.write_all(&length.to_be_bytes()).await.expect("the listener reads");
+    let part = vec![1; length as usize / 32];
+    for _ in 0..32 {
+        peer.write_all(&part).await.expect("the connection goes on");
+        tokio::time::sleep(IDLE / 10).await;
+    }
+    let mut answer = vec![0; ANSWER_LEN];
+    peer.read_exact(&mut answer).await.expect("an answer");
+    // One that stops in the middle of a request is cut off.
+    peer.write_all(&length.to_be_bytes()).await.expect("the listener reads");
+    peer.write_all(&part).await.expect("the connection goes on");
+    let ended = tokio::time::timeout(10 * IDLE, peer.read(&mut answer)).await;
+    assert!(matches!(ended, Ok(Ok(0) | Err(_))), "{ended:?}");
+    server.stop().await;
 }

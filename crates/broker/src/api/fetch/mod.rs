@@ -20,6 +20,7 @@ use super::Call;
 use crate::broker::Broker;
 use crate::net::Reply;
 use crate::partition::{FetchFrom, FetchRead, Waiter};
+use bytes::Bytes;
 use plan::{Entry, Plan};
 use respond::Outcome;
 use std::sync::Arc;
@@ -29,8 +30,9 @@ use thalweg_wire::{DecodeError, Decoder, ErrorCode, Message};
 use tokio::time::Instant;
 
 /// Reads at once, and answers at once where that is enough.
-pub fn handle(broker: &Arc<Broker>, call: Call, mut d: Decoder) -> Result<Reply, DecodeError> {
+pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Reply, DecodeError> {
     let request = FetchRequest::decode(&mut d, call.version)?;
+    call.frame = Bytes::new();
     let plan = match Plan::new(broker, &call, request) {
         Ok(plan) => plan,
         Err(error) => return Ok(respond::failed(&call, error)),

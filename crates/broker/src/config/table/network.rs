@@ -36,7 +36,7 @@ family! { LISTENERS "Listeners and connections";
     "queued.max.requests": Int = "500", at_least(1), High, ReadOnly, Accepted(BOUNDED_BY_BYTES),
         "How many requests may wait in Kafka's request queue.";
     "queued.max.request.bytes": Long = "-1", ANY, Medium, ReadOnly, Served,
-        "How many bytes of requests may be held in memory at once before connections stop being read; -1 leaves it to the broker's own bound.";
+        "How many bytes of requests may be held in memory at once, over all connections; -1 leaves it to the broker's own bound, 512 MiB. All buffers of requests count as they are allocated, from the first byte to the end of their use. A part as large as `socket.request.max.bytes` is kept to complete one request at a time; where it leaves less than a quarter, it goes beyond the budget. While requests wait for memory, those that arrive too slowly are closed. Answers that clients do not take are bounded by a quarter of this, or 64 MiB if that is more; then the connection is closed whose answers take the most memory for the longest time.";
     "socket.request.max.bytes": Int = "104857600", at_least(1), High, ReadOnly, Served,
         "The largest request accepted, in bytes; a connection that announces more is closed.";
     "socket.send.buffer.bytes": Int = "102400", ANY, High, ReadOnly, Served,
@@ -52,9 +52,9 @@ family! { LISTENERS "Listeners and connections";
     "socket.connection.setup.timeout.max.ms": Long = "30000", ANY, Medium, ReadOnly, Accepted(SETUP),
         "The longest such wait after repeated failures; the wait doubles up to here.";
     "connections.max.idle.ms": Long = "600000", ANY, Medium, ReadOnly, Served,
-        "A connection without a request for this long is closed; a negative value never closes one.";
+        "A connection without progress for this long is closed: no byte of a request arrives, and none of an answer is taken. A negative value never closes one.";
     "max.connections": Int = "2147483647", at_least(0), Medium, ClusterWide, Served,
-        "How many connections the broker keeps open at once, over all listeners.";
+        "How many connections the broker keeps open at once, over all listeners. There are fewer where the limit of open files (RLIMIT_NOFILE) leaves fewer beside those that logs need.";
     "max.connections.per.ip": Int = "2147483647", at_least(0), Medium, ClusterWide, Served,
         "How many connections one client address may hold. Zero is allowed only together with overrides.";
     "max.connections.per.ip.overrides": String = "", ANY, Medium, ClusterWide, Served,

@@ -1,0 +1,140 @@
+//! The memory of answers that their peers do not take, over all connections.
+//!
+//! Owns: how much that may be, and which connection ends when it is more: the one whose answers take the most memory for the
+//! longest time. An answer is counted from the moment its connection has to wait with it, so what leaves at once costs
+//! nothing. Slices of files are no memory.
+
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// The memory that answers may take. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct AnswerMemory(Arc<Mutex<Answers>>);
+
+#[derive(Debug)]
+struct Answers {
+    max: usize,
+    bytes: usize,
+    next_id: u64,
+    waiting: BTreeMap<u64, Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    bytes: usize,
+    since: Instant,
+    cut_off: Arc<Notify>,
+}
+
+impl AnswerMemory {
+    /// Room for `max` bytes. A single connection's answers may always be as large as they are.
+    pub fn new(max: usize) -> Self {
+        let answers = Answers { max, bytes: 0, next_id: 0, waiting: BTreeMap::new() };
+        Self(Arc::new(Mutex::new(answers)))
+    }
+
+    /// How many bytes are held.
+    pub fn used(&self) -> usize {
+        self.0.lock().bytes
+    }
+
+    /// Counts the answers of one more connection, which begins to wait with them.
+    pub(super) fn hold(&self, bytes: usize) -> HeldAnswers {
+        let mut answers = self.0.lock();
+        let (id, cut_off) = (answers.next_id, Arc::new(Notify::new()));
+        answers.next_id += 1;
+        let waiting = Waiting { bytes: 0, since: Instant::now(), cut_off: Arc::clone(&cut_off) };
+        answers.waiting.insert(id, waiting);
+        answers.set(id, bytes);
+        drop(answers);
+        HeldAnswers { memory: self.clone(), id, cut_off }
+    }
+}
+
+impl Answers {
+    fn set(&mut self, id: u64, bytes: usize) {
+        let Some(waiting) = self.waiting.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut waiting.bytes, bytes);
+        self.bytes = self.bytes - before + bytes;
+        if bytes > before {
+            self.make_room();
+        }
+    }
+
+    fn make_room(&mut self) {
+        let now = Instant::now();
+        while self.bytes > self.max && self.waiting.len() > 1 {
+            let cost = |waiting: &Waiting| {
+                let age_ms = now.duration_since(waiting.since).as_millis();
+                waiting.bytes as u128 * (age_ms + 1)
+            };
+            let dearest = self.waiting.iter().max_by_key(|(_, waiting)| cost(waiting)).map(|(id, _)| *id);
+            let Some(waiting) = dearest.and_then(|id| self.waiting.remove(&id)) else { return };
+            self.bytes -= waiting.bytes;
+            waiting.cut_off.notify_one();
+        }
+    }
+}
+
+/// The answers that a connection waits with.
+#[derive(Debug)]
+pub(super) struct HeldAnswers {
+    memory: AnswerMemory,
+    id: u64,
+    cut_off: Arc<Notify>,
+}
+
+impl HeldAnswers {
+    /// It is so much by now.
+    pub(super) fn set(&self, bytes: usize) {
+        self.memory.0.lock().set(self.id, bytes);
+    }
+
+    /// Returns when the connection has to end, to make room for others.
+    pub(super) async fn cut_off(&self) {
+        self.cut_off.notified().await;
+    }
+}
+
+impl Drop for HeldAnswers {
+    fn drop(&mut self) {
+        let mut answers = self.memory.0.lock();
+        if let Some(waiting) = answers.waiting.remove(&self.id) {
+            answers.bytes -= waiting.bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn is_cut_off(held: &HeldAnswers) -> bool {
+        let notified = held.cut_off.notified();
+        tokio::pin!(notified);
+        notified.enable()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn dearest_answers_make_room_for_others() {
+        let memory = AnswerMemory::new(100);
+        let alone = memory.hold(500);
+        assert!(!is_cut_off(&alone), "one connection may hold as much as it needs");
+        drop(alone);
+        let (large, old) = (memory.hold(50), memory.hold(30));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let small = memory.hold(20);
+        assert_eq!(memory.used(), 100);
+        small.set(25);
+        assert!(is_cut_off(&large) && !is_cut_off(&old) && !is_cut_off(&small));
+        assert_eq!(memory.used(), 55);
+        drop(large);
+        assert_eq!(memory.used(), 55, "what was cut off is not given back twice");
+        drop((old, small));
+        assert_eq!(memory.used(), 0);
+    }
+}

@@ -1,0 +1,110 @@
+//! A request that is too large for a connection's block, in a buffer of its own.
+//!
+//! The buffer follows the bytes that arrive: an announced length is no reason to allocate. What it takes from the memory of
+//! all connections is given back when the last part of the frame is dropped, wherever that is.
+
+use super::memory::{Charge, FrameMemory, Purpose};
+use super::stream::Stream;
+use bytes::{BufMut, Bytes};
+use std::io;
+
+/// By how much a buffer grows at the least.
+const GROWTH_MIN: usize = 16 * 1024;
+
+/// A frame of which some bytes are missing.
+#[derive(Debug)]
+pub(super) struct LargeFrame {
+    bytes: Vec<u8>,
+    length: usize,
+    charge: Charge,
+}
+
+/// A frame on its way through the broker.
+struct Charged {
+    bytes: Vec<u8>,
+    _charge: Charge,
+}
+
+impl AsRef<[u8]> for Charged {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl LargeFrame {
+    /// A frame of `length` bytes that begins with these.
+    pub(super) fn begin(charge: Charge, length: usize, begin: &[u8]) -> LargeFrame {
+        let mut bytes = Vec::with_capacity(charge.bytes());
+        bytes.extend_from_slice(begin);
+        LargeFrame { bytes, length, charge }
+    }
+
+    pub(super) fn received(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(super) fn charge(&self) -> &Charge {
+        &self.charge
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.bytes.len() >= self.length
+    }
+
+    pub(super) fn into_frame(self) -> Bytes {
+        Bytes::from_owner(Charged { bytes: self.bytes, _charge: self.charge })
+    }
+
+    /// How much more the buffer wants when it is full: as much again, up to the frame's length.
+    fn growth(&self) -> usize {
+        let capacity = self.bytes.capacity();
+        self.length.min((2 * capacity).max(GROWTH_MIN)).saturating_sub(capacity)
+    }
+
+    fn has_free(&self) -> bool {
+        self.bytes.len() < self.bytes.capacity().min(self.length)
+    }
+
+    /// Makes room for a read, if there is memory for it.
+    pub(super) fn has_room(&mut self) -> bool {
+        if self.has_free() {
+            return true;
+        }
+        let growth = self.growth();
+        let granted = self.charge.try_grow(growth);
+        if granted {
+            self.grow(growth);
+        }
+        granted
+    }
+
+    /// Waits for room.
+    pub(super) async fn room(&mut self, memory: &FrameMemory) {
+        if self.has_free() {
+            return;
+        }
+        let growth = self.growth();
+        let more = memory.take(growth, Purpose::Grow).await;
+        self.charge.absorb(more);
+        self.grow(growth);
+    }
+
+    fn grow(&mut self, growth: usize) {
+        let capacity = self.bytes.capacity() + growth;
+        self.bytes.reserve_exact(capacity - self.bytes.len());
+    }
+
+    /// Reads once. There is room.
+    pub(super) fn try_read(&mut self, stream: &Stream) -> io::Result<usize> {
+        let room = self.bytes.capacity().min(self.length) - self.bytes.len();
+        stream.try_read_buf(&mut (&mut self.bytes).limit(room))
+    }
+
+    /// Gives back room that nothing arrives for.
+    pub(super) fn shrink(&mut self) {
+        if self.bytes.len() < self.bytes.capacity() / 2 && !self.charge.holds_reserve() {
+            self.bytes.shrink_to_fit();
+            self.charge.shrink_to(self.bytes.capacity());
+        }
+    }
+}
