@@ -10,6 +10,7 @@ pub mod failure;
 mod group;
 mod lab;
 mod log_filter;
+mod log_limit;
 mod perf;
 mod probe;
 mod produce;

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
+use super::log_limit;
 use indicatif::MultiProgress;
 use thalweg_broker::config::{BadAssignment, RefusedConfig};
 use thalweg_client::{BootstrapError, ClientError, InvalidProperty, InvalidSetting};
@@ -14,6 +15,8 @@ use thalweg_stream::deployment::WrongProperty;
 use thalweg_stream::language::Complaints;
 use thalweg_wire::ApiKey;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use super::log_filter;
 
@@ -117,12 +120,11 @@ pub fn log_to_standard_error(level: &str, bars: &MultiProgress) {
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let colours = io::stderr().is_terminal() && !unwanted;
     let bars = bars.clone();
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(move || AboveBars(bars.clone()))
         .with_ansi(colours)
-        .with_target(false)
-        .init();
+        .with_target(false);
+    tracing_subscriber::registry().with(filter).with(log_limit::layer()).with(lines).init();
 }
 
 /// Standard error, above the bars that may be drawn there.

@@ -1,6 +1,7 @@
 //! `thalweg serve`: a broker, a controller, or both, in the foreground, until it is told to stop.
 
 use super::failure::Usage;
+use super::log_limit;
 use crate::hosting::{self, Streams};
 use crate::http::{self, HttpListening, HttpServer};
 use anyhow::{Context, Result, bail};
@@ -226,6 +227,7 @@ async fn serve(config: BrokerConfig, started: Instant, bars: MultiProgress) -> R
     let streams = config.streams.clone();
     let loading = Arc::new(Loading::default());
     let shown = tokio::spawn(show(Arc::clone(&loading), bars));
+    tokio::spawn(log_limit::report());
     // On a task of its own, since it blocks where it opens logs.
     let starting = tokio::spawn(async move { Node::start(config, &loading).await });
     let node = tokio::select! {
@@ -302,6 +304,7 @@ async fn stop(running: Served, mut terminate: Signal, mut interrupt: Signal) -> 
     };
     tokio::select! {
         is_clean = running.stop() => {
+            log_limit::report_rest();
             if !is_clean {
                 bail!(NOT_IN_ORDER);
             }

@@ -8,6 +8,7 @@ mod http;
 mod lab;
 mod lab_drivers;
 mod lab_worker;
+mod log_limit;
 mod node;
 mod replicated;
 mod secured;

@@ -1,0 +1,52 @@
+//! What strangers can have a node write to its log.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use rustix::process::Signal;
+
+use super::node::Node;
+
+/// Each of these frames closes its connection with a warning.
+const FRAMES: [&[u8]; 3] = [
+    // No length that a frame may have.
+    &[0x7f, 0xff, 0xff, 0xff],
+    // No API.
+    &[0, 0, 0, 8, 0x7f, 0, 0, 0, 0, 0, 0, 1],
+    // Less than a header.
+    &[0, 0, 0, 1, 0],
+];
+
+#[test]
+fn malformed_frames_do_not_fill_the_log() {
+    const ROUNDS: usize = 500;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut node = Node::start(dir.path(), &[]);
+    for _ in 0..ROUNDS {
+        for frame in FRAMES {
+            let mut stream = TcpStream::connect(&node.address).expect("it listens");
+            stream.write_all(frame).expect("it reads");
+            // It answers nothing and closes the connection.
+            let closed = stream.read(&mut [0]);
+            assert!(matches!(closed, Ok(0) | Err(_)), "{closed:?}");
+        }
+    }
+    node.end(Signal::TERM);
+    let told = || {
+        let said = node.said();
+        let lines = |part: &str| said.lines().filter(|line| line.contains(part)).count();
+        (lines("Closed a connection"), said.contains("more from 127.0.0.1"), said.clone())
+    };
+    // The thread that reads its lines may be a little behind.
+    let mut last = told();
+    for _ in 0..100 {
+        if last.1 {
+            break;
+        }
+        std::thread::yield_now();
+        last = told();
+    }
+    let (warnings, is_counted, said) = last;
+    assert!((1..=20).contains(&warnings), "{warnings} lines for {} frames", ROUNDS * FRAMES.len());
+    assert!(is_counted, "what was left out is not counted: {said}");
+}
