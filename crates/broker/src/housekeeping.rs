@@ -73,20 +73,31 @@ fn every(tasks: &mut JoinSet<()>, broker: &Arc<Broker>, period: Duration, work: 
 fn delete_old_segments(broker: &Broker) {
     let now_ms = broker.clock.now_ms();
     for partition in broker.partitions.all() {
-        match partition.with_log(|log| log.delete_old_segments(now_ms)) {
-            Ok(0) => {}
-            Ok(segments) => tracing::info!(?partition, segments, "Deleted old segments"),
-            Err(error) => tracing::error!(?partition, %error, "Deleting old segments failed"),
-        }
+        delete_old_segments_of(&partition, now_ms);
+    }
+}
+
+/// Deletes what retention lets go of one partition. A log that is being compacted is left alone, so whoever compacted it
+/// calls this afterwards.
+pub(crate) fn delete_old_segments_of(partition: &Partition, now_ms: i64) {
+    match partition.with_log(|log| log.delete_old_segments(now_ms)) {
+        Ok(0) => {}
+        Ok(segments) => tracing::info!(?partition, segments, "Deleted old segments"),
+        Err(error) => tracing::error!(?partition, %error, "Deleting old segments failed"),
     }
 }
 
 fn purge(broker: &Broker) {
     let now_ms = broker.clock.now_ms();
     for partition in broker.partitions.all() {
-        partition.with_log(|log| log.purge_deleted(now_ms));
+        purge_of(&partition, now_ms);
     }
     broker.log_dirs.purge_deleted(now_ms);
+}
+
+/// Removes the files of one partition whose delay is over, without its lock.
+fn purge_of(partition: &Partition, now_ms: i64) {
+    partition.with_log(|log| log.take_expired(now_ms)).remove();
 }
 
 fn release_idle(broker: &Broker) {
@@ -107,5 +118,20 @@ fn expire_producers(broker: &Broker) {
     let now_ms = broker.clock.now_ms();
     for partition in broker.partitions.all() {
         partition.with_log(|log| log.remove_expired_producers(now_ms, expiration_ms));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::partition::testing::HangingDisk;
+
+    #[test]
+    fn appends_go_on_while_deleted_segments_are_removed() {
+        let hanging = HangingDisk::new();
+        hanging.append(20);
+        let partition = Arc::clone(&hanging.partition);
+        partition.with_log(|log| log.delete_records(log.high_watermark())).expect("deletes");
+        hanging.while_it_hangs(".log.deleted", move || purge_of(&partition, i64::MAX), |hanging| hanging.append(1));
     }
 }

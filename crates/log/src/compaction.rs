@@ -1,20 +1,26 @@
 //! Log compaction: of the records with one key, only the last stays (Kafka's `Cleaner`).
 //!
 //! A job is planned under the partition's lock ([`crate::PartitionLog::plan_compaction`]), runs without it on
-//! segments that do not change any more ([`CompactionJob::run`]), and its outcome is taken over under the lock
-//! ([`crate::PartitionLog::finish_compaction`]). Two passes: the first reads the dirty part and notes the last
-//! offset of each key; the second copies all segments up to there, without the records that are superseded.
+//! segments that do not change any more ([`CompactionJob::run`], or step by step by [`CompactionPass`]), and its outcome
+//! is taken over under the lock ([`crate::PartitionLog::finish_compaction`]). Two walks: the first reads the dirty part and
+//! notes the last offset of each key; the second copies all segments up to there, without the records that are superseded.
+//! As long as the job exists, retention leaves the log alone, or a pass would be void under load.
 //!
 //! ```text
 //! <base>.log.cleaned   the new segment while it is written, indexes likewise; dropped at the next start
 //! <base>.log.swap      the new segment is whole; from here on it is finished, also after a crash
 //! <base>.log           the new segment in its place; the old ones have become .deleted
 //! ```
+//! Under the lock files are only renamed, the segments in their order. File systems bring changes of names to the medium in
+//! their order, so a crash leaves the old segments, or the new ones up to some point and the old ones behind it. The
+//! directory is synced without the lock ([`CompactionSwap::sync`]). Only then are the old files removed, and only then does
+//! the cleaner checkpoint rise ([`crate::PartitionLog::complete_compaction`]): were the old segments to come back
+//! below it, the next pass would not see that a tombstone in them still has a value to delete.
 //!
 //! Owns: which records stay, and replacing segments so that a stop at any moment leaves the old or the new.
 //! Refuses: the active segment, records above the last stable offset, and damaged batches: a segment whose CRCs
 //! do not fit is left as it is. A batch with the right CRC whose records cannot be read, since its producer sent it so,
-//! stays as it is, and its keys count for nothing.
+//! stays as it is, and its keys count for nothing. It may hold any key, so tombstones and markers behind it stay too.
 //!
 //! What stays: the last record of each key; a record without a value (a tombstone) until `delete.retention.ms`
 //! after the first compaction that saw it as the last; the last batch of each producer, if need be without
@@ -31,11 +37,13 @@ use crate::segment::{Home, LOG_SUFFIX};
 mod filter;
 mod job;
 mod offset_map;
+mod pass;
 mod transactions;
 
 pub(crate) use filter::LastRecord;
-pub(crate) use job::{Cleaned, Source};
+pub(crate) use job::{Cleaned, NewlyUnread, Source};
 pub use job::{CompactionError, CompactionJob, CompactionOutcome, CompactionStats};
+pub use pass::{CompactionPass, Step as CompactionStep};
 
 /// The suffix of a segment that is being written.
 pub(crate) const CLEANED_SUFFIX: &str = ".cleaned";

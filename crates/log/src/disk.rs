@@ -205,7 +205,7 @@ impl Disk {
         temporary.push(".tmp");
         let temporary = PathBuf::from(temporary);
         // One that a stop has left has content of its own, which may be what the medium has in the end.
-        self.remove(&temporary)?;
+        self.unlink(&temporary)?;
         let file = self.open_or_create(&temporary)?;
         file.write_all_at(bytes, 0)?;
         if durability == Durability::Synced {
@@ -275,6 +275,13 @@ impl Disk {
 
     /// Deletes a file; a missing one is no error.
     pub fn remove(&self, path: &Path) -> io::Result<()> {
+        self.unlink(path)
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        if let Some(faults) = self.faults.as_ref().filter(|faults| faults.covers(path)) {
+            faults.before_wait();
+        }
         ignore_missing(match &self.memory {
             Some(memory) => memory.remove(path),
             None => fs::remove_file(path),

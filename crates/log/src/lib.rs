@@ -21,10 +21,12 @@
 //!   .high_watermark() .set_high_watermark(offset) .last_stable_offset() .log_start_offset() .log_end_offset()
 //!   .assign_leader_epoch_start(epoch) .end_offset_for_epoch(epoch) .latest_epoch()
 //!   .truncate_to(offset) .truncate_fully_and_start_at(offset, log_start)
-//!   .delete_records(offset) .delete_old_segments(now_ms) .purge_deleted(now_ms)
+//!   .delete_records(offset) .delete_old_segments(now_ms)
+//!   .take_expired(now_ms) -> ExpiredFiles; .remove() without the lock
 //!   .needs_flush(now_ms) .flush_target() -> FlushTarget; .sync() without the lock; .complete_flush(&target, outcome)
 //!   .needs_background_flush() .background_flush_target()                       segments that were left by a roll
-//!   .plan_compaction(now_ms) -> CompactionJob; .run() without the lock; .finish_compaction(&job, outcome)
+//!   .dirtiness(now_ms) .plan_compaction(now_ms) -> CompactionJob; .run() without the lock;
+//!   .finish_compaction(&job, outcome) -> CompactionSwap; .sync() without the lock; .complete_compaction(swap, outcome)
 //!   .start_verification(..) .producers() .release_idle_resources() .set_config(..)
 //! ```
 //! Every append is whole or not there. After a failed write or sync a log takes no more batches and says so; a full disk
@@ -48,7 +50,9 @@ mod topic_partition;
 mod uuid;
 
 pub use clock::Clock;
-pub use compaction::{CompactionError, CompactionJob, CompactionOutcome, CompactionStats};
+pub use compaction::{
+    CompactionError, CompactionJob, CompactionOutcome, CompactionPass, CompactionStats, CompactionStep,
+};
 pub use config::{CleanupPolicy, LogConfig};
 pub use dirs::{
     BadMetaProperties, CreateError, DirDescription, DirectoryLocked, DirectoryOffline, DuplicateDirectoryId,
@@ -57,9 +61,10 @@ pub use dirs::{
 };
 pub use epochs::EpochEnd;
 pub use partition::{
-    AppendError, AppendInfo, AppendOptions, BatchTooLarge, DeleteRecordsError, FlushTarget, LogError,
-    LogSlice, OffsetOutOfRange, OffsetsOutOfOrder, OpenOptions, PartitionLog, PublishedOffsets, ReadError,
-    TimestampedOffset, UnexpectedOffset,
+    AppendError, AppendInfo, AppendOptions, BatchTooLarge, CompactionSwap, DeleteRecordsError, Dirtiness,
+    ExpiredFiles, FlushTarget, LogError, LogSlice, OffsetOutOfRange, OffsetsOutOfOrder, OpenOptions,
+    PartitionLog, PublishedOffsets, ReadError, TimestampedOffset,
+    UnexpectedOffset,
 };
 pub use producers::{
     AppendOrigin, BatchMetadata, EndMarker, InvalidProducerEpoch, InvalidTransactionState,

@@ -14,14 +14,15 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 
 use thalweg_record::{LeaderEpoch, Offset, ProducerEpoch, ProducerId};
 
 use crate::clock::Clock;
 use crate::config::LogConfig;
 use crate::dirs::DirState;
+use crate::disk::Disk;
 use crate::epochs::{EpochEnd, LeaderEpochs};
 use crate::producers::{ProducerEntry, ProducerError, Producers, VerificationGuard};
 use crate::segment::{Home, Segment};
@@ -45,6 +46,7 @@ mod timestamps;
 mod truncate;
 
 pub use append::{AppendInfo, AppendOptions};
+pub use compact::{CompactionSwap, Dirtiness};
 pub use error::{
     AppendError, BatchTooLarge, DeleteRecordsError, LogError, OffsetOutOfRange, OffsetsOutOfOrder, ReadError,
     UnexpectedOffset,
@@ -135,6 +137,10 @@ pub struct PartitionLog {
     recovery_point: Offset,
     /// The log is compacted below it.
     cleaned_to: Offset,
+    /// Alive while a compaction is planned or runs.
+    compacting: Weak<()>,
+    /// Batches below it that compaction cannot read were named.
+    unread_named_to: Offset,
     first_unstable: Option<Offset>,
     epochs: LeaderEpochs,
     producers: Producers,
@@ -160,6 +166,25 @@ pub struct PartitionLog {
     published: Arc<PublishedOffsets>,
     /// The log directory, unless the log is opened by itself.
     state: Option<Arc<DirState>>,
+}
+
+/// Deleted files whose time is over. Dropped as it is, it leaves them to the next start.
+#[derive(Debug)]
+#[must_use]
+pub struct ExpiredFiles {
+    paths: Vec<PathBuf>,
+    disk: Disk,
+}
+
+impl ExpiredFiles {
+    /// Removes them. Freeing a large file takes a while; call it without the partition's lock.
+    pub fn remove(self) {
+        for path in &self.paths {
+            if let Err(error) = self.disk.remove(path) {
+                tracing::warn!(path = %path.display(), %error, "Deleted segment file cannot be removed");
+            }
+        }
+    }
 }
 
 impl PartitionLog {
@@ -488,17 +513,14 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Deletes the files whose time under the `.deleted` name is over.
+    /// The files whose time under the `.deleted` name is over, to be removed without the partition's lock.
+    pub fn take_expired(&mut self, now_ms: i64) -> ExpiredFiles {
+        let expired = self.doomed.extract_if(.., |doomed| doomed.due_ms <= now_ms);
+        ExpiredFiles { paths: expired.map(|doomed| doomed.path).collect(), disk: self.home.disk.clone() }
+    }
+
+    /// Deletes the files whose time under the `.deleted` name is over, on the spot: for a log without a lock.
     pub fn purge_deleted(&mut self, now_ms: i64) {
-        let disk = &self.home.disk;
-        self.doomed.retain(|doomed| {
-            if doomed.due_ms > now_ms {
-                return true;
-            }
-            if let Err(error) = disk.remove(&doomed.path) {
-                tracing::warn!(path = %doomed.path.display(), %error, "Deleted segment file cannot be removed");
-            }
-            false
-        });
+        self.take_expired(now_ms).remove();
     }
 }

@@ -4,6 +4,7 @@
 //! CRC checked. Refuses: repairing; what is wrong is reported with its position.
 
 use std::io;
+use std::ops::Deref;
 
 use thalweg_record::{BatchError, BatchHeader};
 
@@ -142,17 +143,18 @@ pub fn is_zeros(file: &LogFile, from: u64, to: u64) -> io::Result<bool> {
 }
 
 /// The whole batches of a segment file from a position on, each with its CRC checked.
-pub struct BatchScan<'a> {
-    file: &'a LogFile,
+#[derive(Debug)]
+pub struct BatchScan<F> {
+    file: F,
     position: u64,
     end: u64,
     buffer: Vec<u8>,
     buffer_start: u64,
 }
 
-impl<'a> BatchScan<'a> {
+impl<F: Deref<Target = LogFile>> BatchScan<F> {
     /// A walk from `position`, which is where a batch begins, to `end`.
-    pub fn new(file: &'a LogFile, position: u64, end: u64) -> BatchScan<'a> {
+    pub fn new(file: F, position: u64, end: u64) -> BatchScan<F> {
         BatchScan { file, position, end, buffer: Vec::new(), buffer_start: position }
     }
 

@@ -15,9 +15,12 @@ use zstd::zstd_safe::{DCtx, InBuffer, OutBuffer, get_error_name};
 
 use crate::attributes::Compression;
 
-/// The limit of a [`DecompressBuffer`] unless another is given: 64 MiB, sixty times what a batch may have by
+/// The limit of a [`DecompressBuffer`] unless another is given: 128 MiB, 128 times what a batch may have by
 /// Kafka's default `message.max.bytes`.
-pub const DECOMPRESSED_BYTES_MAX_DEFAULT: usize = 64 << 20;
+///
+/// One limit holds for all who open stored batches. Were it higher for produce than for compaction, a compacted topic
+/// would take keys that compaction never sees.
+pub const DECOMPRESSED_BYTES_MAX_DEFAULT: usize = 128 << 20;
 
 /// Growth of the output when the stream is not known to be longer.
 const CHUNK_BYTES: usize = 16 << 10;

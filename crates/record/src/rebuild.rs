@@ -13,26 +13,30 @@ use crate::record::{Header, Record};
 /// A batch with the offsets, producer and flags of `original`, and of its records just these. `delete_horizon_ms`
 /// is the time after which its tombstones may go; one that the original has is for the caller to pass on.
 /// Without a record, see [`emptied`].
-pub fn rebuild(
+pub fn rebuild<'r>(
     original: &BatchHeader,
-    records: &[Record<'_>],
+    records: impl IntoIterator<Item = Record<'r>>,
     delete_horizon_ms: Option<i64>,
 ) -> Result<Vec<u8>, BatchError> {
-    let Some(first) = records.first() else { return Ok(emptied(original)) };
     let compression = original.attributes.compression()?;
+    let mut records = records.into_iter().peekable();
+    let Some(first) = records.peek() else { return Ok(emptied(original)) };
     let base_timestamp = delete_horizon_ms.unwrap_or(first.timestamp);
     let mut payload = Vec::new();
-    let mut max_timestamp = first.timestamp;
+    let mut headers: Vec<Header<'r>> = Vec::new();
+    let (mut max_timestamp, mut record_count) = (first.timestamp, 0);
     for record in records {
         let offset_delta = i32::try_from(record.offset - original.base_offset)
             .expect("a record lies within its batch, whose offsets span an i32");
-        let headers: Vec<Header<'_>> = record.headers.collect();
+        headers.clear();
+        headers.extend(record.headers);
         let timestamp_delta = record.timestamp.wrapping_sub(base_timestamp);
         let layout = RecordLayout::new(timestamp_delta, offset_delta, record.key, record.value, &headers);
         let at = payload.len();
         payload.resize(at + layout.record_bytes, 0);
         layout.write(&mut payload[at..], record.key, record.value, &headers);
         max_timestamp = max_timestamp.max(record.timestamp);
+        record_count += 1;
     }
     let mut batch = vec![0; BatchHeader::LEN];
     match compression {
@@ -50,7 +54,7 @@ pub fn rebuild(
             .with_delete_horizon(delete_horizon_ms.is_some()),
         base_timestamp,
         max_timestamp,
-        record_count: i32::try_from(records.len()).expect("no more records than the batch had"),
+        record_count,
         ..*original
     };
     complete(&mut batch, header);
@@ -111,7 +115,7 @@ mod tests {
                     .map(|record| record.expect("a record"))
                     .collect();
                 let kept = [records[1], records[3]];
-                let rebuilt = rebuild(&batch.header, &kept, horizon).expect("a known codec");
+                let rebuilt = rebuild(&batch.header, kept, horizon).expect("a known codec");
                 let header = verify(&rebuilt).expect("the CRC fits");
                 assert_eq!(header.next_offset(), Offset(105));
                 assert_eq!((header.base_offset, header.last_sequence()), (Offset(100), 44));

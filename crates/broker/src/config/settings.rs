@@ -169,6 +169,8 @@ pub struct CleanerSettings {
     pub threads: usize,
     /// `log.cleaner.dedupe.buffer.size`.
     pub dedupe_buffer_bytes: usize,
+    /// `log.cleaner.io.max.bytes.per.second`.
+    pub io_bytes_per_second: f64,
     /// `log.cleaner.backoff.ms`.
     pub backoff: Duration,
 }
@@ -198,6 +200,7 @@ impl LogSettings {
                 enable: values.boolean("log.cleaner.enable"),
                 threads: values.size("log.cleaner.threads"),
                 dedupe_buffer_bytes: values.size("log.cleaner.dedupe.buffer.size"),
+                io_bytes_per_second: values.double("log.cleaner.io.max.bytes.per.second"),
                 backoff: values.millis("log.cleaner.backoff.ms"),
             },
         }

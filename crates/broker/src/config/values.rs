@@ -63,6 +63,13 @@ impl Values {
         i16::try_from(self.long(name)).unwrap_or_else(|_| panic!("{name} was parsed as SHORT"))
     }
 
+    pub fn double(&self, name: &str) -> f64 {
+        match self.get(name) {
+            Some(Value::Double(number)) => *number,
+            _ => panic!("{name} is a number with a default"),
+        }
+    }
+
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.get(name) {
             Some(Value::Text(text)) => Some(text),

@@ -12,9 +12,6 @@ use thalweg_record::{
     ValidateRecordsError, check, stamp_max_timestamp, validate_records,
 };
 
-/// How far a batch may grow when it is opened.
-const DECOMPRESSED_MAX: usize = 128 * 1024 * 1024;
-
 /// The batch as it will be appended, or why it will not be.
 pub(super) fn take(
     records: Bytes,
@@ -37,7 +34,7 @@ pub(super) fn take(
     if wanted.is_none() && rules.header_suffices(&header) {
         return Ok((records, header));
     }
-    let mut buffer = DecompressBuffer::new(DECOMPRESSED_MAX);
+    let mut buffer = DecompressBuffer::default();
     let summary = validate_records(&Batch { header, bytes: &records }, &rules, &mut buffer)?;
     let mut records = records;
     if rules.timestamp_type == TimestampType::CreateTime && summary.max_timestamp != header.max_timestamp {

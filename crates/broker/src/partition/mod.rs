@@ -20,6 +20,8 @@ mod lead;
 mod moving;
 mod offsets;
 mod table;
+#[cfg(test)]
+pub(crate) mod testing;
 mod throttled;
 mod waiter;
 mod watch;

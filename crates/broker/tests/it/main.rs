@@ -4,6 +4,7 @@ mod admin;
 mod apache;
 mod child;
 mod cluster;
+mod compacting;
 mod connections;
 mod descriptors;
 mod fetch_sessions;

@@ -5,13 +5,16 @@
 use thalweg_hash::HashMap;
 use thalweg_record::{
     Batch, BatchHeader, ControlRecordType, DecompressBuffer, Offset, ProducerEpoch, ProducerId, Record,
-    RecordError, emptied, rebuild,
+    RecordError, Records, emptied, rebuild,
 };
 
 use super::offset_map::OffsetMap;
 use super::transactions::Transactions;
 use crate::scan::BatchFault;
 use crate::segment::transactions::AbortedTransaction;
+
+/// Memory that a buffer keeps after a large batch.
+const KEPT_BUFFER_BYTES: usize = 1024 * 1024;
 
 /// The last data record of a producer, or only its epoch when a marker came last.
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +33,72 @@ pub(super) struct Round<'a> {
     pub(super) delete_retention_ms: i64,
 }
 
+/// What the batches that went by mean for those behind them.
+#[derive(Debug, Default)]
+pub(super) struct Passed {
+    pub(super) transactions: Transactions,
+    /// Whether a batch stays whose records cannot be read. It may hold any key, so a tombstone behind it may be all that
+    /// keeps a key deleted.
+    pub(super) has_unread: bool,
+}
+
+/// Memory that is used again from batch to batch.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    buffer: DecompressBuffer,
+    /// Which records of a batch stay.
+    kept: Vec<bool>,
+}
+
+impl Scratch {
+    /// Gives back what only a large batch needed.
+    pub(super) fn shrink(&mut self) {
+        if self.buffer.capacity() > KEPT_BUFFER_BYTES {
+            self.buffer.shrink_to(KEPT_BUFFER_BYTES);
+        }
+        self.kept.clear();
+        self.kept.shrink_to(KEPT_BUFFER_BYTES);
+    }
+
+    /// Reads the kind of a control batch's record.
+    pub(super) fn control_kind(&mut self, batch: &Batch<'_>) -> Option<ControlRecordType> {
+        let record = batch.records(&mut self.buffer).ok()?.next()?.ok()?;
+        ControlRecordType::parse_key(record.key?).ok()?
+    }
+
+    /// The records of a batch, when all of them can be read.
+    pub(super) fn whole_records<'a>(&'a mut self, batch: &Batch<'a>) -> Result<Records<'a>, Unreadable> {
+        let records = batch.records(&mut self.buffer)?;
+        records.clone().try_for_each(|record| within(&batch.header, record).map(drop))?;
+        Ok(records)
+    }
+}
+
+/// Why the records of a batch count for nothing, though its CRC is right.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unreadable {
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    #[error("a record has offset {0}, which lies outside of its batch")]
+    Outside(Offset),
+}
+
+/// The record, if it can be read and lies where its batch says: another offset might supersede what came later.
+fn within<'a>(
+    header: &BatchHeader,
+    record: Result<Record<'a>, RecordError>,
+) -> Result<Record<'a>, Unreadable> {
+    let record = record?;
+    let is_within = (header.base_offset..=header.last_offset()).contains(&record.offset);
+    if is_within { Ok(record) } else { Err(Unreadable::Outside(record.offset)) }
+}
+
 /// What becomes of a batch.
 pub(super) enum Verdict {
     /// It stays as it is.
     Keep,
     /// It stays as it is, since its records cannot be read.
-    KeepUnread,
+    KeepUnread(Unreadable),
     /// It stays with fewer records, or with a delete horizon.
     Replace(Vec<u8>),
     /// It goes.
@@ -48,47 +111,33 @@ pub(super) struct Judgement {
     pub(super) aborted: Option<AbortedTransaction>,
 }
 
-/// Reads the kind of a control batch's record.
-pub(super) fn control_kind(batch: &Batch<'_>, buffer: &mut DecompressBuffer) -> Option<ControlRecordType> {
-    let record = batch.records(buffer).ok()?.next()?.ok()?;
-    ControlRecordType::parse_key(record.key?).ok()?
-}
-
-/// All records of a batch, or none.
-pub(super) fn all_records<'a>(
-    batch: &Batch<'a>,
-    buffer: &'a mut DecompressBuffer,
-) -> Result<Vec<Record<'a>>, RecordError> {
-    batch.records(buffer)?.collect()
-}
-
 impl Round<'_> {
     /// Judges one batch; batches come in the order of the log.
     pub(super) fn judge(
         &self,
         batch: &Batch<'_>,
-        transactions: &mut Transactions,
-        buffer: &mut DecompressBuffer,
+        passed: &mut Passed,
+        scratch: &mut Scratch,
     ) -> Result<Judgement, BatchFault> {
         let header = &batch.header;
         let is_control = header.attributes.is_control();
         let (mut discard, mut aborted, mut is_marker_of_nothing) = (false, None, false);
         if is_control {
-            let kind = control_kind(batch, buffer);
-            let (transaction_is_gone, entry) = transactions.end(header, kind);
+            let kind = scratch.control_kind(batch);
+            let (transaction_is_gone, entry) = passed.transactions.end(header, kind);
             aborted = entry;
             is_marker_of_nothing = transaction_is_gone;
-            discard = transaction_is_gone
-                && header.delete_horizon_ms().is_some_and(|horizon| horizon <= self.now_ms);
-        } else if transactions.is_aborted(header) {
+            discard = transaction_is_gone && self.has_expired(header, passed);
+        } else if passed.transactions.is_aborted(header) {
             discard = true;
         }
         let holds_its_place = self.is_last_of_producer(header) || header.next_offset() == self.upper_bound;
         let verdict = if discard {
             if holds_its_place { Verdict::Replace(emptied(header)) } else { Verdict::Drop }
         } else {
-            self.judge_records(batch, is_marker_of_nothing, holds_its_place, buffer)?
+            self.judge_records(batch, is_marker_of_nothing, holds_its_place, passed, scratch)?
         };
+        passed.has_unread |= matches!(verdict, Verdict::KeepUnread(_));
         Ok(Judgement { verdict, aborted })
     }
 
@@ -105,22 +154,29 @@ impl Round<'_> {
         batch: &Batch<'_>,
         is_marker_of_nothing: bool,
         holds_its_place: bool,
-        buffer: &mut DecompressBuffer,
+        passed: &Passed,
+        scratch: &mut Scratch,
     ) -> Result<Verdict, BatchFault> {
         let header = &batch.header;
-        let mut kept: Vec<Record<'_>> = Vec::new();
-        let mut all_kept = true;
-        let mut has_tombstones = false;
-        let Ok(records) = all_records(batch, buffer) else { return Ok(Verdict::KeepUnread) };
-        for record in records {
-            if header.attributes.is_control() || self.keeps(header, &record) {
-                has_tombstones |= record.value.is_none();
-                kept.push(record);
-            } else {
-                all_kept = false;
-            }
+        let Scratch { buffer, kept } = scratch;
+        let records = match batch.records(buffer) {
+            Ok(records) => records,
+            Err(error) => return Ok(Verdict::KeepUnread(error.into())),
+        };
+        let (mut some_kept, mut all_kept, mut has_tombstones) = (false, true, false);
+        kept.clear();
+        for record in records.clone() {
+            let record = match within(header, record) {
+                Ok(record) => record,
+                Err(error) => return Ok(Verdict::KeepUnread(error)),
+            };
+            let keeps = header.attributes.is_control() || self.keeps(header, &record, passed);
+            some_kept |= keeps;
+            all_kept &= keeps;
+            has_tombstones |= keeps && record.value.is_none();
+            kept.push(keeps);
         }
-        if kept.is_empty() {
+        if !some_kept {
             let is_empty_already = header.record_count == 0;
             return Ok(match (holds_its_place, is_empty_already) {
                 (true, true) => Verdict::Keep,
@@ -138,17 +194,23 @@ impl Round<'_> {
         } else {
             header.delete_horizon_ms()
         };
-        Ok(Verdict::Replace(rebuild(header, &kept, horizon_ms)?))
+        let staying = records.zip(&*kept).filter(|(_, keeps)| **keeps);
+        let staying = staying.map(|(record, _)| record.expect("the first walk read it"));
+        Ok(Verdict::Replace(rebuild(header, staying, horizon_ms)?))
     }
 
-    fn keeps(&self, header: &BatchHeader, record: &Record<'_>) -> bool {
+    /// Whether tombstones and markers of a batch may go: its time is over, and no batch before it is unread.
+    fn has_expired(&self, header: &BatchHeader, passed: &Passed) -> bool {
+        !passed.has_unread && header.delete_horizon_ms().is_some_and(|horizon| horizon <= self.now_ms)
+    }
+
+    fn keeps(&self, header: &BatchHeader, record: &Record<'_>, passed: &Passed) -> bool {
         if record.offset > self.map.latest() {
             return true;
         }
         // A record without a key cannot be asked for by its key; the broker refuses them in compacted topics.
         let Some(key) = record.key else { return false };
         let is_last = !self.map.supersedes(key, record.offset);
-        let has_expired = header.delete_horizon_ms().is_some_and(|horizon| horizon <= self.now_ms);
-        is_last && (record.value.is_some() || !has_expired)
+        is_last && (record.value.is_some() || !self.has_expired(header, passed))
     }
 }

@@ -1,27 +1,24 @@
-//! A compaction, from the plan to the new segments.
+//! A compaction as it was planned, and what becomes of it.
 //!
-//! Owns: reading the old segments and writing the new ones beside them. Refuses: touching the old ones; the
-//! partition replaces them when it takes the outcome over.
+//! Owns: what a pass may read, which segments become one, and what is said of the outcome. Refuses: reading batches
+//! (see `pass`), and touching the old segments; the partition replaces them when it takes the outcome over.
 
 use std::io;
 use std::sync::Arc;
 
 use thalweg_hash::HashMap;
-use thalweg_record::{
-    Batch, BatchHeader, DECOMPRESSED_BYTES_MAX_DEFAULT, DecompressBuffer, Offset, ProducerId,
-};
+use thalweg_record::{Offset, ProducerId};
 
 use super::CLEANED_SUFFIX;
-use super::filter::{LastRecord, Round, Verdict, all_records, control_kind};
-use super::offset_map::OffsetMap;
-use super::transactions::Transactions;
+use super::filter::LastRecord;
+use super::pass::{CompactionPass, Step};
 use crate::config::LogConfig;
-use crate::scan::{BatchScan, CorruptBatch, HeaderScan, ScanError};
+use crate::scan::{CorruptBatch, HeaderScan, ScanError};
 use crate::segment::transactions::AbortedTransaction;
-use crate::segment::{Home, LOG_SUFFIX, Piece, Segment, WriteError};
+use crate::segment::{Home, Segment};
 
-/// Bytes that gather before they are written.
-const WRITE_CHUNK: usize = 256 * 1024;
+/// Batches that one line each names; the others are counted.
+pub(super) const NAMED_MAX: usize = 8;
 
 /// Why a compaction came to nothing; the log is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +33,17 @@ pub enum CompactionError {
         segment: Offset,
         /// Where, and how.
         fault: CorruptBatch,
+    },
+    /// The map of keys is too small for one batch, so no pass gets beyond it.
+    #[error(
+        "the batch at offset {base_offset} has more keys than the {keys_max} that log.cleaner.dedupe.buffer.size \
+         has room for in each of log.cleaner.threads"
+    )]
+    TooManyKeys {
+        /// Base offset of the batch.
+        base_offset: Offset,
+        /// Keys that there is room for.
+        keys_max: usize,
     },
 }
 
@@ -66,7 +74,26 @@ pub(crate) struct Source {
     pub(crate) size_bytes: u64,
 }
 
-/// A compaction that was planned. It can be run on any thread.
+/// A batch that stays since its records cannot be read.
+#[derive(Clone, Debug)]
+pub(crate) struct UnreadBatch {
+    pub(crate) base_offset: Offset,
+    pub(crate) last_offset: Offset,
+    pub(crate) reason: String,
+}
+
+/// Unread batches that were not named before.
+#[derive(Debug, Default)]
+pub(crate) struct NewlyUnread {
+    /// The first of them.
+    pub(crate) named: Vec<UnreadBatch>,
+    pub(crate) count: u64,
+    /// The offset behind the last of them.
+    pub(crate) end: Offset,
+}
+
+/// A compaction that was planned. It can be run on any thread. While it exists, no segment of the log is deleted for its
+/// age or size (Kafka's cleaning state of a partition).
 #[derive(Debug)]
 pub struct CompactionJob {
     pub(crate) home: Home,
@@ -78,8 +105,13 @@ pub struct CompactionJob {
     pub(crate) producers: HashMap<ProducerId, LastRecord>,
     pub(crate) first_dirty: Offset,
     pub(crate) upper_bound: Offset,
+    /// Unread batches below it were named by an earlier pass.
+    pub(crate) named_to: Offset,
     pub(crate) truncations: u64,
     pub(crate) now_ms: i64,
+    /// Held for as long as segments must stay.
+    #[expect(dead_code, reason = "the log counts who holds it")]
+    pub(crate) exclusion: Arc<()>,
     /// Bytes that the map of keys may take (`log.cleaner.dedupe.buffer.size`).
     pub dedupe_buffer_bytes: usize,
 }
@@ -98,41 +130,35 @@ pub struct CompactionOutcome {
     pub(crate) cleaned: Vec<Cleaned>,
     /// The log is compacted up to here.
     pub(crate) cleaned_to: Offset,
+    pub(crate) newly_unread: NewlyUnread,
     /// What was done.
     pub stats: CompactionStats,
 }
 
 impl CompactionJob {
-    /// Compacts. Blocks for as long as it takes to read the log and write it anew; call it without the
+    /// Begins the pass; [`CompactionPass::step`] goes on with it.
+    pub fn begin(&self) -> CompactionPass {
+        CompactionPass::new(self)
+    }
+
+    /// Does the whole pass. Blocks for as long as it takes to read the log and write it again; call it without the
     /// partition's lock.
     pub fn run(&self) -> Result<CompactionOutcome, CompactionError> {
-        let mut stats = CompactionStats::default();
-        let map = self.build_map()?;
-        stats.keys = map.len();
-        let end = map.latest() + 1;
-        let round = Round {
-            map: &map,
-            producers: &self.producers,
-            upper_bound: self.upper_bound,
-            now_ms: self.now_ms,
-            delete_retention_ms: self.config.delete_retention_ms,
-        };
-        let mut transactions = Transactions::default();
-        let mut cleaned = Vec::new();
-        let sources: Vec<_> = self.sources.iter().filter(|source| source.base_offset < end).collect();
-        for group in group(&sources, &self.config) {
-            match self.clean_group(group, &round, &mut transactions, &mut stats) {
-                Ok(segment) => cleaned.push(segment),
+        let mut pass = self.begin();
+        loop {
+            match pass.step(self) {
+                Ok(Step::Moved { .. }) => {}
+                Ok(Step::Done(outcome)) => return Ok(outcome),
                 Err(error) => {
+                    drop(pass);
                     self.discard();
                     return Err(error);
                 }
             }
         }
-        Ok(CompactionOutcome { cleaned, cleaned_to: end, stats })
     }
 
-    /// Removes what the job has written.
+    /// Removes what the job has written. Call it without the partition's lock.
     pub fn discard(&self) {
         for source in &self.sources {
             let home = self.home.with_suffix(CLEANED_SUFFIX);
@@ -145,7 +171,7 @@ impl CompactionJob {
     }
 
     /// The aborted transactions with records below `upper` whose marker lies in the segment at `base` or later.
-    fn aborted_from(&self, base: Offset, upper: Offset) -> Vec<AbortedTransaction> {
+    pub(super) fn aborted_from(&self, base: Offset, upper: Offset) -> Vec<AbortedTransaction> {
         let mut found = Vec::new();
         for (_, entries) in self.aborted.iter().filter(|(segment, _)| *segment >= base) {
             for aborted in entries {
@@ -160,180 +186,25 @@ impl CompactionJob {
         found
     }
 
-    /// The first pass: the last offset of each key in the dirty part.
-    fn build_map(&self) -> Result<OffsetMap, CompactionError> {
-        let mut map = OffsetMap::new(self.dedupe_buffer_bytes, self.first_dirty);
-        let mut transactions = Transactions::default();
-        let dirty = self
-            .sources
-            .iter()
-            .filter(|source| source.next_base > self.first_dirty && source.base_offset < self.upper_bound);
-        let mut first = true;
-        for source in dirty {
-            if std::mem::take(&mut first) {
-                transactions.expect(self.aborted_from(source.base_offset, self.upper_bound));
+    /// The sources below `end`, by index, with neighbours together that fit into one segment.
+    pub(super) fn groups(&self, end: Offset) -> Vec<std::ops::Range<usize>> {
+        let count = self.sources.partition_point(|source| source.base_offset < end);
+        let mut groups = Vec::new();
+        let mut first = 0;
+        while first < count {
+            let (mut next, mut size_bytes) = (first + 1, self.sources[first].size_bytes);
+            while next < count
+                && size_bytes + self.sources[next].size_bytes <= u64::from(self.config.segment_bytes)
+                && self.sources[next].next_base - self.sources[first].base_offset <= i64::from(i32::MAX)
+            {
+                size_bytes += self.sources[next].size_bytes;
+                next += 1;
             }
-            if !self.map_segment(source, &mut map, &mut transactions)? {
-                return Ok(map);
-            }
-            map.set_latest(source.next_base.min(self.upper_bound) - 1);
+            groups.push(first..next);
+            first = next;
         }
-        Ok(map)
+        groups
     }
-
-    /// Notes the keys of one segment. Says `false` when the map is full.
-    fn map_segment(
-        &self,
-        source: &Source,
-        map: &mut OffsetMap,
-        transactions: &mut Transactions,
-    ) -> Result<bool, CompactionError> {
-        let mut buffer = DecompressBuffer::new(DECOMPRESSED_BYTES_MAX_DEFAULT);
-        let file = self.home.disk.open(&self.home.file(source.base_offset, LOG_SUFFIX))?;
-        let mut scan = BatchScan::new(&file, 0, source.size_bytes);
-        while let Some((placed, bytes)) = scan.next().map_err(|error| in_source(source, error))? {
-            let header = &placed.header;
-            if header.base_offset >= self.upper_bound {
-                break;
-            }
-            let batch = Batch { header: *header, bytes };
-            if header.attributes.is_control() {
-                let kind = control_kind(&batch, &mut buffer);
-                transactions.end(header, kind);
-            } else if !transactions.is_aborted(header) && header.last_offset() >= self.first_dirty {
-                // Of a batch that cannot be read as a whole, no key supersedes another.
-                for record in all_records(&batch, &mut buffer).unwrap_or_default() {
-                    let Some(key) = record.key else { continue };
-                    if record.offset >= self.first_dirty && !map.put(key, record.offset) {
-                        return Ok(false);
-                    }
-                }
-            }
-            map.set_latest(header.last_offset());
-        }
-        Ok(true)
-    }
-
-    /// The second pass, for the segments that become one.
-    fn clean_group(
-        &self,
-        group: &[&Source],
-        round: &Round<'_>,
-        transactions: &mut Transactions,
-        stats: &mut CompactionStats,
-    ) -> Result<Cleaned, CompactionError> {
-        let base_offset = group[0].base_offset;
-        let home = self.home.with_suffix(CLEANED_SUFFIX);
-        let segment = Segment::create(&home, base_offset, self.now_ms)?;
-        let mut out =
-            Output { home: &home, config: &self.config, segment, pending: Vec::new(), pending_bytes: 0 };
-        let mut has_txn_index = false;
-        let mut buffer = DecompressBuffer::new(DECOMPRESSED_BYTES_MAX_DEFAULT);
-        for source in group {
-            transactions.expect(self.aborted_from(source.base_offset, source.next_base));
-            stats.bytes_before += source.size_bytes;
-            let file = self.home.disk.open(&self.home.file(source.base_offset, LOG_SUFFIX))?;
-            let mut scan = BatchScan::new(&file, 0, source.size_bytes);
-            while let Some((placed, bytes)) = scan.next().map_err(|error| in_source(source, error))? {
-                stats.batches_before += 1;
-                let batch = Batch { header: placed.header, bytes };
-                let judgement = round.judge(&batch, transactions, &mut buffer).map_err(|reason| {
-                    let fault = CorruptBatch { position: placed.position, reason };
-                    CompactionError::Corrupt { segment: source.base_offset, fault }
-                })?;
-                match judgement.verdict {
-                    Verdict::Keep => out.push(bytes.to_vec())?,
-                    Verdict::KeepUnread => {
-                        stats.first_unreadable.get_or_insert(placed.header.base_offset);
-                        stats.unreadable_batches += 1;
-                        out.push(bytes.to_vec())?
-                    }
-                    Verdict::Replace(bytes) => out.push(bytes)?,
-                    Verdict::Drop => continue,
-                }
-                stats.batches_after += 1;
-                if let Some(aborted) = judgement.aborted {
-                    out.segment.add_aborted(&home, &[aborted])?;
-                    has_txn_index = true;
-                }
-            }
-        }
-        stats.bytes_after += out.finish()?;
-        let replaces = group.iter().map(|source| source.base_offset).collect();
-        Ok(Cleaned { base_offset, replaces, has_txn_index })
-    }
-}
-
-/// A segment that is being written.
-struct Output<'a> {
-    home: &'a Home,
-    config: &'a LogConfig,
-    segment: Segment,
-    pending: Vec<(BatchHeader, Vec<u8>)>,
-    pending_bytes: usize,
-}
-
-impl Output<'_> {
-    fn push(&mut self, bytes: Vec<u8>) -> io::Result<()> {
-        let header = BatchHeader::parse(&bytes).expect("the batch was verified or has just been built");
-        self.pending_bytes += bytes.len();
-        self.pending.push((header, bytes));
-        if self.pending_bytes >= WRITE_CHUNK { self.write() } else { Ok(()) }
-    }
-
-    fn write(&mut self) -> io::Result<()> {
-        if self.pending.is_empty() {
-            return Ok(());
-        }
-        let mut pieces: Vec<_> = self.pending.iter().map(|(_, bytes)| Piece::new(bytes)).collect();
-        let headers = self.pending.iter().map(|(header, _)| header);
-        match self.segment.append(self.home, self.config, &mut pieces, headers) {
-            Ok(()) => {}
-            Err(WriteError::DiskFull(error) | WriteError::Failed(error)) => return Err(error),
-        }
-        self.pending.clear();
-        self.pending_bytes = 0;
-        Ok(())
-    }
-
-    /// Writes the rest, syncs, and closes; says how many bytes there are.
-    fn finish(mut self) -> io::Result<u64> {
-        self.write()?;
-        self.segment.finish(self.home)?;
-        self.segment.file(self.home)?.sync_data()?;
-        if let Some(path) = self.segment.txn_index(self.home) {
-            self.home.disk.open(&path)?.sync_data()?;
-        }
-        self.segment.release(self.home)?;
-        Ok(self.segment.size_bytes())
-    }
-}
-
-fn in_source(source: &Source, error: ScanError) -> CompactionError {
-    match error {
-        ScanError::Io(error) => error.into(),
-        ScanError::Corrupt(fault) => CompactionError::Corrupt { segment: source.base_offset, fault },
-    }
-}
-
-/// Puts neighbours together that fit into one segment.
-fn group<'a, 's>(sources: &'a [&'s Source], config: &LogConfig) -> Vec<&'a [&'s Source]> {
-    let mut groups = Vec::new();
-    let mut rest = sources;
-    while let Some(first) = rest.first() {
-        let (mut count, mut size_bytes) = (1, first.size_bytes);
-        while let Some(next) = rest.get(count)
-            && size_bytes + next.size_bytes <= u64::from(config.segment_bytes)
-            && next.next_base - first.base_offset <= i64::from(i32::MAX)
-        {
-            size_bytes += next.size_bytes;
-            count += 1;
-        }
-        let (group, later) = rest.split_at(count);
-        groups.push(group);
-        rest = later;
-    }
-    groups
 }
 
 /// The offset after the last batch of a segment file, which replaces all up to there.

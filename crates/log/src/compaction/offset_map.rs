@@ -64,6 +64,11 @@ impl OffsetMap {
         self.offsets.get(&self.hash(key)).is_some_and(|&last| last > offset.0)
     }
 
+    /// The number of keys that there is room for.
+    pub(super) fn keys_max(&self) -> usize {
+        self.entries_max
+    }
+
     /// The number of keys.
     pub(super) fn len(&self) -> usize {
         self.offsets.len()

@@ -64,6 +64,13 @@ impl Transactions {
         kind: Option<ControlRecordType>,
     ) -> (bool, Option<AbortedTransaction>) {
         self.begin_up_to(header.last_offset());
+        // The index names the marker too, where its record cannot be read.
+        let ends_aborted = || {
+            self.aborted
+                .get(&header.producer_id)
+                .is_some_and(|(transaction, _)| transaction.last_offset == header.last_offset())
+        };
+        let kind = kind.or_else(|| ends_aborted().then_some(ControlRecordType::Abort));
         match kind {
             Some(ControlRecordType::Abort) => match self.aborted.remove(&header.producer_id) {
                 Some((transaction, true)) => (false, Some(transaction)),
@@ -72,7 +79,9 @@ impl Transactions {
             Some(ControlRecordType::Commit) => (!self.committed.remove(&header.producer_id), None),
             Some(_) => (false, None),
             // A control batch that lost its record in an earlier compaction.
-            None => (true, None),
+            None if header.record_count == 0 => (true, None),
+            // One that cannot be read stays.
+            None => (false, None),
         }
     }
 }

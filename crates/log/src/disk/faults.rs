@@ -1,16 +1,17 @@
-//! Faults that a test injects into a disk: full, failing to write, failing to sync, lacking descriptors.
+//! Faults that a test injects into a disk: full, failing to write, failing to sync, lacking descriptors, hanging.
 //!
 //! Owns: the plan of what fails next. Refuses: randomness; a test says what fails and when.
 
 use std::io;
 use std::path::Path;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 /// What fails on a [`super::Disk`], changed by a test while the log runs.
 #[derive(Debug, Default)]
 pub struct Faults {
     plan: Mutex<Plan>,
+    changed: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -21,6 +22,9 @@ struct Plan {
     failing_writes: bool,
     failing_syncs: bool,
     lacking_descriptors: bool,
+    hanging: bool,
+    /// How many calls hang.
+    hung: usize,
 }
 
 impl Faults {
@@ -53,6 +57,33 @@ impl Faults {
         if self.plan.lock().lacking_descriptors { Err(rustix::io::Errno::MFILE.into()) } else { Ok(()) }
     }
 
+    /// Makes syncs and removals hang, or lets all that hang go on.
+    pub fn set_hanging(&self, hanging: bool) {
+        self.plan.lock().hanging = hanging;
+        self.changed.notify_all();
+    }
+
+    /// Returns once a sync or removal hangs.
+    pub fn wait_until_hung(&self) {
+        let mut plan = self.plan.lock();
+        while plan.hung == 0 {
+            self.changed.wait(&mut plan);
+        }
+    }
+
+    pub(super) fn before_wait(&self) {
+        let mut plan = self.plan.lock();
+        if !plan.hanging {
+            return;
+        }
+        plan.hung += 1;
+        self.changed.notify_all();
+        while plan.hanging {
+            self.changed.wait(&mut plan);
+        }
+        plan.hung -= 1;
+    }
+
     pub(super) fn covers(&self, path: &Path) -> bool {
         path.to_string_lossy().ends_with(&self.plan.lock().suffix)
     }
@@ -76,6 +107,7 @@ impl Faults {
     }
 
     pub(super) fn before_sync(&self) -> io::Result<()> {
+        self.before_wait();
         if self.plan.lock().failing_syncs { Err(rustix::io::Errno::IO.into()) } else { Ok(()) }
     }
 }

@@ -2,22 +2,93 @@
 //! old ones.
 //!
 //! Owns: when there is enough to compact, and the order of renames that makes the replacement whole or not there
-//! (see `compaction`). Refuses: taking over an outcome when the segments have changed meanwhile.
+//! (see `compaction`). Refuses: taking over an outcome when the log was cut meanwhile, and syncing under the lock.
 
+use std::cmp::Ordering;
 use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use thalweg_record::Offset;
 
 use super::error::LogError;
 use super::{PartitionLog, ReadHints};
 use crate::compaction::{
-    CLEANED_SUFFIX, Cleaned, CompactionJob, CompactionOutcome, CompactionStats, LastRecord, SWAP_SUFFIX,
-    Source,
+    CLEANED_SUFFIX, Cleaned, CompactionJob, CompactionOutcome, CompactionStats, LastRecord, NewlyUnread,
+    SWAP_SUFFIX, Source,
 };
+use crate::dirs::DirState;
+use crate::disk::Disk;
 use crate::segment::{FoundFiles, Segment};
 
 /// Kafka's `log.cleaner.dedupe.buffer.size`.
 const DEDUPE_BUFFER_BYTES_DEFAULT: usize = 128 * 1024 * 1024;
+
+/// How much a log needs compaction. The greatest comes first: what is older than `max.compaction.lag.ms`, then the
+/// largest dirty share.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dirtiness {
+    /// Whether something is older than `max.compaction.lag.ms`.
+    pub is_overdue: bool,
+    /// The dirty share of the bytes that can be compacted.
+    pub ratio: f64,
+}
+
+impl Eq for Dirtiness {}
+
+impl Ord for Dirtiness {
+    fn cmp(&self, other: &Dirtiness) -> Ordering {
+        self.is_overdue.cmp(&other.is_overdue).then(self.ratio.total_cmp(&other.ratio))
+    }
+}
+
+impl PartialOrd for Dirtiness {
+    fn partial_cmp(&self, other: &Dirtiness) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// What a job may compact, and how much that is needed.
+struct Cleanable {
+    dirtiness: Dirtiness,
+    sources: Vec<Source>,
+    first_dirty: Offset,
+    upper_bound: Offset,
+}
+
+/// New segments that are in their place, before that is on the medium.
+#[derive(Debug)]
+pub struct CompactionSwap {
+    disk: Disk,
+    /// The directory of the log.
+    log_dir: PathBuf,
+    /// Files of the old segments, under their `.deleted` names.
+    renamed: Vec<PathBuf>,
+    /// Changes of names that the sync covers.
+    names: u64,
+    truncations: u64,
+    cleaned_to: Offset,
+    newly_unread: NewlyUnread,
+    stats: CompactionStats,
+    state: Option<Arc<DirState>>,
+}
+
+impl CompactionSwap {
+    /// Makes the new names durable. Blocks; call it without the partition's lock.
+    pub fn sync(&self) -> io::Result<()> {
+        self.disk.sync_dir(&self.log_dir)
+    }
+
+    /// Writes down up to where the logs of the directory are compacted. Blocks; call it without the partition's lock, after
+    /// [`PartitionLog::complete_compaction`].
+    pub fn write_checkpoint(&self) {
+        if let Some(state) = &self.state
+            && let Err(error) = state.write_cleaner_checkpoint()
+        {
+            tracing::warn!(dir = %self.log_dir.display(), %error, "Cleaner checkpoint cannot be written yet");
+        }
+    }
+}
 
 impl PartitionLog {
     /// The log is compacted below this offset.
@@ -25,10 +96,25 @@ impl PartitionLog {
         self.cleaned_to
     }
 
-    /// Plans a compaction, when the topic is compacted and enough of it is dirty: more than
-    /// `min.cleanable.dirty.ratio`, or something older than `max.compaction.lag.ms`.
-    pub fn plan_compaction(&mut self, now_ms: i64) -> Result<Option<CompactionJob>, LogError> {
-        if !self.config.cleanup_policy.compact || self.poison.is_some() {
+    /// Whether a job of this log exists.
+    pub(super) fn is_being_compacted(&self) -> bool {
+        self.compacting.strong_count() > 0
+    }
+
+    /// Whether what the job finds is still of this log: it was not cut, closed, moved or deleted.
+    pub fn is_current(&self, job: &CompactionJob) -> bool {
+        self.poison.is_none() && job.truncations == self.truncations && job.home.dir == self.home.dir
+    }
+
+    /// How much the log needs compaction: `None` when its topic is not compacted, when not enough of it is dirty, or when
+    /// it is being compacted. Enough is more than `min.cleanable.dirty.ratio`, or something older than
+    /// `max.compaction.lag.ms`.
+    pub fn dirtiness(&mut self, now_ms: i64) -> Result<Option<Dirtiness>, LogError> {
+        Ok(self.cleanable(now_ms)?.map(|cleanable| cleanable.dirtiness))
+    }
+
+    fn cleanable(&mut self, now_ms: i64) -> Result<Option<Cleanable>, LogError> {
+        if !self.config.cleanup_policy.compact || self.poison.is_some() || self.is_being_compacted() {
             return Ok(None);
         }
         let active_base = self.active().base_offset;
@@ -47,9 +133,17 @@ impl PartitionLog {
         }
         let ratio = dirty_bytes as f64 / total_bytes as f64;
         let oldest_dirty = dirty().next().map(|source| source.base_offset);
-        if ratio <= self.config.min_cleanable_dirty_ratio && !self.is_overdue(oldest_dirty, now_ms)? {
+        let is_overdue = self.is_overdue(oldest_dirty, now_ms)?;
+        if ratio <= self.config.min_cleanable_dirty_ratio && !is_overdue {
             return Ok(None);
         }
+        let dirtiness = Dirtiness { is_overdue, ratio };
+        Ok(Some(Cleanable { dirtiness, sources, first_dirty, upper_bound }))
+    }
+
+    /// Plans a compaction, when the log needs one (see [`PartitionLog::dirtiness`]).
+    pub fn plan_compaction(&mut self, now_ms: i64) -> Result<Option<CompactionJob>, LogError> {
+        let Some(cleanable) = self.cleanable(now_ms)? else { return Ok(None) };
         let mut aborted = Vec::new();
         for segment in &self.segments {
             aborted.push((segment.base_offset, segment.aborted_transactions(&self.home)?));
@@ -58,16 +152,20 @@ impl PartitionLog {
             let last = entry.last_data_offset();
             (id, LastRecord { offset: (last >= 0).then_some(Offset(last)), epoch: entry.epoch })
         });
+        let exclusion = Arc::new(());
+        self.compacting = Arc::downgrade(&exclusion);
         Ok(Some(CompactionJob {
             home: self.home.clone(),
             config: self.config.clone(),
             aborted,
             producers: producers.collect(),
-            sources,
-            first_dirty,
-            upper_bound,
+            sources: cleanable.sources,
+            first_dirty: cleanable.first_dirty,
+            upper_bound: cleanable.upper_bound,
+            named_to: self.unread_named_to,
             truncations: self.truncations,
             now_ms,
+            exclusion,
             dedupe_buffer_bytes: DEDUPE_BUFFER_BYTES_DEFAULT,
         }))
     }
@@ -111,48 +209,94 @@ impl PartitionLog {
         Ok(first.is_some_and(|first| first >= 0 && now_ms.saturating_sub(first) > lag_ms))
     }
 
-    /// Puts the new segments in the place of the old ones. When segments were deleted or cut meanwhile, the
-    /// outcome is dropped, and the log stays as it is; `None` then.
+    /// Puts the new segments in the place of the old ones. When the log was cut meanwhile it stays as it is: `None` then,
+    /// and the job is to be [discarded](CompactionJob::discard). Else the swap is to be synced without the lock, and
+    /// [completed](PartitionLog::complete_compaction).
     pub fn finish_compaction(
         &mut self,
         job: &CompactionJob,
         outcome: CompactionOutcome,
-    ) -> Result<Option<CompactionStats>, LogError> {
-        let is_current = self.poison.is_none()
-            && job.truncations == self.truncations
-            && job.home.dir == self.home.dir
-            && outcome.cleaned.iter().all(|cleaned| self.range_of(cleaned).is_some());
+    ) -> Result<Option<CompactionSwap>, LogError> {
+        let is_current =
+            self.is_current(job) && outcome.cleaned.iter().all(|cleaned| self.range_of(cleaned).is_some());
         if !is_current {
             tracing::info!(partition = %self.name, "Log has changed while it was compacted, and stays as it is");
-            job.discard();
             return Ok(None);
         }
+        let mut renamed = Vec::new();
         for cleaned in &outcome.cleaned {
-            if let Err(error) = self.swap_in(cleaned) {
-                self.set_poison(format!("segments cannot be replaced: {error}"));
-                return Err(error.into());
+            match self.swap_in(cleaned) {
+                Ok(old) => renamed.extend(old),
+                Err(error) => {
+                    self.set_poison(format!("segments cannot be replaced: {error}"));
+                    return Err(error.into());
+                }
             }
         }
+        self.names.note_change();
         self.hints = ReadHints::default();
-        self.cleaned_to = outcome.cleaned_to;
         self.publish();
-        if let Some(state) = &self.state
-            && let Err(error) = state.write_cleaner_checkpoint()
-        {
-            tracing::warn!(partition = %self.name, %error, "Cleaner checkpoint cannot be written yet");
+        Ok(Some(CompactionSwap {
+            disk: self.home.disk.clone(),
+            log_dir: self.home.dir.clone(),
+            renamed,
+            names: self.names.changes(),
+            truncations: self.truncations,
+            cleaned_to: outcome.cleaned_to,
+            newly_unread: outcome.newly_unread,
+            stats: outcome.stats,
+            state: self.state.clone(),
+        }))
+    }
+
+    /// Takes note of the outcome of [`CompactionSwap::sync`]: from now on the log counts as compacted, and the old files
+    /// may be removed. After a failed sync the log takes no more batches, as after that of a flush.
+    pub fn complete_compaction(
+        &mut self,
+        swap: &mut CompactionSwap,
+        synced: io::Result<()>,
+    ) -> Result<CompactionStats, LogError> {
+        let stats = swap.stats;
+        if swap.log_dir != self.home.dir || self.poison.is_some() {
+            // The directory was moved, deleted or closed, and its files with it.
+            return Ok(stats);
         }
-        let CompactionStats { keys, bytes_before, bytes_after, .. } = outcome.stats;
+        if let Err(error) = synced {
+            self.set_poison(format!("a sync of {} has failed: {error}", self.home.dir.display()));
+            return Err(error.into());
+        }
+        self.names.set_synced(swap.names);
+        self.doom(std::mem::take(&mut swap.renamed));
+        if swap.truncations == self.truncations {
+            self.cleaned_to = swap.cleaned_to;
+            self.unread_named_to = self.unread_named_to.max(swap.newly_unread.end);
+        }
+        self.publish();
+        let CompactionStats { keys, bytes_before, bytes_after, .. } = stats;
         tracing::info!(
             partition = %self.name, keys, bytes_before, bytes_after, cleaned_to = self.cleaned_to.0,
             "Log is compacted"
         );
-        if let Some(first) = outcome.stats.first_unreadable {
+        self.name_unread(&swap.newly_unread);
+        Ok(stats)
+    }
+
+    /// Names batches that compaction cannot read, each once.
+    fn name_unread(&self, newly: &NewlyUnread) {
+        for batch in &newly.named {
             tracing::warn!(
-                partition = %self.name, batches = outcome.stats.unreadable_batches, first_offset = first.0,
-                "Compaction keeps batches whose records cannot be read: their producer sent them so"
+                partition = %self.name, base_offset = batch.base_offset.0, last_offset = batch.last_offset.0,
+                reason = batch.reason,
+                "Batch cannot be read by compaction and stays, with all tombstones and transaction markers after it"
             );
         }
-        Ok(Some(outcome.stats))
+        let others = newly.count - newly.named.len() as u64;
+        if others > 0 {
+            tracing::warn!(
+                partition = %self.name, batches = others, end_offset = newly.end.0,
+                "More batches cannot be read by compaction and stay"
+            );
+        }
     }
 
     /// Where the segments are that a new one replaces, if all of them are still there, one after another.
@@ -164,18 +308,18 @@ impl PartitionLog {
         (there.eq(cleaned.replaces.iter().copied()) && range.end < self.segments.len()).then_some(range)
     }
 
-    fn swap_in(&mut self, cleaned: &Cleaned) -> io::Result<()> {
+    /// Gives the files of a new segment the names of the old ones, and says what those are called now.
+    fn swap_in(&mut self, cleaned: &Cleaned) -> io::Result<Vec<PathBuf>> {
         let range = self.range_of(cleaned).expect("checked before the first replacement");
         let base = cleaned.base_offset;
         let (disk, home) = (&self.home.disk, &self.home);
         let [from, swap] =
             [CLEANED_SUFFIX, SWAP_SUFFIX].map(|suffix| Segment::paths(&home.with_suffix(suffix), base));
         let to = Segment::paths(home, base);
+        // From the last of these renames on a restart finishes the replacement.
         for (from, swap) in from.iter().zip(&swap) {
             rename_if_exists(disk, from, swap)?;
         }
-        // From here on a restart finishes the replacement.
-        disk.sync_dir(&home.dir)?;
         let mut renamed = Vec::new();
         for segment in &mut self.segments[range.clone()] {
             let with_snapshot = segment.base_offset != base;
@@ -189,17 +333,11 @@ impl PartitionLog {
         let gone: Vec<_> = cleaned.replaces.iter().copied().filter(|&old| old != base).collect();
         self.snapshots.retain(|offset| !gone.contains(offset));
         self.segments.splice(range, [segment]);
-        self.names.note_change();
-        self.doom(renamed);
-        Ok(())
+        Ok(renamed)
     }
 }
 
-fn rename_if_exists(
-    disk: &crate::disk::Disk,
-    from: &std::path::Path,
-    to: &std::path::Path,
-) -> io::Result<()> {
+fn rename_if_exists(disk: &Disk, from: &std::path::Path, to: &std::path::Path) -> io::Result<()> {
     match disk.rename(from, to) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,

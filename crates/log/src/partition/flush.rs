@@ -47,12 +47,17 @@ impl Names {
         self.changes += 1;
     }
 
+    /// How many changes there were.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
     /// What a sync covers that begins now; `None` when there is nothing to sync.
     pub(super) fn unsynced(&self) -> Option<u64> {
         (self.changes > self.synced).then_some(self.changes)
     }
 
-    fn set_synced(&mut self, changes: u64) {
+    pub(super) fn set_synced(&mut self, changes: u64) {
         self.synced = self.synced.max(changes);
     }
 }

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use thalweg_record::Offset;
 
@@ -188,6 +188,8 @@ impl Loading {
             high_watermark: log_start,
             recovery_point: self.log_end,
             cleaned_to: Offset::ZERO,
+            compacting: Weak::new(),
+            unread_named_to: Offset::ZERO,
             first_unstable: None,
             epochs: self.epochs,
             producers: self.producers,

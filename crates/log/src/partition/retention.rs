@@ -11,7 +11,7 @@ use super::error::{DeleteRecordsError, LogError, OffsetOutOfRange};
 
 impl PartitionLog {
     /// Raises the log start to `offset` (DeleteRecords, or the log start of the leader) and deletes the segments
-    /// that lie wholly below it. Says what the log start is now. The new log start is durable once
+    /// that lie wholly below it, unless the log is being compacted: they go with the next retention then. Says what the log start is now. The new log start is durable once
     /// [`crate::LogDirs::checkpoint_log_starts`] has written it.
     pub fn delete_records(&mut self, offset: Offset) -> Result<Offset, DeleteRecordsError> {
         // A log that is closed writes no checkpoint any more that would keep the promise.
@@ -42,8 +42,12 @@ impl PartitionLog {
     }
 
     /// Deletes the segments that the policies allow to go. Says how many went. A log that is only compacted
-    /// loses only what lies below the log start.
+    /// loses only what lies below the log start. One that is being compacted loses nothing: call it again when that is
+    /// done.
     pub fn delete_old_segments(&mut self, now_ms: i64) -> Result<usize, LogError> {
+        if self.is_being_compacted() {
+            return Ok(0);
+        }
         let mut deleted = self.delete_below_log_start()?;
         if self.config.cleanup_policy.delete {
             deleted += self.delete_by_size()?;
@@ -53,6 +57,9 @@ impl PartitionLog {
     }
 
     fn delete_below_log_start(&mut self) -> Result<usize, LogError> {
+        if self.is_being_compacted() {
+            return Ok(0);
+        }
         let mut count = 0;
         while let Some(next) = self.segments.get(count + 1)
             && next.base_offset <= self.log_start

@@ -139,6 +139,7 @@ impl PartitionLog {
         self.names.note_change();
         self.cut_is_unsynced();
         self.cleaned_to = self.cleaned_to.min(self.log_end);
+        self.unread_named_to = self.unread_named_to.min(self.log_end);
         self.set_high_watermark(self.high_watermark);
         if let Err(error) = self.epochs.write(&self.home.disk, &self.home.dir, Durability::PageCache) {
             tracing::warn!(partition = %self.name, %error, "Leader epochs cannot be written yet");

@@ -1,8 +1,9 @@
 //! Log compaction: what stays, and what a stop in the middle leaves.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
-use thalweg_log::{CleanupPolicy, CompactionStats, LogConfig, OpenOptions, PartitionLog};
+use thalweg_log::{CleanupPolicy, CompactionStep, Dirtiness, LogConfig, OpenOptions, PartitionLog};
 use thalweg_record::{
     BatchBuilder, BatchOptions, Compression, ControlRecordType, DecompressBuffer, Offset, ProducerId, batches,
 };
@@ -64,12 +65,6 @@ fn latest(log: &mut PartitionLog) -> BTreeMap<String, String> {
         };
     }
     latest
-}
-
-fn compact(log: &mut PartitionLog, now_ms: i64) -> Option<CompactionStats> {
-    let job = log.plan_compaction(now_ms).expect("plans")?;
-    let outcome = job.run().expect("compacts");
-    log.finish_compaction(&job, outcome).expect("is taken over")
 }
 
 fn fill(log: &mut PartitionLog, codec: Compression) {
@@ -210,9 +205,9 @@ fn an_outcome_is_dropped_when_the_segments_have_changed() {
     fill(&mut log, Compression::None);
     let job = log.plan_compaction(NOW_MS).expect("plans").expect("enough is dirty");
     let outcome = job.run().expect("compacts");
-    log.delete_records(Offset(100)).expect("deletes");
+    log.truncate_to(Offset(100)).expect("is cut");
     let before = records(&mut log);
-    assert_eq!(log.finish_compaction(&job, outcome).expect("is no failure"), None);
+    assert_eq!(take_over(&mut log, &job, outcome), None);
     assert_eq!(records(&mut log), before);
     assert!(!bench.names().iter().any(|name| name.ends_with(".cleaned")));
 }
@@ -313,4 +308,182 @@ fn a_stop_in_the_middle_leaves_the_old_or_the_new() {
         let is_smaller = log.size_bytes() < size_before;
         assert_eq!(is_smaller, renamed == suffixes.len(), "the new segment counts once it is whole");
     }
+}
+
+/// A value whose batch takes so many bytes when it is decompressed, and a few when it is not.
+fn put_large(log: &mut PartitionLog, key: &str, bytes: usize) {
+    let mut builder =
+        BatchBuilder::new(BatchOptions { compression: Compression::Zstd, ..BatchOptions::default() });
+    builder.append(NOW_MS, Some(key.as_bytes()), Some(&vec![b'v'; bytes]), &[]).expect("fits");
+    append(log, &builder.finish());
+    log.set_high_watermark(log.log_end_offset());
+}
+
+fn roll(log: &mut PartitionLog) {
+    for _ in 0..40 {
+        put(log, &[("filler", Some("a value that fills the segment"))]);
+    }
+}
+
+/// Whether a reader from the start finds a value for the key, in batches of any size.
+fn has_value(log: &mut PartitionLog, wanted: &str) -> bool {
+    let start = log.log_start_offset();
+    let bytes = read_all(log, start, 1 << 20);
+    let mut buffer = DecompressBuffer::new(256 << 20);
+    let mut there = false;
+    for batch in batches(&bytes) {
+        for record in batch.expect("whole").records(&mut buffer).expect("records") {
+            let record = record.expect("a record");
+            if record.key == Some(wanted.as_bytes()) {
+                there = record.value.is_some();
+            }
+        }
+    }
+    there
+}
+
+#[test]
+fn a_deleted_key_of_a_large_batch_stays_deleted() {
+    let bench = Bench::with(LogConfig { segment_bytes: 4000, ..config() });
+    let mut log = bench.create();
+    put_large(&mut log, "gone", 65 << 20);
+    put(&mut log, &[("gone", None)]);
+    for round in 0..3 {
+        roll(&mut log);
+        compact(&mut log, NOW_MS + round * 1001).expect("enough is dirty");
+        assert!(!has_value(&mut log, "gone"), "round {round}");
+    }
+}
+
+#[test]
+fn nothing_deleted_returns_behind_an_unread_batch() {
+    let bench = Bench::with(LogConfig { segment_bytes: 6000, min_cleanable_dirty_ratio: 0.0, ..config() });
+    let mut log = bench.create();
+    put(&mut log, &[("early", Some("value")), ("kept", Some("value"))]);
+    put(&mut log, &[("early", None)]);
+    // What a broker of another kind may have stored, or this one before its topic was compacted.
+    put_large(&mut log, "gone", 129 << 20);
+    put(&mut log, &[("gone", None)]);
+    for round in 0..4 {
+        roll(&mut log);
+        roll(&mut log);
+        let stats = compact(&mut log, NOW_MS + round * 1001).expect("enough is dirty");
+        assert_eq!((stats.unreadable_batches, stats.first_unreadable), (1, Some(Offset(3))));
+        assert!(!has_value(&mut log, "gone"), "round {round}");
+        assert!(!has_value(&mut log, "early"));
+    }
+    let tombstones = |log: &mut PartitionLog, wanted: &str| {
+        let (start, mut buffer) = (log.log_start_offset(), DecompressBuffer::new(256 << 20));
+        let bytes = read_all(log, start, 1 << 20);
+        let mut count = 0;
+        for batch in batches(&bytes) {
+            let records = batch.expect("whole").records(&mut buffer).expect("records");
+            count += records.filter(|r| r.as_ref().is_ok_and(|r| r.key == Some(wanted.as_bytes()))).count();
+        }
+        count
+    };
+    assert_eq!(tombstones(&mut log, "early"), 0, "before the unread batch tombstones go in time");
+    assert_eq!(tombstones(&mut log, "gone"), 2, "the unread value and its tombstone");
+}
+
+#[test]
+fn a_pass_survives_retention() {
+    let bench = Bench::with(LogConfig {
+        cleanup_policy: CleanupPolicy { compact: true, delete: true },
+        retention_bytes: 6000,
+        retention_ms: -1,
+        ..config()
+    });
+    let mut log = bench.create();
+    fill(&mut log, Compression::None);
+    let wanted = latest(&mut log);
+    let job = log.plan_compaction(NOW_MS).expect("plans").expect("enough is dirty");
+    let outcome = job.run().expect("compacts");
+    log.delete_old_segments(NOW_MS).expect("deletes");
+    log.delete_records(Offset(50)).expect("deletes");
+    take_over(&mut log, &job, outcome).expect("the pass counts");
+    assert!(log.log_start_offset() >= Offset(50));
+    assert_eq!(latest(&mut log), wanted);
+    drop(job);
+    fill(&mut log, Compression::None);
+    assert!(log.delete_old_segments(NOW_MS).expect("deletes") > 0, "what waited for the pass goes");
+    assert!(log.size_bytes() <= 6000 + 2000);
+}
+
+#[test]
+fn the_dirtiest_log_comes_first_and_an_overdue_one_before_it() {
+    let dirtiness = |is_overdue, ratio| Dirtiness { is_overdue, ratio };
+    assert!(dirtiness(false, 0.9) > dirtiness(false, 0.6));
+    assert!(dirtiness(true, 0.1) > dirtiness(false, 0.9) && dirtiness(true, 0.2) > dirtiness(true, 0.1));
+    let bench = Bench::with(LogConfig { max_compaction_lag_ms: 5000, ..config() });
+    let mut log = bench.create();
+    fill(&mut log, Compression::None);
+    assert_eq!(log.dirtiness(NOW_MS).expect("looks"), Some(dirtiness(false, 1.0)));
+    compact(&mut log, NOW_MS).expect("all is dirty");
+    assert_eq!(log.dirtiness(NOW_MS + 5001).expect("looks"), None, "nothing is dirty");
+    roll(&mut log);
+    let found = log.dirtiness(NOW_MS + 5001).expect("looks").expect("it is old");
+    assert!(found.is_overdue && found.ratio < 1.0, "{found:?}");
+    let job = log.plan_compaction(NOW_MS).expect("plans").expect("enough is dirty");
+    assert_eq!(log.dirtiness(NOW_MS + 5001).expect("looks"), None, "it is being compacted");
+    drop(job);
+    assert!(log.dirtiness(NOW_MS).expect("looks").is_some());
+}
+
+#[test]
+fn a_pass_goes_on_step_by_step_and_counts_its_bytes() {
+    let bench = Bench::with(LogConfig { segment_bytes: 1 << 20, ..config() });
+    let mut log = bench.create();
+    for _ in 0..64 {
+        append(&mut log, &Spec::new(4).value_bytes(20_000).build());
+    }
+    log.set_high_watermark(log.log_end_offset());
+    let job = log.plan_compaction(NOW_MS).expect("plans").expect("all is dirty");
+    let dirty: u64 = log.size_bytes() - (log.size_bytes() % (1 << 20)).min(1 << 20);
+    let mut pass = job.begin();
+    let (mut steps, mut bytes) = (0, 0);
+    let outcome = loop {
+        match pass.step(&job).expect("compacts") {
+            CompactionStep::Moved { bytes: moved } => {
+                assert!(moved <= 3 << 20, "{moved} bytes in a step");
+                steps += 1;
+                bytes += moved;
+            }
+            CompactionStep::Done(outcome) => break outcome,
+        }
+    };
+    assert!(steps >= 8, "{steps} steps");
+    assert!(bytes > dirty * 3 / 2, "{bytes} bytes for two walks over {dirty}");
+    take_over(&mut log, &job, outcome).expect("nothing came between");
+}
+
+#[test]
+fn a_batch_with_more_keys_than_there_is_room_for_is_named() {
+    let bench = Bench::with(config());
+    let mut log = bench.create();
+    fill(&mut log, Compression::None);
+    let mut job = log.plan_compaction(NOW_MS).expect("plans").expect("all is dirty");
+    job.dedupe_buffer_bytes = 48;
+    let error = job.run().expect_err("a batch has two keys");
+    assert!(error.to_string().contains("log.cleaner.dedupe.buffer.size"), "{error}");
+    assert!(!bench.names().iter().any(|name| name.ends_with(".cleaned")));
+}
+
+#[test]
+fn unread_batches_are_named_once() {
+    let bench = Bench::with(LogConfig { min_cleanable_dirty_ratio: 0.0, ..config() });
+    let mut log = bench.create();
+    append(&mut log, &unreadable(3));
+    let named = |log: &mut PartitionLog| {
+        roll(log);
+        let told: Arc<Mutex<Vec<String>>> = Arc::default();
+        tracing::subscriber::with_default(Warnings(Arc::clone(&told)), || {
+            compact(log, NOW_MS).expect("enough is dirty");
+        });
+        let told = told.lock().expect("no panic");
+        told.iter().filter(|line| line.contains("cannot be read")).count()
+    };
+    assert_eq!((named(&mut log), named(&mut log)), (1, 0));
+    append(&mut log, &unreadable(1));
+    assert_eq!((named(&mut log), named(&mut log)), (1, 0));
 }

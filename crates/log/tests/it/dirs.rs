@@ -1,6 +1,5 @@
 //! Log directories: whose they are, what is in them, and how they are left.
 
-use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -10,9 +9,6 @@ use thalweg_log::{
     TopicPartition, Uuid,
 };
 use thalweg_record::Offset;
-use tracing::field::Field;
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::support::*;
 
@@ -299,30 +295,6 @@ fn a_full_disk_is_known_as_full_until_there_is_room() {
     dirs.look_for_room();
     assert!(!dirs.are_full());
     append(&mut log, &Spec::new(1).build());
-}
-
-/// What is warned of on this thread.
-struct Warnings(Arc<Mutex<Vec<String>>>);
-
-impl Subscriber for Warnings {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::WARN
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut text = String::new();
-        event.record(&mut |field: &Field, value: &dyn Debug| text += &format!("{field}={value:?} "));
-        self.0.lock().expect("no panic").push(text);
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
 }
 
 #[test]

@@ -236,9 +236,25 @@ impl History {
 
     fn compact(&mut self) {
         self.log.set_high_watermark(self.log.log_end_offset());
-        if let Some(job) = self.log.plan_compaction(self.clock.now_ms()).expect("plans") {
-            let outcome = job.run().expect("compacts");
-            self.log.finish_compaction(&job, outcome).expect("is taken over");
+        let Some(job) = self.log.plan_compaction(self.clock.now_ms()).expect("plans") else { return };
+        let outcome = job.run().expect("compacts");
+        // Requests and retention come between, and the power may fail before the names are synced.
+        if self.chance(3) {
+            self.delete_records();
+        }
+        let Some(mut swap) = self.log.finish_compaction(&job, outcome).expect("is taken over") else {
+            return job.discard();
+        };
+        if self.chance(4) {
+            return;
+        }
+        let synced = swap.sync();
+        if self.chance(4) {
+            self.truncate();
+        }
+        self.log.complete_compaction(&mut swap, synced).expect("is on the medium");
+        if !self.chance(4) {
+            swap.write_checkpoint();
         }
     }
 

@@ -1,17 +1,21 @@
 //! Directories, batches and logs for the tests.
 
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use thalweg_log::disk::Disk;
 use thalweg_log::{
-    AppendInfo, AppendOptions, AppendOrigin, Clock, Home, LogConfig, OpenOptions, PartitionLog,
-    TopicPartition, Uuid,
+    AppendInfo, AppendOptions, AppendOrigin, Clock, CompactionJob, CompactionOutcome, CompactionStats, Home,
+    LogConfig, OpenOptions, PartitionLog, TopicPartition, Uuid,
 };
 use thalweg_record::{
     BatchBuilder, BatchHeader, BatchOptions, Compression, ControlRecordType, LeaderEpoch, Offset,
     ProducerEpoch, ProducerId, batches,
 };
+use tracing::field::Field;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 /// The time at which tests begin.
 pub const NOW_MS: i64 = 1_700_000_000_000;
@@ -227,4 +231,52 @@ pub fn headers(log: &mut PartitionLog) -> Vec<BatchHeader> {
     let start = log.log_start_offset();
     let bytes = read_all(log, start, 1 << 20);
     batches(&bytes).map(|batch| batch.expect("whole batches").header).collect()
+}
+
+/// Plans, runs and takes over a compaction, as the broker does with the lock between. `None` when nothing is to be done, or
+/// when the log has changed meanwhile.
+pub fn compact(log: &mut PartitionLog, now_ms: i64) -> Option<CompactionStats> {
+    let job = log.plan_compaction(now_ms).expect("plans")?;
+    let outcome = job.run().expect("compacts");
+    take_over(log, &job, outcome)
+}
+
+/// Takes the outcome of a compaction over.
+pub fn take_over(
+    log: &mut PartitionLog,
+    job: &CompactionJob,
+    outcome: CompactionOutcome,
+) -> Option<CompactionStats> {
+    let Some(mut swap) = log.finish_compaction(job, outcome).expect("is taken over") else {
+        job.discard();
+        return None;
+    };
+    let synced = swap.sync();
+    let stats = log.complete_compaction(&mut swap, synced).expect("is on the medium");
+    swap.write_checkpoint();
+    Some(stats)
+}
+
+/// What is warned of on this thread.
+pub struct Warnings(pub Arc<Mutex<Vec<String>>>);
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::WARN
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = String::new();
+        event.record(&mut |field: &Field, value: &dyn Debug| text += &format!("{field}={value:?} "));
+        self.0.lock().expect("no panic").push(text);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
 }

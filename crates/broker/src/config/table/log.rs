@@ -8,7 +8,7 @@ use super::super::check::{
 };
 use super::super::key::Support::{Accepted, Served, Unserved};
 use super::family;
-use super::reason::{CLEANER_IO, CORDON, DIRS};
+use super::reason::{CLEANER_BUFFERS, CLEANER_LOAD, CORDON, DIRS};
 
 family! { LOG "Log";
     "log.dirs": List = null, FILLED_LIST_OR_NULL, High, ReadOnly, Served,
@@ -83,13 +83,13 @@ family! { CLEANER "Log cleaner";
         "Whether compaction runs at all.";
     "log.cleaner.threads": Int = "1", at_least(0), Medium, ClusterWide, Served,
         "How many threads compact.";
-    "log.cleaner.io.max.bytes.per.second": Double = "1.7976931348623157E308", ANY, Medium, ClusterWide, Accepted(CLEANER_IO),
-        "How fast compaction may read and write, in bytes per second.";
+    "log.cleaner.io.max.bytes.per.second": Double = "1.7976931348623157E308", ANY, Medium, ClusterWide, Served,
+        "How many bytes all cleaner threads together may read and write in a second.";
     "log.cleaner.dedupe.buffer.size": Long = "134217728", ANY, Medium, ClusterWide, Served,
         "Memory for the map from keys to offsets, over all cleaner threads.";
-    "log.cleaner.io.buffer.size": Int = "524288", at_least(0), Medium, ClusterWide, Accepted(CLEANER_IO),
+    "log.cleaner.io.buffer.size": Int = "524288", at_least(0), Medium, ClusterWide, Accepted(CLEANER_BUFFERS),
         "Memory for reading and writing, over all cleaner threads.";
-    "log.cleaner.io.buffer.load.factor": Double = "0.9", ANY, Medium, ClusterWide, Accepted(CLEANER_IO),
+    "log.cleaner.io.buffer.load.factor": Double = "0.9", ANY, Medium, ClusterWide, Accepted(CLEANER_LOAD),
         "How full the map of keys may become before a pass ends.";
     "log.cleaner.backoff.ms": Long = "15000", at_least(0), Medium, ClusterWide, Served,
         "How long a cleaner thread sleeps when no log needs it.";

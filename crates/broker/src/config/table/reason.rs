@@ -31,5 +31,7 @@ pub(super) const PROVIDERS: &str = "configuration providers are Java classes, wh
 pub(super) const JMX: &str = "metrics reporters are Java classes, which cannot be loaded";
 pub(super) const METRICS: &str = "metrics are not sampled in windows";
 pub(super) const TELEMETRY: &str = "client telemetry is not served yet";
-pub(super) const CLEANER_IO: &str = "compaction reads and writes as fast as the disk allows";
+pub(super) const CLEANER_BUFFERS: &str = "each cleaner thread reads 1 MiB at a time and writes 256 KiB";
+pub(super) const CLEANER_LOAD: &str =
+    "the map of keys takes what `log.cleaner.dedupe.buffer.size` allows, whole";
 pub(super) const SETUP: &str = "connections to other nodes have the bounds of the requests that need them";

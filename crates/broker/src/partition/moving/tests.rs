@@ -3,23 +3,17 @@
 //! disks for the copy that are full or fail.
 
 use super::*;
-use crate::broker::ImageCell;
-use crate::config::{BrokerConfig, ServerProperties};
-use crate::replication::{IsrChanges, Surroundings, Throttle};
+use crate::partition::testing::{NODE, partition, registration};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::path::PathBuf;
-use std::time::Duration;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::disk::{Disk, Faults, MemoryDisk};
 use thalweg_log::{CleanupPolicy, Clock, LogConfig, LogDirsOptions, TopicPartition};
-use thalweg_metadata::{LeaderRecoveryState, PartitionEpoch, PartitionRegistration};
 use thalweg_record::{BatchBuilder, BatchOptions, ProducerEpoch, ProducerId, batches};
 
-const NODE: i32 = 1;
 const OTHER: i32 = 2;
 const PRODUCER: ProducerId = ProducerId(7);
-const TOPIC: thalweg_wire::Uuid = thalweg_wire::Uuid(70);
 
 /// The batches of a log, each with where it ends.
 type Stored = Vec<(Offset, Offset, Vec<u8>)>;
@@ -36,45 +30,6 @@ fn stored(log: &mut PartitionLog) -> Stored {
         }
     }
     found
-}
-
-fn partition(log: PartitionLog, leader_epoch: i32) -> Partition {
-    let config = BrokerConfig::new(&ServerProperties::default()).expect("the defaults are valid");
-    let (settings, _) = config.topic_defaults.apply(&Default::default());
-    let unlimited = || Throttle::new(u64::MAX, 1, Duration::from_secs(1));
-    let surroundings = Arc::new(Surroundings {
-        node_id: NODE,
-        lag_time_max: Duration::from_secs(30),
-        image: ImageCell::new(),
-        isr_changes: IsrChanges::default(),
-        leader_throttle: unlimited(),
-        follower_throttle: unlimited(),
-    });
-    Partition::new(
-        "t".into(),
-        TOPIC,
-        0,
-        surroundings,
-        log,
-        Arc::new(settings),
-        &registration(NODE, leader_epoch),
-    )
-}
-
-fn registration(leader: i32, leader_epoch: i32) -> PartitionRegistration {
-    PartitionRegistration {
-        replicas: vec![NODE],
-        directories: Vec::new(),
-        isr: vec![NODE],
-        removing_replicas: Vec::new(),
-        adding_replicas: Vec::new(),
-        eligible_leader_replicas: Vec::new(),
-        last_known_elr: Vec::new(),
-        leader,
-        leader_recovery_state: LeaderRecoveryState::Recovered,
-        leader_epoch,
-        partition_epoch: PartitionEpoch(leader_epoch),
-    }
 }
 
 fn append_batch(partition: &Partition, batch: &[u8], epoch: i32) {
@@ -156,16 +111,23 @@ impl History {
 
     fn step(&mut self) {
         match self.random.random_range(0..40) {
-            0 => self.partition.with_log(PartitionLog::flush).expect("syncs"),
+            0 => {
+                let target = self.partition.with_log(PartitionLog::flush_target).expect("the log is well");
+                if let Some(target) = target {
+                    let outcome = target.sync();
+                    self.partition.with_log(|log| log.complete_flush(&target, outcome)).expect("syncs");
+                }
+            }
             1 => self.truncate(),
             2 => self.delete_records(),
             3 => {
                 let now_ms = self.clock.now_ms();
-                self.partition.with_log(|log| {
+                let expired = self.partition.with_log(|log| {
                     log.set_high_watermark(log.log_end_offset());
                     log.delete_old_segments(now_ms).expect("deletes");
-                    log.purge_deleted(now_ms);
+                    log.take_expired(now_ms)
                 });
+                expired.remove();
                 self.dirs.purge_deleted(now_ms);
             }
             4 => self.compact(),
@@ -246,13 +208,16 @@ impl History {
             return;
         }
         let now_ms = self.clock.now_ms();
-        self.partition.with_log(|log| {
+        let planned = self.partition.with_log(|log| {
             log.set_high_watermark(log.log_end_offset());
-            if let Some(job) = log.plan_compaction(now_ms).expect("plans") {
-                let outcome = job.run().expect("compacts");
-                log.finish_compaction(&job, outcome).expect("is taken over");
-            }
+            log.plan_compaction(now_ms).expect("plans")
         });
+        let Some(job) = planned else { return };
+        let outcome = job.run().expect("compacts");
+        let swap = self.partition.with_log(|log| log.finish_compaction(&job, outcome));
+        let mut swap = swap.expect("is taken over").expect("nothing came between");
+        let synced = swap.sync();
+        self.partition.with_log(|log| log.complete_compaction(&mut swap, synced)).expect("is on the medium");
     }
 
     fn finish(&mut self) {

@@ -1,0 +1,111 @@
+//! A partition for unit tests: led here, with one replica, and the default settings of a topic.
+
+use super::Partition;
+use crate::broker::ImageCell;
+use crate::config::{BrokerConfig, ServerProperties};
+use crate::replication::{IsrChanges, Surroundings, Throttle};
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_log::disk::{Disk, Faults};
+use thalweg_log::{CleanupPolicy, Clock, Home, LogConfig, PartitionLog, TopicPartition};
+use thalweg_metadata::{LeaderRecoveryState, PartitionEpoch, PartitionRegistration};
+use thalweg_record::{BatchBuilder, BatchOptions, LeaderEpoch};
+use thalweg_wire::Uuid;
+
+/// This node.
+pub(crate) const NODE: i32 = 1;
+const TOPIC: Uuid = Uuid(70);
+
+/// A partition around its log, led by this node.
+pub(crate) fn partition(log: PartitionLog, leader_epoch: i32) -> Partition {
+    let config = BrokerConfig::new(&ServerProperties::default()).expect("the defaults are valid");
+    let (settings, _) = config.topic_defaults.apply(&Default::default());
+    let unlimited = || Throttle::new(u64::MAX, 1, Duration::from_secs(1));
+    let surroundings = Arc::new(Surroundings {
+        node_id: NODE,
+        lag_time_max: Duration::from_secs(30),
+        image: ImageCell::new(),
+        isr_changes: IsrChanges::default(),
+        leader_throttle: unlimited(),
+        follower_throttle: unlimited(),
+    });
+    Partition::new(
+        "t".into(),
+        TOPIC,
+        0,
+        surroundings,
+        log,
+        Arc::new(settings),
+        &registration(NODE, leader_epoch),
+    )
+}
+
+/// What the cluster says of it when this node leads, or another.
+pub(crate) fn registration(leader: i32, leader_epoch: i32) -> PartitionRegistration {
+    PartitionRegistration {
+        replicas: vec![NODE],
+        directories: Vec::new(),
+        isr: vec![NODE],
+        removing_replicas: Vec::new(),
+        adding_replicas: Vec::new(),
+        eligible_leader_replicas: Vec::new(),
+        last_known_elr: Vec::new(),
+        leader,
+        leader_recovery_state: LeaderRecoveryState::Recovered,
+        leader_epoch,
+        partition_epoch: PartitionEpoch(leader_epoch),
+    }
+}
+
+/// A compacted partition on a disk whose syncs and removals can be made to hang.
+pub(crate) struct HangingDisk {
+    pub(crate) partition: Arc<Partition>,
+    faults: Arc<Faults>,
+    _dir: tempfile::TempDir,
+}
+
+impl HangingDisk {
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let faults = Arc::new(Faults::default());
+        let config = LogConfig {
+            segment_bytes: 500,
+            cleanup_policy: CleanupPolicy { compact: true, delete: true },
+            file_delete_delay_ms: 0,
+            ..LogConfig::default()
+        };
+        let home = Home::new(Disk::with_faults(Arc::clone(&faults)), dir.path().join("t-0"));
+        let clock = Clock::manual(1_700_000_000_000);
+        let log = PartitionLog::create(home, TopicPartition::new("t", 0), None, Arc::new(config), clock);
+        Self { partition: Arc::new(partition(log.expect("creates"), 0)), faults, _dir: dir }
+    }
+
+    /// Appends so many batches of one key.
+    pub(crate) fn append(&self, batches: usize) {
+        for _ in 0..batches {
+            let mut builder = BatchBuilder::new(BatchOptions::default());
+            builder.append(1, Some(b"key"), Some(&[b'v'; 100]), &[]).expect("fits");
+            self.partition.with_log(|log| {
+                log.append_as_leader(&builder.build(), LeaderEpoch(0), Default::default()).expect("accepted");
+                log.set_high_watermark(log.log_end_offset());
+            });
+        }
+    }
+
+    /// Has `work` wait for files with names that end so on another thread, and does `meanwhile` before the disk goes on.
+    pub(crate) fn while_it_hangs<T: Send + 'static>(
+        &self,
+        suffix: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+        meanwhile: impl FnOnce(&Self),
+    ) -> T {
+        self.faults.only(suffix);
+        self.faults.set_hanging(true);
+        let working = std::thread::spawn(work);
+        self.faults.wait_until_hung();
+        meanwhile(self);
+        assert!(!working.is_finished(), "the disk still hangs");
+        self.faults.set_hanging(false);
+        working.join().expect("does not panic")
+    }
+}
