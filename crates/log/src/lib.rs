@@ -17,7 +17,7 @@
 //!   .append_as_follower(&[u8], LeaderEpoch) -> AppendInfo                      keeps offsets and epochs
 //!   .read(from, max_bytes, upper_bound, min_one_message) -> Option<LogSlice>   whole batches, for sendfile
 //!   .aborted_transactions(from, slice.end_offset)
-//!   .offset_for_timestamp(ms) .max_timestamp_offset()
+//!   .search_on(&mut TimestampSearch) -> SearchTurn::Scan(RecordScan); .run() without the lock
 //!   .high_watermark() .set_high_watermark(offset) .last_stable_offset() .log_start_offset() .log_end_offset()
 //!   .assign_leader_epoch_start(epoch) .end_offset_for_epoch(epoch) .latest_epoch()
 //!   .truncate_to(offset) .truncate_fully_and_start_at(offset, log_start)
@@ -63,7 +63,7 @@ pub use epochs::EpochEnd;
 pub use partition::{
     AppendError, AppendInfo, AppendOptions, BatchTooLarge, CompactionSwap, DeleteRecordsError, Dirtiness,
     ExpiredFiles, FlushTarget, LogError, LogSlice, OffsetOutOfRange, OffsetsOutOfOrder, OpenOptions,
-    PartitionLog, PublishedOffsets, ReadError, TimestampedOffset,
+    PartitionLog, PublishedOffsets, ReadError, RecordScan, SearchTurn, TimestampSearch, TimestampedOffset,
     UnexpectedOffset,
 };
 pub use producers::{

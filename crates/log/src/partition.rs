@@ -55,7 +55,7 @@ pub use flush::FlushTarget;
 pub use load::OpenOptions;
 pub(crate) use load::split_name;
 pub use read::LogSlice;
-pub use timestamps::TimestampedOffset;
+pub use timestamps::{RecordScan, SearchTurn, TimestampSearch, TimestampedOffset};
 
 use flush::Names;
 use read::ReadHints;
@@ -155,6 +155,8 @@ pub struct PartitionLog {
     gap_from: Option<Offset>,
     /// Counts truncations, so that a flush that began before one is not taken for one after.
     truncations: u64,
+    /// Counts truncations and compactions, for searches that let go of the lock between their turns.
+    rewrites: u64,
     /// Names in the directory.
     names: Names,
     /// The name of the directory itself.

@@ -1,7 +1,7 @@
 //! Finding offsets: by time, by leader epoch, and moving the log start.
 
-use super::{Isolation, Partition, Reader};
-use thalweg_log::DeleteRecordsError;
+use super::{Isolation, Partition, Reader, State};
+use thalweg_log::{DeleteRecordsError, LogError, SearchTurn, TimestampSearch, TimestampedOffset};
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::ErrorCode;
 
@@ -37,7 +37,8 @@ impl TimestampLookup {
 }
 
 impl Partition {
-    /// The offset that a time stands for, as far as the reader may see (Kafka's `fetchOffsetForTimestamp`).
+    /// The offset that a time stands for, as far as the reader may see (Kafka's `fetchOffsetForTimestamp`). Blocks for as
+    /// long as it takes to read and decompress the batches that may hold the record, which happens without the lock.
     pub fn offset_for_timestamp(
         &self,
         timestamp: i64,
@@ -45,48 +46,53 @@ impl Partition {
         isolation: Isolation,
         current_leader_epoch: Option<LeaderEpoch>,
     ) -> Result<TimestampLookup, OffsetsError> {
-        let mut state = self.state.lock();
-        match reader {
-            // Who looks for faults asks every replica what it has.
-            Reader::Internal => state.check_replica(current_leader_epoch)?,
-            Reader::Client | Reader::Follower { .. } => {
-                state.check_leader(self.node_id, current_leader_epoch)?;
-            }
-        }
-        // A new leader may not know yet how far its predecessor had told consumers to read (KIP-207).
-        let is_behind = state.leadership.is_some() && state.high_watermark() < state.epoch_start;
-        if is_behind && reader == Reader::Client && (timestamp == LATEST || timestamp >= 0) {
-            return Err(ErrorCode::OffsetNotAvailable);
-        }
-        let log = &mut state.log;
-        let end = match (reader, isolation) {
-            (Reader::Follower { .. } | Reader::Internal, _) => log.log_end_offset(),
-            (Reader::Client, Isolation::ReadUncommitted) => log.high_watermark(),
-            (Reader::Client, Isolation::ReadCommitted) => log.last_stable_offset(),
-        };
         let epoch = |epoch: Option<LeaderEpoch>| epoch.map_or(-1, |epoch| epoch.0);
-        let found = match timestamp {
-            LATEST => {
-                let leader_epoch = epoch(log.latest_epoch());
-                return Ok(TimestampLookup { offset: end.0, timestamp: -1, leader_epoch });
+        let (end, mut search) = {
+            let state = self.state.lock();
+            let end = state.visible_end(self.node_id, timestamp, reader, isolation, current_leader_epoch)?;
+            let log = &state.log;
+            match timestamp {
+                LATEST => {
+                    let leader_epoch = epoch(log.latest_epoch());
+                    return Ok(TimestampLookup { offset: end.0, timestamp: -1, leader_epoch });
+                }
+                EARLIEST | EARLIEST_LOCAL => {
+                    let start = log.log_start_offset();
+                    let leader_epoch = epoch(log.epoch_at(start));
+                    return Ok(TimestampLookup { offset: start.0, timestamp: -1, leader_epoch });
+                }
+                // Nothing is tiered.
+                LATEST_TIERED | EARLIEST_PENDING_UPLOAD => return Ok(TimestampLookup::NOTHING),
+                MAX_TIMESTAMP => (end, TimestampSearch::newest()),
+                timestamp => (end, TimestampSearch::not_before(timestamp)),
             }
-            EARLIEST | EARLIEST_LOCAL => {
-                let start = log.log_start_offset();
-                let leader_epoch = epoch(log.epoch_at(start));
-                return Ok(TimestampLookup { offset: start.0, timestamp: -1, leader_epoch });
-            }
-            // Nothing is tiered.
-            LATEST_TIERED | EARLIEST_PENDING_UPLOAD => return Ok(TimestampLookup::NOTHING),
-            MAX_TIMESTAMP => log.max_timestamp_offset(),
-            timestamp => log.offset_for_timestamp(timestamp),
         };
-        match found.map_err(|error| self.unreadable(&error))? {
+        match self.search(&mut search).map_err(|error| self.unreadable(&error))? {
             Some(found) if found.offset < end => Ok(TimestampLookup {
                 offset: found.offset.0,
                 timestamp: found.timestamp,
                 leader_epoch: epoch(found.leader_epoch),
             }),
             _ => Ok(TimestampLookup::NOTHING),
+        }
+    }
+
+    /// Takes turns: a place is found under the lock, batches are read without it.
+    fn search(&self, search: &mut TimestampSearch) -> Result<Option<TimestampedOffset>, LogError> {
+        loop {
+            let turn = self.state.lock().log.search_on(search)?;
+            let scan = match turn {
+                SearchTurn::Nothing => return Ok(None),
+                SearchTurn::GoOn => continue,
+                SearchTurn::Scan(scan) => scan,
+            };
+            match scan.run() {
+                Ok(None) => {}
+                Ok(found) => return Ok(found),
+                // What was cut meanwhile is no damage.
+                Err(_) if self.state.lock().log.has_outrun(search) => {}
+                Err(error) => return Err(error),
+            }
         }
     }
 
@@ -120,13 +126,41 @@ impl Partition {
         }
     }
 
-    fn unreadable(&self, error: &thalweg_log::LogError) -> ErrorCode {
+    fn unreadable(&self, error: &LogError) -> ErrorCode {
         // The disk is well: whoever asks learns what is wrong, and the log of the broker does not fill with it.
-        if let thalweg_log::LogError::UnreadableRecords { .. } = error {
+        if let LogError::UnreadableRecords { .. } = error {
             tracing::debug!(partition = ?self, %error, "Records could not be searched");
             return ErrorCode::CorruptMessage;
         }
         tracing::error!(partition = ?self, %error, "A log could not be read");
         ErrorCode::KafkaStorageError
+    }
+}
+
+impl State {
+    /// How far a reader may see, unless this replica may not say.
+    fn visible_end(
+        &self,
+        node_id: i32,
+        timestamp: i64,
+        reader: Reader,
+        isolation: Isolation,
+        current_leader_epoch: Option<LeaderEpoch>,
+    ) -> Result<Offset, OffsetsError> {
+        match reader {
+            // Who looks for faults asks every replica what it has.
+            Reader::Internal => self.check_replica(current_leader_epoch)?,
+            Reader::Client | Reader::Follower { .. } => self.check_leader(node_id, current_leader_epoch)?,
+        }
+        // A new leader may not know yet how far its predecessor had told consumers to read (KIP-207).
+        let is_behind = self.leadership.is_some() && self.high_watermark() < self.epoch_start;
+        if is_behind && reader == Reader::Client && (timestamp == LATEST || timestamp >= 0) {
+            return Err(ErrorCode::OffsetNotAvailable);
+        }
+        Ok(match (reader, isolation) {
+            (Reader::Follower { .. } | Reader::Internal, _) => self.log.log_end_offset(),
+            (Reader::Client, Isolation::ReadUncommitted) => self.log.high_watermark(),
+            (Reader::Client, Isolation::ReadCommitted) => self.log.last_stable_offset(),
+        })
     }
 }

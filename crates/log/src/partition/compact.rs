@@ -234,6 +234,7 @@ impl PartitionLog {
             }
         }
         self.names.note_change();
+        self.rewrites += 1;
         self.hints = ReadHints::default();
         self.publish();
         Ok(Some(CompactionSwap {

@@ -199,6 +199,7 @@ impl Loading {
             recovery_point_sank: false,
             gap_from: None,
             truncations: 0,
+            rewrites: 0,
             names: Names::default(),
             own_name: Names::default(),
             last_flush_ms,

@@ -1,15 +1,20 @@
 //! Finding records by their time.
 //!
-//! Owns: the answers to ListOffsets, inside compressed batches too. Refuses: knowing how far a client may read;
-//! the caller compares the answer with its bound.
+//! Owns: the answers to ListOffsets, inside compressed batches too. A search takes turns: under the partition's lock it
+//! finds the segment and the place in it ([`PartitionLog::search_on`]), without the lock it reads and decompresses batches
+//! ([`RecordScan::run`]). Refuses: knowing how far a client may read; the caller compares the answer with its bound.
 
-use thalweg_record::{
-    Batch, DECOMPRESSED_BYTES_MAX_DEFAULT, DecompressBuffer, LeaderEpoch, Offset, RecordError,
-};
+use std::sync::Arc;
+
+use thalweg_record::{Batch, DecompressBuffer, LeaderEpoch, Offset, RecordError};
 
 use super::PartitionLog;
 use super::error::LogError;
+use crate::disk::LogFile;
 use crate::scan::{BatchFault, CorruptBatch, HeaderScan, Placed};
+
+/// Segments that one turn under the lock looks at: after a start each costs reads of its index.
+const SEGMENTS_PER_TURN: usize = 32;
 
 /// A record that was found by its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,70 +27,187 @@ pub struct TimestampedOffset {
     pub leader_epoch: Option<LeaderEpoch>,
 }
 
-impl PartitionLog {
+/// A search for a record by its time.
+#[derive(Debug)]
+pub struct TimestampSearch {
+    wanted: Wanted,
+    /// Segments below it were looked at.
+    next: Offset,
+    /// Of these, the largest timestamp and an offset that has it.
+    newest: Option<(i64, Offset)>,
+    /// The log's count of rewrites when the search began.
+    rewrites: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Wanted {
+    /// The first record with this time or a later one.
+    NotBefore(i64),
+    /// The first of the records with the largest timestamp.
+    Newest,
+}
+
+impl TimestampSearch {
     /// The first record, at or after the log start, whose timestamp is not below `timestamp`.
-    pub fn offset_for_timestamp(&mut self, timestamp: i64) -> Result<Option<TimestampedOffset>, LogError> {
-        for index in 0..self.segments.len() {
-            if self.segments[index].is_empty() || self.newest_record_ms(index)? < timestamp {
+    pub fn not_before(timestamp: i64) -> TimestampSearch {
+        TimestampSearch::new(Wanted::NotBefore(timestamp))
+    }
+
+    /// The first of the records with the largest timestamp (ListOffsets' -3).
+    pub fn newest() -> TimestampSearch {
+        TimestampSearch::new(Wanted::Newest)
+    }
+
+    fn new(wanted: Wanted) -> TimestampSearch {
+        TimestampSearch { wanted, next: Offset::ZERO, newest: None, rewrites: None }
+    }
+}
+
+/// What a turn under the lock has found.
+#[derive(Debug)]
+pub enum SearchTurn {
+    /// There is no such record.
+    Nothing,
+    /// The search needs another turn.
+    GoOn,
+    /// The record is here, or in a later segment.
+    Scan(RecordScan),
+}
+
+/// Batches of one segment that may hold the record.
+#[derive(Debug)]
+pub struct RecordScan {
+    file: Arc<LogFile>,
+    segment: Offset,
+    position: u64,
+    size_bytes: u64,
+    timestamp: i64,
+    /// Whether only this timestamp will do, and no later one.
+    exactly: bool,
+    from: Offset,
+}
+
+impl PartitionLog {
+    /// Goes on with a search. It begins again where the log was cut or compacted since its last turn.
+    pub fn search_on(&mut self, search: &mut TimestampSearch) -> Result<SearchTurn, LogError> {
+        if search.rewrites != Some(self.rewrites) {
+            *search =
+                TimestampSearch { rewrites: Some(self.rewrites), ..TimestampSearch::new(search.wanted) };
+        }
+        for _ in 0..SEGMENTS_PER_TURN {
+            if search.next >= self.log_end {
+                return match (search.wanted, search.newest.take()) {
+                    (Wanted::Newest, Some((timestamp, offset))) => self.scan_for_newest(timestamp, offset),
+                    _ => Ok(SearchTurn::Nothing),
+                };
+            }
+            let index = self.floor_index(search.next).unwrap_or(0);
+            search.next = self.segments.get(index + 1).map_or(self.log_end, |next| next.base_offset);
+            if self.segments[index].is_empty() {
                 continue;
             }
-            let (base, from) = (self.segments[index].base_offset, self.log_start);
-            let segment = &mut self.segments[index];
-            let position = segment
-                .position_for_timestamp(&self.home, timestamp, from)
-                .map_err(LogError::in_segment(base))?;
-            let wanted = |batch: &Placed| {
-                batch.header.max_timestamp >= timestamp && batch.header.last_offset() >= from
+            match search.wanted {
+                Wanted::NotBefore(timestamp) if self.newest_record_ms(index)? >= timestamp => {
+                    return self.scan_from(index, timestamp);
+                }
+                Wanted::NotBefore(_) => {}
+                Wanted::Newest => {
+                    let segment = &mut self.segments[index];
+                    let base = segment.base_offset;
+                    let (timestamp, offset) =
+                        segment.max_timestamp(&self.home).map_err(LogError::in_segment(base))?;
+                    if timestamp >= 0 && search.newest.is_none_or(|(known, _)| timestamp > known) {
+                        search.newest = Some((timestamp, offset));
+                    }
+                }
+            }
+        }
+        Ok(SearchTurn::GoOn)
+    }
+
+    /// Whether a scan that failed may have read what was cut from the log, so that the search is to go on.
+    pub fn has_outrun(&self, search: &TimestampSearch) -> bool {
+        search.rewrites != Some(self.rewrites)
+    }
+
+    fn scan_from(&mut self, index: usize, timestamp: i64) -> Result<SearchTurn, LogError> {
+        let from = self.log_start;
+        let segment = &mut self.segments[index];
+        let base = segment.base_offset;
+        let position = segment
+            .position_for_timestamp(&self.home, timestamp, from)
+            .map_err(LogError::in_segment(base))?;
+        self.scan(index, position, timestamp, false)
+    }
+
+    fn scan_for_newest(&mut self, timestamp: i64, offset: Offset) -> Result<SearchTurn, LogError> {
+        let index = self.floor_index(offset).unwrap_or(0);
+        let base = self.segments[index].base_offset;
+        let at = self.segments[index].locate(&self.home, offset).map_err(LogError::in_segment(base))?;
+        match at {
+            Some(at) => self.scan(index, at.position, timestamp, true),
+            None => Ok(SearchTurn::Nothing),
+        }
+    }
+
+    fn scan(
+        &mut self,
+        index: usize,
+        position: u64,
+        timestamp: i64,
+        exactly: bool,
+    ) -> Result<SearchTurn, LogError> {
+        let from = self.log_start;
+        let segment = &mut self.segments[index];
+        Ok(SearchTurn::Scan(RecordScan {
+            file: segment.file(&self.home)?,
+            segment: segment.base_offset,
+            position,
+            size_bytes: segment.size_bytes(),
+            timestamp,
+            exactly,
+            from,
+        }))
+    }
+
+    /// The outcome of [`TimestampSearch::not_before`], for a log without a lock.
+    pub fn offset_for_timestamp(&mut self, timestamp: i64) -> Result<Option<TimestampedOffset>, LogError> {
+        self.search(TimestampSearch::not_before(timestamp))
+    }
+
+    /// The outcome of [`TimestampSearch::newest`], for a log without a lock.
+    pub fn max_timestamp_offset(&mut self) -> Result<Option<TimestampedOffset>, LogError> {
+        self.search(TimestampSearch::newest())
+    }
+
+    fn search(&mut self, mut search: TimestampSearch) -> Result<Option<TimestampedOffset>, LogError> {
+        loop {
+            let found = match self.search_on(&mut search)? {
+                SearchTurn::Nothing => return Ok(None),
+                SearchTurn::GoOn => None,
+                SearchTurn::Scan(scan) => scan.run()?,
             };
-            let found = self
-                .find_record(index, position, wanted, |offset, time| time >= timestamp && offset >= from)?;
             if found.is_some() {
                 return Ok(found);
             }
         }
-        Ok(None)
     }
+}
 
-    /// The first of the records with the largest timestamp (ListOffsets' -3).
-    pub fn max_timestamp_offset(&mut self) -> Result<Option<TimestampedOffset>, LogError> {
-        let mut newest: Option<(usize, i64, Offset)> = None;
-        for index in 0..self.segments.len() {
-            let base = self.segments[index].base_offset;
-            let (timestamp, offset) =
-                self.segments[index].max_timestamp(&self.home).map_err(LogError::in_segment(base))?;
-            if timestamp >= 0 && newest.is_none_or(|(_, known, _)| timestamp > known) {
-                newest = Some((index, timestamp, offset));
-            }
-        }
-        let Some((index, timestamp, offset)) = newest else { return Ok(None) };
-        let (base, log_start) = (self.segments[index].base_offset, self.log_start);
-        let at = self.segments[index].locate(&self.home, offset).map_err(LogError::in_segment(base))?;
-        let Some(at) = at else { return Ok(None) };
-        let wanted = |batch: &Placed| batch.header.max_timestamp == timestamp;
-        self.find_record(index, at.position, wanted, |offset, time| time == timestamp && offset >= log_start)
-    }
-
-    /// The first record that `accepts`, in the batches that are `wanted`, from a position on.
-    fn find_record(
-        &mut self,
-        index: usize,
-        position: u64,
-        wanted: impl Fn(&Placed) -> bool,
-        accepts: impl Fn(Offset, i64) -> bool,
-    ) -> Result<Option<TimestampedOffset>, LogError> {
-        let segment = &mut self.segments[index];
-        let base = segment.base_offset;
-        let file = segment.file(&self.home)?;
-        let mut scan = HeaderScan::new(&file, position, segment.size_bytes());
-        let mut buffer = DecompressBuffer::new(DECOMPRESSED_BYTES_MAX_DEFAULT);
-        while let Some(placed) = scan.next().map_err(LogError::in_segment(base))? {
-            if !wanted(&placed) {
+impl RecordScan {
+    /// Reads and decompresses until the record is found; `None` when it is not in the segment. Call it without the
+    /// partition's lock.
+    pub fn run(&self) -> Result<Option<TimestampedOffset>, LogError> {
+        let mut scan = HeaderScan::new(&self.file, self.position, self.size_bytes);
+        let mut buffer = DecompressBuffer::default();
+        while let Some(placed) = scan.next().map_err(LogError::in_segment(self.segment))? {
+            if !self.may_hold(&placed) {
                 continue;
             }
             let mut bytes = vec![0; placed.header.size_bytes()];
-            let read = file.read_at(&mut bytes, placed.position)?;
+            let read = self.file.read_at(&mut bytes, placed.position)?;
             let corrupt = |reason| LogError::Corrupt {
-                segment: base,
+                segment: self.segment,
                 fault: CorruptBatch { position: placed.position, reason },
             };
             let batch = Batch::parse(&bytes[..read]).map_err(|error| corrupt(BatchFault::Batch(error)))?;
@@ -99,7 +221,7 @@ impl PartitionLog {
             };
             for record in batch.records(&mut buffer).map_err(unreadable)? {
                 let record = record.map_err(unreadable)?;
-                if accepts(record.offset, record.timestamp) {
+                if self.fits(record.timestamp) && record.offset >= self.from {
                     let epoch = placed.header.leader_epoch;
                     return Ok(Some(TimestampedOffset {
                         offset: record.offset,
@@ -110,5 +232,13 @@ impl PartitionLog {
             }
         }
         Ok(None)
+    }
+
+    fn may_hold(&self, batch: &Placed) -> bool {
+        self.fits(batch.header.max_timestamp) && batch.header.last_offset() >= self.from
+    }
+
+    fn fits(&self, timestamp: i64) -> bool {
+        if self.exactly { timestamp == self.timestamp } else { timestamp >= self.timestamp }
     }
 }

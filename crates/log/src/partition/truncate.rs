@@ -135,6 +135,7 @@ impl PartitionLog {
     /// The recovery point sinks with the log end, and no flush that is under way may raise it again.
     fn after_truncation(&mut self) {
         self.truncations += 1;
+        self.rewrites += 1;
         self.hints = ReadHints::default();
         self.names.note_change();
         self.cut_is_unsynced();
@@ -158,7 +159,7 @@ impl PartitionLog {
     /// crash would take for synced what is not.
     pub(super) fn lower_recovery_point(&mut self) -> io::Result<()> {
         if self.recovery_point_sank {
-            if let Some(state) = &self.state {
+                if let Some(state) = &self.state {
                 state.recovery_point_sank(&self.name, self.recovery_point)?;
             }
             self.recovery_point_sank = false;
