@@ -4,13 +4,13 @@ use super::FetchFailed;
 use super::session::{Key, SessionFetch};
 use crate::api::Call;
 use crate::broker::Broker;
-use crate::partition::{Isolation, Partition, Reader};
+use crate::partition::{Isolation, Partition, Reader, Topic};
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_record::{LeaderEpoch, Offset};
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::FetchRequest;
 use thalweg_wire::request::fetch_request::FetchPartition;
+use thalweg_wire::{ErrorCode, Uuid};
 
 /// One partition of a fetch.
 #[derive(Debug)]
@@ -64,8 +64,12 @@ impl Plan {
         let elsewhere = other_rack(broker, call.version, reader, &request.rack_id);
         let (max_wait_ms, min_bytes) = (request.max_wait_ms, clamp(request.min_bytes));
         let (session, wanted) = broker.fetch_sessions.begin(call.version, request, broker.clock.now_ms())?;
-        let mut entries: Vec<_> =
-            wanted.into_iter().map(|(key, wanted)| entry(broker, call.version, key, &wanted)).collect();
+        let mut topics = LastTopic::default();
+        let entries = wanted.into_iter().map(|(key, wanted)| {
+            let partition = topics.find(broker, call.version, &key);
+            entry(key, partition, &wanted)
+        });
+        let mut entries: Vec<_> = entries.collect();
         if is_of_the_past(broker, reader) {
             for entry in entries.iter_mut().filter(|entry| entry.partition.is_ok()) {
                 entry.partition = Err(ErrorCode::NotLeaderOrFollower);
@@ -107,10 +111,10 @@ fn clamp(bytes: i32) -> usize {
     usize::try_from(bytes).unwrap_or(0)
 }
 
-fn entry(broker: &Broker, version: i16, key: Key, wanted: &FetchPartition) -> Entry {
+fn entry(key: Key, partition: Result<Arc<Partition>, ErrorCode>, wanted: &FetchPartition) -> Entry {
     let epoch = |epoch: i32| (epoch >= 0).then_some(LeaderEpoch(epoch));
     Entry {
-        partition: find(broker, version, &key),
+        partition,
         key,
         fetch_offset: Offset(wanted.fetch_offset),
         log_start_offset: Offset(wanted.log_start_offset),
@@ -120,8 +124,20 @@ fn entry(broker: &Broker, version: i16, key: Key, wanted: &FetchPartition) -> En
     }
 }
 
-fn find(broker: &Broker, version: i16, key: &Key) -> Result<Arc<Partition>, ErrorCode> {
-    let topic = key.named(version);
-    let here = topic.here(broker).and_then(|topic| topic.partition(key.partition));
-    here.ok_or_else(|| topic.missing(broker, key.partition))
+/// The topic that was found last: the partitions of one mostly follow each other, and the table of topics is shared by all
+/// connections.
+#[derive(Default)]
+struct LastTopic(Option<(Arc<str>, Uuid, Arc<Topic>)>);
+
+impl LastTopic {
+    fn find(&mut self, broker: &Broker, version: i16, key: &Key) -> Result<Arc<Partition>, ErrorCode> {
+        let same = |(name, id, _): &&(Arc<str>, Uuid, Arc<Topic>)| *id == key.topic_id && *name == key.topic;
+        let topic = match self.0.as_ref().filter(same) {
+            Some((_, _, topic)) => Some(Arc::clone(topic)),
+            None => key.named(version).here(broker),
+        };
+        let partition = topic.as_ref().and_then(|topic| topic.partition(key.partition));
+        self.0 = topic.map(|topic| (Arc::clone(&key.topic), key.topic_id, topic));
+        partition.ok_or_else(|| key.named(version).missing(broker, key.partition))
+    }
 }

@@ -5,11 +5,15 @@
 //! so that a lost answer is noticed. The number of sessions is bounded by
 //! `max.incremental.fetch.session.cache.slots`; a full cache gives up a session that has not been used for two
 //! minutes, or one that is smaller than the newcomer, as Kafka's does.
+//!
+//! Each session has a lock of its own, which its client's fetches take one after another. The lock that all share is held
+//! to find, add or remove a session, and never while partitions are walked over.
 
 use super::FetchFailed;
 use crate::api::elsewhere::Named;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use thalweg_hash::HashMap;
 use thalweg_wire::request::FetchRequest;
 use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
@@ -50,15 +54,25 @@ pub struct Told {
     pub log_start_offset: i64,
 }
 
+/// A session in its place, with what decides whether it is given up for another.
 #[derive(Debug)]
+struct Slot {
+    created_ms: i64,
+    used_ms: AtomicI64,
+    /// How many partitions it has.
+    size: AtomicUsize,
+    session: Mutex<Session>,
+}
+
+#[derive(Debug, Default)]
 struct Session {
     epoch: i32,
-    used_ms: i64,
-    created_ms: i64,
     by_id: bool,
-    /// In the order in which they are read; those that returned records move to the end.
     partitions: Vec<Cached>,
-    index: HashMap<Key, usize>,
+    /// Places in `partitions`, in the order in which they are read; those that returned records move to the end.
+    order: Vec<u32>,
+    /// The place of each in `partitions`, which does not change when the order does.
+    index: HashMap<Key, u32>,
 }
 
 /// How a fetch takes part in sessions.
@@ -92,7 +106,14 @@ pub struct FetchSessions {
 #[derive(Debug, Default)]
 struct State {
     next_id: i32,
-    sessions: HashMap<i32, Session>,
+    sessions: HashMap<i32, Arc<Slot>>,
+}
+
+/// Room for a session.
+enum Place {
+    Free,
+    /// That of the session with this id.
+    Of(i32),
 }
 
 type Wanted = Vec<(Key, FetchPartition)>;
@@ -121,19 +142,19 @@ impl FetchSessions {
         now_ms: i64,
     ) -> Result<(SessionFetch, Wanted), FetchFailed> {
         let (id, epoch) = (request.session_id, request.session_epoch);
-        let mut state = self.state.lock();
         if epoch == -1 || epoch == 0 {
-            if id != 0 {
-                state.sessions.remove(&id);
-            }
+            // What is taken out is dropped behind the lock.
+            let ended = if id == 0 { None } else { self.state.lock().sessions.remove(&id) };
+            drop(ended);
             let wanted = flatten(request.topics);
             if epoch == -1 || version < 7 {
                 return Ok((SessionFetch::None, wanted));
             }
-            let id = state.open(self.slots, version, &wanted, now_ms);
+            let id = self.open(version, &wanted, now_ms);
             return Ok((id.map_or(SessionFetch::None, |id| SessionFetch::Full { id }), wanted));
         }
-        let session = state.sessions.get_mut(&id).ok_or(ErrorCode::FetchSessionIdNotFound)?;
+        let slot = self.find(id).ok_or(ErrorCode::FetchSessionIdNotFound)?;
+        let mut session = slot.session.lock();
         if session.epoch != epoch {
             return Err(ErrorCode::InvalidFetchSessionEpoch);
         }
@@ -141,14 +162,48 @@ impl FetchSessions {
             return Err(ErrorCode::FetchSessionTopicIdError);
         }
         session.epoch = if epoch == i32::MAX { 1 } else { epoch + 1 };
-        session.used_ms = now_ms;
+        slot.used_ms.store(now_ms, Ordering::Relaxed);
         session.update(flatten(request.topics), request.forgotten_topics_data);
+        slot.size.store(session.partitions.len(), Ordering::Relaxed);
         if session.partitions.is_empty() {
-            state.sessions.remove(&id);
+            drop(session);
+            self.state.lock().sessions.remove(&id);
             return Ok((SessionFetch::None, Vec::new()));
         }
-        let wanted = session.partitions.iter().map(|c| (c.key.clone(), c.wanted.clone())).collect();
+        let wanted = session.ordered().map(|c| (c.key.clone(), c.wanted.clone())).collect();
         Ok((SessionFetch::Incremental { id }, wanted))
+    }
+
+    fn find(&self, id: i32) -> Option<Arc<Slot>> {
+        self.state.lock().sessions.get(&id).cloned()
+    }
+
+    /// Opens a session for these partitions, if there is room for it.
+    fn open(&self, version: i16, wanted: &Wanted, now_ms: i64) -> Option<i32> {
+        if wanted.is_empty() {
+            return None;
+        }
+        // Without room the list of partitions is not worth its making.
+        self.state.lock().place(self.slots, wanted.len(), now_ms)?;
+        let mut session = Session { epoch: 1, by_id: version >= 13, ..Session::default() };
+        session.update(wanted.clone(), Vec::new());
+        let slot = Arc::new(Slot {
+            created_ms: now_ms,
+            used_ms: AtomicI64::new(now_ms),
+            size: AtomicUsize::new(session.partitions.len()),
+            session: Mutex::new(session),
+        });
+        let mut state = self.state.lock();
+        // Another may have taken the place meanwhile.
+        let given_up = match state.place(self.slots, wanted.len(), now_ms)? {
+            Place::Free => None,
+            Place::Of(other) => state.sessions.remove(&other),
+        };
+        let id = state.add(slot);
+        // A long list of partitions is dropped without the lock.
+        drop(state);
+        drop(given_up);
+        Some(id)
     }
 
     /// Takes note of what an answer tells, partition by partition in the order of [`FetchSessions::begin`], and
@@ -156,22 +211,23 @@ impl FetchSessions {
     pub fn finish(&self, fetch: SessionFetch, told: &[(Key, Told, bool)]) -> Vec<bool> {
         let full = !matches!(fetch, SessionFetch::Incremental { .. });
         let mut mentioned = vec![true; told.len()];
-        let mut state = self.state.lock();
-        let Some(session) = state.sessions.get_mut(&fetch.id()) else { return mentioned };
-        let mut moved = Vec::new();
+        if fetch == SessionFetch::None {
+            return mentioned;
+        }
+        let Some(slot) = self.find(fetch.id()) else { return mentioned };
+        let mut session = slot.session.lock();
+        let session = &mut *session;
+        let mut moved = vec![false; session.partitions.len()];
         for (position, (key, now, has_records)) in told.iter().enumerate() {
             // Most often nothing has moved since the fetch began, and the place tells without a look into the index.
-            let is_there = session.partitions.get(position).is_some_and(|cached| cached.key == *key);
-            let found = if is_there { Some(position) } else { session.index.get(key).copied() };
-            let Some(index) = found else { continue };
-            let cached = &mut session.partitions[index];
+            let at = session.order.get(position).filter(|at| session.partitions[**at as usize].key == *key);
+            let Some(at) = at.or_else(|| session.index.get(key)).map(|at| *at as usize) else { continue };
+            let cached = &mut session.partitions[at];
             let changed = *has_records || cached.told != Some(*now) || now.error_code != 0;
             mentioned[position] = full || changed;
             // An error is repeated until it is gone, and the recovery is told.
             cached.told = (now.error_code == 0).then_some(*now);
-            if *has_records {
-                moved.push(index);
-            }
+            moved[at] |= *has_records;
         }
         session.read_last(&moved);
         mentioned
@@ -179,94 +235,88 @@ impl FetchSessions {
 }
 
 impl State {
-    fn open(&mut self, slots: usize, version: i16, wanted: &Wanted, now_ms: i64) -> Option<i32> {
-        if wanted.is_empty() || !self.make_room(slots, wanted.len(), now_ms) {
-            return None;
-        }
-        let mut session = Session {
-            epoch: 1,
-            used_ms: now_ms,
-            created_ms: now_ms,
-            by_id: version >= 13,
-            partitions: Vec::new(),
-            index: HashMap::default(),
-        };
-        session.update(wanted.clone(), Vec::new());
+    fn add(&mut self, slot: Arc<Slot>) -> i32 {
         loop {
             self.next_id = if self.next_id == i32::MAX { 1 } else { self.next_id + 1 };
             if !self.sessions.contains_key(&self.next_id) {
-                self.sessions.insert(self.next_id, session);
-                return Some(self.next_id);
+                self.sessions.insert(self.next_id, slot);
+                return self.next_id;
             }
         }
     }
 
-    /// Whether a session of `size` partitions may be added; gives another up for it where the rules say so.
-    fn make_room(&mut self, slots: usize, size: usize, now_ms: i64) -> bool {
+    /// Where a session of `size` partitions may go, by the rules of giving another up; `None` when there is no room.
+    fn place(&self, slots: usize, size: usize, now_ms: i64) -> Option<Place> {
         if self.sessions.len() < slots {
-            return true;
+            return Some(Place::Free);
         }
+        let used_ms = |slot: &Slot| slot.used_ms.load(Ordering::Relaxed);
+        let len = |slot: &Slot| slot.size.load(Ordering::Relaxed);
         let stale = self
             .sessions
             .iter()
-            .filter(|(_, s)| now_ms - s.used_ms > EVICTION_MS)
-            .min_by_key(|(_, s)| s.used_ms);
+            .filter(|(_, slot)| now_ms - used_ms(slot) > EVICTION_MS)
+            .min_by_key(|(_, slot)| used_ms(slot));
         let smaller = || {
             self.sessions
                 .iter()
-                .filter(|(_, s)| now_ms - s.created_ms > EVICTION_MS && s.partitions.len() < size)
-                .min_by_key(|(_, s)| s.partitions.len())
+                .filter(|(_, slot)| now_ms - slot.created_ms > EVICTION_MS && len(slot) < size)
+                .min_by_key(|(_, slot)| len(slot))
         };
-        match stale.or_else(smaller).map(|(id, _)| *id) {
-            Some(id) => self.sessions.remove(&id).is_some(),
-            None => false,
-        }
+        stale.or_else(smaller).map(|(id, _)| Place::Of(*id))
     }
 }
 
 impl Session {
+    /// The partitions in the order in which they are read.
+    fn ordered(&self) -> impl Iterator<Item = &Cached> {
+        self.order.iter().map(|at| &self.partitions[*at as usize])
+    }
+
     fn update(&mut self, wanted: Wanted, forgotten: Vec<ForgottenTopic>) {
         for (key, wanted) in wanted {
             match self.index.get(&key) {
-                Some(&index) => self.partitions[index].wanted = wanted,
-                None => {
-                    self.index.insert(key.clone(), self.partitions.len());
-                    self.partitions.push(Cached { key, wanted, told: None });
-                }
+                Some(&at) => self.partitions[at as usize].wanted = wanted,
+                None => self.add(Cached { key, wanted, told: None }),
             }
         }
-        if forgotten.is_empty() {
-            return;
+        if !forgotten.is_empty() {
+            self.forget(forgotten);
         }
+    }
+
+    fn add(&mut self, cached: Cached) {
+        let at =
+            u32::try_from(self.partitions.len()).expect("a request names fewer partitions than it has bytes");
+        self.index.insert(cached.key.clone(), at);
+        self.order.push(at);
+        self.partitions.push(cached);
+    }
+
+    fn forget(&mut self, forgotten: Vec<ForgottenTopic>) {
         for topic in forgotten {
             let name: Arc<str> = topic.topic.into();
             for partition in topic.partitions {
                 self.index.remove(&Key { topic: Arc::clone(&name), topic_id: topic.topic_id, partition });
             }
         }
-        let index = &self.index;
-        self.partitions.retain(|cached| index.contains_key(&cached.key));
-        self.number();
+        let mut partitions: Vec<_> = std::mem::take(&mut self.partitions).into_iter().map(Some).collect();
+        let still = std::mem::take(&mut self.index);
+        for at in std::mem::take(&mut self.order) {
+            let cached = partitions[at as usize].take().expect("a place stands in the order once");
+            if still.contains_key(&cached.key) {
+                self.add(cached);
+            }
+        }
     }
 
     /// Partitions that returned records are read last next time, so that none starves behind a full one.
-    fn read_last(&mut self, moved: &[usize]) {
-        if moved.is_empty() || moved.len() == self.partitions.len() {
-            return;
-        }
-        let mut last = Vec::with_capacity(moved.len());
-        let mut rest = Vec::with_capacity(self.partitions.len());
-        for (index, cached) in self.partitions.drain(..).enumerate() {
-            if moved.contains(&index) { last.push(cached) } else { rest.push(cached) }
-        }
-        rest.append(&mut last);
-        self.partitions = rest;
-        self.number();
-    }
-
-    fn number(&mut self) {
-        for (index, cached) in self.partitions.iter().enumerate() {
-            self.index.insert(cached.key.clone(), index);
+    fn read_last(&mut self, moved: &[bool]) {
+        if moved.contains(&true) {
+            let (last, mut order): (Vec<u32>, Vec<u32>) =
+                self.order.iter().partition(|at| moved[**at as usize]);
+            order.extend(last);
+            self.order = order;
         }
     }
 }
@@ -283,3 +333,6 @@ fn flatten(topics: Vec<FetchTopic>) -> Wanted {
     }
     wanted
 }
+
+#[cfg(test)]
+mod tests;
