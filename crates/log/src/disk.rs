@@ -19,12 +19,15 @@ use tokio::task::JoinHandle;
 mod descriptors;
 mod faults;
 mod memory;
+mod waits;
 
 use descriptors::OpenFile;
 pub use descriptors::{Descriptors, OpenConnection, TooFewDescriptors, lacks_descriptors};
 pub use faults::Faults;
 pub use memory::{Draw, MemoryDisk};
 use memory::{MemoryFile, MemoryLock};
+pub(crate) use waits::check as check_may_wait;
+pub use waits::{NoWaits, WaitsAllowed, allow_waits};
 
 /// The largest number of pieces that one gather write takes (`IOV_MAX` on Linux).
 pub const GATHER_MAX: usize = 1024;
@@ -275,6 +278,7 @@ impl Disk {
 
     /// Deletes a file; a missing one is no error.
     pub fn remove(&self, path: &Path) -> io::Result<()> {
+        waits::check("Removal", path);
         self.unlink(path)
     }
 
@@ -290,6 +294,7 @@ impl Disk {
 
     /// Deletes a directory and all in it; a missing one is no error.
     pub fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        waits::check("Removal", path);
         ignore_missing(match &self.memory {
             Some(memory) => memory.remove(path),
             None => fs::remove_dir_all(path),
@@ -299,6 +304,7 @@ impl Disk {
     /// Makes the names in a directory durable.
     #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
     pub fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        waits::check("Sync", dir);
         if let Some(memory) = &self.memory {
             memory.sync_names();
             return Ok(());
@@ -310,6 +316,7 @@ impl Disk {
     /// Makes everything on the file system of `path` durable: cheaper than many single syncs.
     #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
     pub fn sync_filesystem(&self, path: &Path) -> io::Result<()> {
+        waits::check("Sync", path);
         if let Some(memory) = &self.memory {
             memory.sync_all();
             return Ok(());
@@ -481,6 +488,7 @@ impl LogFile {
 
     /// Makes the bytes, and the length needed to read them, durable.
     pub fn sync_data(&self) -> io::Result<()> {
+        waits::check("Sync", Path::new("an open file"));
         match &self.0 {
             Open::File { file, faults, .. } => {
                 if let Some(faults) = faults {

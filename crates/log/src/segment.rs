@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use thalweg_record::{BatchHeader, NO_TIMESTAMP, Offset};
 
-use crate::disk::{Disk, LogFile};
+use crate::disk::{self, Disk, LogFile};
 use crate::index::{Index, OffsetEntry, TimeEntry};
 use crate::scan::{CorruptBatch, HeaderScan, Placed, ScanError};
 
@@ -129,6 +129,7 @@ pub struct FoundFiles {
 impl Segment {
     /// Creates an empty segment and its files.
     pub fn create(home: &Home, base_offset: Offset, now_ms: i64) -> io::Result<Segment> {
+        let _allowed = disk::allow_waits("what is removed is not there, or empty");
         let file = create_files(home, base_offset).inspect_err(|_| {
             // A part of it would be taken for a segment at the next start.
             for path in Segment::paths(home, base_offset) {

@@ -17,6 +17,7 @@ mod flush;
 mod follow;
 mod intake;
 mod lead;
+mod lock;
 mod moving;
 mod offsets;
 mod table;
@@ -45,6 +46,7 @@ use crate::metrics::{Outgoing, Traffic};
 use crate::replication::{Leadership, Surroundings};
 use acks::AckWaiters;
 use flush::Flushing;
+use lock::StateLock;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -64,7 +66,7 @@ pub struct Partition {
     pub index: i32,
     node_id: i32,
     surroundings: Arc<Surroundings>,
-    state: Mutex<State>,
+    state: StateLock,
     /// The copy that is to take the place of the log, in another directory. Its lock is taken before that of the state.
     future: Mutex<Option<PartitionLog>>,
     /// Whether there is one.
@@ -162,7 +164,7 @@ impl Partition {
             index,
             node_id: surroundings.node_id,
             surroundings,
-            state: Mutex::new(state),
+            state: StateLock::new(state),
             future: Mutex::new(None),
             moving: AtomicBool::new(false),
             seen_to: AtomicBool::new(false),

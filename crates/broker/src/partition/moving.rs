@@ -13,7 +13,7 @@ use crate::replication::truncation;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use thalweg_log::disk::is_shortage;
+use thalweg_log::disk::{allow_waits, is_shortage};
 use thalweg_log::{
     AppendError, CreateError, DeleteRecordsError, EpochEnd, LogDirs, LogError, LogSlice, PartitionLog,
     ReadError, Uuid,
@@ -107,6 +107,7 @@ impl Partition {
     pub fn resume_move(&self, mut copy: PartitionLog) -> Result<bool, MoveError> {
         let mut future = self.future.lock();
         let mut state = self.state.lock();
+        let _allowed = allow_waits("the broker has just started");
         if !state.is_compacted() {
             copy.end_at_gap()?;
         }
@@ -199,6 +200,7 @@ impl Partition {
             }
         }
         let mut state = self.state.lock();
+        let _allowed = allow_waits("little is missing, and nothing may come between it and the exchange");
         if state.gone || state.log.poison().is_some() {
             // The one is seen when it is copied again, the other keeps what it has until a restart.
             return Ok(Progress::CaughtUp);

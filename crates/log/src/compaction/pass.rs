@@ -19,7 +19,7 @@ use super::job::{
 use super::offset_map::OffsetMap;
 use super::transactions::Transactions;
 use crate::config::LogConfig;
-use crate::disk::LogFile;
+use crate::disk::{LogFile, check_may_wait};
 use crate::scan::{BatchScan, CorruptBatch, ScanError};
 use crate::segment::{Home, LOG_SUFFIX, Piece, Segment, WriteError};
 
@@ -102,6 +102,7 @@ impl CompactionPass {
     /// Goes on with the pass of `job`. Blocks for the time that it takes to read and write about a megabyte; call it without
     /// the partition's lock.
     pub fn step(&mut self, job: &CompactionJob) -> Result<Step, CompactionError> {
+        check_may_wait("A compaction", &job.home.dir);
         let mut bytes = 0;
         let mapped = match &mut self.stage {
             Stage::Mapping { left, reading, transactions } => {

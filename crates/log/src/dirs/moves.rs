@@ -79,6 +79,8 @@ impl LogDirs {
     /// on its way out. After an error both are as they were, unless a directory has failed. Syncs the names in both
     /// directories.
     pub fn replace(&self, current: &mut PartitionLog, future: &mut PartitionLog) -> io::Result<()> {
+        let _allowed =
+            crate::disk::allow_waits("until the names are on the medium it is open which log is the one");
         let name = current.name().clone();
         let copied_to = future.dir().file_name().and_then(|name| name.to_str());
         let retired = copied_to.and_then(TopicPartition::retired_dir_name);

@@ -221,6 +221,7 @@ impl PartitionLog {
         if self.poison.is_some() {
             return Ok(());
         }
+        let _allowed = disk::allow_waits("the log is about to take no more batches");
         self.epochs.write(&self.home.disk, &self.home.dir, Durability::PageCache)?;
         self.take_snapshot(Durability::PageCache)?;
         for segment in &mut self.segments {

@@ -3,13 +3,15 @@
 //! Owns: when (size, age, full indexes, offsets that cannot be expressed) and how. Refuses: syncing on the spot;
 //! the segment that was left is flushed in the background (see `flush`).
 
+use std::io;
+
 use thalweg_record::{BatchHeader, NO_TIMESTAMP, Offset};
 
 use super::error::LogError;
 use super::{AppendError, PartitionLog};
 use crate::disk::{self, Durability};
 use crate::producers::snapshot;
-use crate::segment::{SNAPSHOT_SUFFIX, Segment};
+use crate::segment::{DELETED_SUFFIX, SNAPSHOT_SUFFIX, Segment};
 
 /// Segments before the active one whose files stay open.
 const OPEN_SEGMENTS_MAX: usize = 4;
@@ -146,16 +148,20 @@ impl PartitionLog {
     pub(super) fn remove_old_snapshots(&mut self) {
         let first = self.segments[0].base_offset;
         let newest = self.snapshots.last().copied();
-        let home = &self.home;
-        self.snapshots.retain(|&offset| {
-            if offset >= first || Some(offset) == newest {
-                return true;
+        let old = self.snapshots.extract_if(.., |offset| *offset < first && Some(*offset) != newest);
+        let mut renamed = Vec::new();
+        for offset in old {
+            let from = self.home.file(offset, SNAPSHOT_SUFFIX);
+            let to = self.home.file(offset, &format!("{SNAPSHOT_SUFFIX}{DELETED_SUFFIX}"));
+            match self.home.disk.rename(&from, &to) {
+                Ok(()) => renamed.push(to),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    tracing::warn!(offset = offset.0, %error, "Producer snapshot cannot be removed");
+                }
             }
-            if let Err(error) = home.disk.remove(&home.file(offset, SNAPSHOT_SUFFIX)) {
-                tracing::warn!(offset = offset.0, %error, "Producer snapshot cannot be removed");
-            }
-            false
-        });
+        }
+        self.doom(renamed);
     }
 
     /// Remembers files under their `.deleted` names until their time is over.

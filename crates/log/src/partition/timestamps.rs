@@ -4,13 +4,14 @@
 //! finds the segment and the place in it ([`PartitionLog::search_on`]), without the lock it reads and decompresses batches
 //! ([`RecordScan::run`]). Refuses: knowing how far a client may read; the caller compares the answer with its bound.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use thalweg_record::{Batch, DecompressBuffer, LeaderEpoch, Offset, RecordError};
 
 use super::PartitionLog;
 use super::error::LogError;
-use crate::disk::LogFile;
+use crate::disk::{LogFile, check_may_wait};
 use crate::scan::{BatchFault, CorruptBatch, HeaderScan, Placed};
 
 /// Segments that one turn under the lock looks at: after a start each costs reads of its index.
@@ -198,6 +199,7 @@ impl RecordScan {
     /// Reads and decompresses until the record is found; `None` when it is not in the segment. Call it without the
     /// partition's lock.
     pub fn run(&self) -> Result<Option<TimestampedOffset>, LogError> {
+        check_may_wait("A search", Path::new("a segment"));
         let mut scan = HeaderScan::new(&self.file, self.position, self.size_bytes);
         let mut buffer = DecompressBuffer::default();
         while let Some(placed) = scan.next().map_err(LogError::in_segment(self.segment))? {

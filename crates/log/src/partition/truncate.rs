@@ -14,10 +14,15 @@ use crate::disk::{self, Durability};
 use crate::producers::{Producers, snapshot};
 use crate::segment::{self, SNAPSHOT_SUFFIX, Segment};
 
+/// Why syncs happen under the partition's lock here.
+const CUTTING: &str =
+    "a log that is cut is one that nobody writes to, and must not be written to before it is synced";
+
 impl PartitionLog {
     /// Drops all records at and above `offset`. Says whether any went. Epochs that begin at or above the log end
     /// are dropped in any case. The batch that contains `offset` goes whole; the log end is `offset` all the same.
     pub fn truncate_to(&mut self, offset: Offset) -> Result<bool, LogError> {
+        let _allowed = disk::allow_waits(CUTTING);
         if offset >= self.log_end {
             self.epochs.truncate_from_end(self.log_end);
             return Ok(false);
@@ -100,6 +105,7 @@ impl PartitionLog {
         offset: Offset,
         log_start: Option<Offset>,
     ) -> Result<(), LogError> {
+        let _allowed = disk::allow_waits(CUTTING);
         if let Err((what, error)) = self.begin_segments_at(offset) {
             self.set_poison(format!("a segment cannot be {what}: {error}"));
             return Err(error.into());
@@ -159,7 +165,8 @@ impl PartitionLog {
     /// crash would take for synced what is not.
     pub(super) fn lower_recovery_point(&mut self) -> io::Result<()> {
         if self.recovery_point_sank {
-                if let Some(state) = &self.state {
+            let _allowed = disk::allow_waits(CUTTING);
+            if let Some(state) = &self.state {
                 state.recovery_point_sank(&self.name, self.recovery_point)?;
             }
             self.recovery_point_sank = false;

@@ -1,0 +1,40 @@
+//! The lock of a partition. Whoever holds it must not wait for the disk: in builds with debug assertions a sync, or the
+//! removal of a file, panics meanwhile (`thalweg_log::disk::NoWaits`).
+
+use super::State;
+use parking_lot::{Mutex, MutexGuard};
+use std::ops::{Deref, DerefMut};
+use thalweg_log::disk::NoWaits;
+
+/// A partition's state behind its lock.
+pub(super) struct StateLock(Mutex<State>);
+
+/// The state, for as long as the lock is held.
+pub(super) struct StateGuard<'a> {
+    state: MutexGuard<'a, State>,
+    _no_waits: NoWaits,
+}
+
+impl StateLock {
+    pub(super) fn new(state: State) -> Self {
+        Self(Mutex::new(state))
+    }
+
+    pub(super) fn lock(&self) -> StateGuard<'_> {
+        StateGuard { state: self.0.lock(), _no_waits: NoWaits::begin() }
+    }
+}
+
+impl Deref for StateGuard<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for StateGuard<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}

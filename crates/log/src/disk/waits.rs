@@ -1,0 +1,98 @@
+//! Where a thread must not wait for the disk: under the lock of a partition, or all who append and read wait too.
+//!
+//! Owns the mark of the thread, and the panic when it syncs, removes a file, or reads and decompresses many batches all the
+//! same. It looks in builds with debug assertions only, and costs nothing in others. Refuses to know locks: the code that
+//! takes a lock sets the mark.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::path::Path;
+
+thread_local! {
+    static FORBIDDEN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// While it lives, this thread must not wait for the disk.
+#[derive(Debug)]
+#[must_use]
+pub struct NoWaits(#[expect(dead_code, reason = "it is held, not used")] Before);
+
+/// While it lives, this thread may wait for the disk all the same.
+#[derive(Debug)]
+#[must_use]
+pub struct WaitsAllowed(#[expect(dead_code, reason = "it is held, not used")] Before);
+
+/// What held before, which holds again when this is dropped. It belongs to its thread.
+#[derive(Debug)]
+struct Before {
+    forbidden: bool,
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+impl Before {
+    fn set(forbidden: bool) -> Before {
+        let before = if cfg!(debug_assertions) { FORBIDDEN.replace(forbidden) } else { false };
+        Before { forbidden: before, _of_this_thread: PhantomData }
+    }
+}
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        if cfg!(debug_assertions) {
+            FORBIDDEN.set(self.forbidden);
+        }
+    }
+}
+
+impl NoWaits {
+    /// Forbids it from here on.
+    pub fn begin() -> NoWaits {
+        NoWaits(Before::set(true))
+    }
+}
+
+/// Allows it from here on; each place says why.
+pub fn allow_waits(_reason: &'static str) -> WaitsAllowed {
+    WaitsAllowed(Before::set(false))
+}
+
+/// Panics where the thread must not wait for the disk.
+pub(crate) fn check(what: &str, path: &Path) {
+    if cfg!(debug_assertions) && FORBIDDEN.get() {
+        panic!("{what} of {} under the lock of a partition", path.display());
+    }
+}
+
+#[cfg(all(test, debug_assertions))]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::disk::{Disk, MemoryDisk};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn waits_panic_where_they_are_forbidden() {
+        let disk = Disk::in_memory(MemoryDisk::new(Clock::manual(0)));
+        let dir = Path::new("/dir");
+        disk.create_dir(dir).expect("creates");
+        let file = disk.open_or_create(&dir.join("file")).expect("creates");
+        let waits: [&dyn Fn(); 4] = [
+            &|| disk.sync_dir(dir).expect("syncs"),
+            &|| file.sync_data().expect("syncs"),
+            &|| disk.remove(&dir.join("other")).expect("removes"),
+            &|| disk.remove_dir(&dir.join("others")).expect("removes"),
+        ];
+        for wait in waits {
+            wait();
+            let forbidden = NoWaits::begin();
+            assert!(catch_unwind(AssertUnwindSafe(wait)).is_err());
+            {
+                let _allowed = allow_waits("a test");
+                wait();
+            }
+            assert!(catch_unwind(AssertUnwindSafe(wait)).is_err());
+            drop(forbidden);
+            wait();
+        }
+    }
+}
