@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use thalweg_hash::HashMap;
 use thalweg_metadata::{ConfigMap, ConfigResource, ConfigResourceKind, VersionedRecord};
-use thalweg_wire::metadata::{ClearElrRecord, ConfigRecord};
+use thalweg_wire::metadata::{ClearElrRecord, ConfigRecord, PartitionChangeRecord};
 use thalweg_wire::request::alter_configs_response::AlterConfigsResourceResponse as LegacyResult;
 use thalweg_wire::request::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use thalweg_wire::request::{
@@ -137,7 +137,8 @@ impl State {
     }
 
     /// Who is eligible to lead follows from `min.insync.replicas`: where that changes, nobody is until the next change
-    /// of the partition (KIP-966).
+    /// of the partition (KIP-966). While a partition has no leader, nothing is committed, and its replicas stay what they
+    /// were: Kafka forgets them, and the partition has no leader ever after.
     fn clear_eligible(&self, records: &mut Vec<VersionedRecord>) {
         if !self.has_elr() {
             return;
@@ -150,11 +151,37 @@ impl State {
                 let is_topic = config.resource_type == ConfigResourceKind::Topic.id();
                 // Without a name it is for all topics.
                 let topic_name = if is_topic { config.resource_name.clone() } else { String::new() };
+                let keep = self.eligible_without_leader(&topic_name);
                 let record = MetadataRecord::ClearElr(ClearElrRecord { topic_name });
                 clear.push(VersionedRecord::new(record, 0));
+                clear.extend(keep);
             }
         }
         records.extend(clear);
+    }
+
+    /// The records that say of the partitions without a leader who is eligible, in one topic or in all.
+    fn eligible_without_leader(&self, topic_name: &str) -> Vec<VersionedRecord> {
+        let mut records = Vec::new();
+        let topics = self.image.topics().sorted().into_iter();
+        for topic in topics.filter(|topic| topic_name.is_empty() || *topic.name == *topic_name) {
+            for (index, partition) in topic.partitions.iter().filter(|(_, partition)| !partition.has_leader())
+            {
+                let some = |list: &Vec<i32>| (!list.is_empty()).then(|| list.clone());
+                let record = PartitionChangeRecord {
+                    partition_id: *index,
+                    topic_id: topic.id,
+                    eligible_leader_replicas: some(&partition.eligible_leader_replicas),
+                    last_known_elr: some(&partition.last_known_elr),
+                    ..Default::default()
+                };
+                if record.eligible_leader_replicas.is_some() || record.last_known_elr.is_some() {
+                    let version = self.metadata_version().partition_record();
+                    records.push(VersionedRecord::new(MetadataRecord::PartitionChange(record), version));
+                }
+            }
+        }
+        records
     }
 
     /// With eligible leader replicas all must agree on `min.insync.replicas`: it is set for the cluster, and for no

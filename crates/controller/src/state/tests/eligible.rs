@@ -128,6 +128,24 @@ fn all_agree_on_how_many_must_be_in_sync() {
 }
 
 #[test]
+fn replicas_stay_eligible_when_the_minimum_changes_while_nobody_leads() {
+    const TOPIC: i8 = 2;
+    const BROKER: i8 = 4;
+    let mut bench = bench(3);
+    bench.create("t", &[&[1, 2, 3]], &[]);
+    fence(&mut bench, 3);
+    min_isr(&mut bench, TOPIC, "t", Some("2"));
+    [2, 1].into_iter().for_each(|id| fence(&mut bench, id));
+    for (kind, name, value) in [(TOPIC, "t", "3"), (BROKER, "", "2")] {
+        assert_eq!(min_isr(&mut bench, kind, name, Some(value)), ErrorCode::None);
+        assert_eq!(standing(&bench), (vec![], vec![1, 2], NO_LEADER));
+        assert_eq!(bench.partition("t", 0).last_known_elr, [1]);
+    }
+    bench.beat(2, |_| {});
+    assert_eq!(bench.partition("t", 0).leader, 2);
+}
+
+#[test]
 fn without_the_feature_an_isr_keeps_its_last_member() {
     let mut bench = Bench::new();
     (1..=2).for_each(|id| bench.join(id));

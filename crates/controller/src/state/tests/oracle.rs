@@ -179,6 +179,15 @@ fn is_left_out(step: &Step, image: &Image) -> bool {
                 !adds_more && partition.adding_replicas.iter().any(|id| !replicas.contains(id))
             })
         }
+        // Kafka forgets who is eligible though nobody leads.
+        Step::Configure { key: "min.insync.replicas", .. } => {
+            let mut partitions = image.topics().iter().flat_map(|topic| topic.partitions.values());
+            partitions.any(|partition| {
+                let is_known =
+                    !partition.eligible_leader_replicas.is_empty() || !partition.last_known_elr.is_empty();
+                is_known && !partition.has_leader()
+            })
+        }
         // Kafka takes a replica into the ISR whose directory is offline.
         Step::Propose(proposal) => proposal.adds_offline_replica(image),
         _ => false,
