@@ -61,14 +61,23 @@ pub async fn create(broker: &Broker, names: Vec<String>, client: Option<&Call>) 
         let request = CreateTopicsRequest { topics, timeout_ms: 30_000, validate_only: false };
         match send(broker, request, client).await {
             Ok(response) => {
-                for topic in response.topics {
+                let is_failure = |code: i16| {
+                    code != ErrorCode::None.code() && code != ErrorCode::TopicAlreadyExists.code()
+                };
+                let mut failed = response.topics.into_iter().filter(|topic| is_failure(topic.error_code));
+                // One of them says what is wrong with all, mostly; a client must not fill the log with names.
+                if let Some(topic) = failed.next() {
                     let code = topic.error_code;
-                    if code != ErrorCode::None.code() && code != ErrorCode::TopicAlreadyExists.code() {
-                        let error = ErrorCode::from_i16(code)
-                            .map_or_else(|| code.to_string(), |error| error.to_string());
-                        let message = topic.error_message;
-                        tracing::warn!(topic = topic.name, error, message, "A topic could not be created");
-                    }
+                    let error =
+                        ErrorCode::from_i16(code).map_or_else(|| code.to_string(), |error| error.to_string());
+                    let (message, others) = (topic.error_message, failed.count());
+                    tracing::warn!(
+                        topic = topic.name,
+                        error,
+                        message,
+                        others,
+                        "A topic could not be created"
+                    );
                 }
             }
             Err(error) => tracing::warn!(error, "Topics could not be created"),

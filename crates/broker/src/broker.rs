@@ -1,6 +1,6 @@
 //! The broker's parts in one place: what every API may use.
 
-use crate::api::FetchSessions;
+use crate::api::{FetchSessions, LargeRequests};
 use crate::auto_topics::AutoTopics;
 use crate::config::BrokerConfig;
 use crate::group::GroupCoordinator;
@@ -43,6 +43,8 @@ pub struct Broker {
     pub connections: Arc<ConnectionLimits>,
     /// Requests as they are answered.
     pub requests: RequestMetrics,
+    /// The places for requests that take long.
+    pub large_requests: LargeRequests,
     /// Incremental fetch sessions.
     pub fetch_sessions: FetchSessions,
     /// Producer ids to give out.
@@ -147,6 +149,7 @@ impl Broker {
             answer_memory: parts.answer_memory,
             connections,
             requests: RequestMetrics::default(),
+            large_requests: LargeRequests::default(),
             fetch_sessions: FetchSessions::new(config.network.fetch_session_slots),
             producer_ids: ProducerIds::default(),
             groups: parts.groups,

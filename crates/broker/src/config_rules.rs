@@ -6,6 +6,7 @@
 
 use crate::config::alter::ConfigScope;
 use crate::config::{AlterError, BrokerConfig, ConfigError, ConfigType, table};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_controller::{ConfigRefusal, ConfigRules, EffectiveConfig};
@@ -16,12 +17,35 @@ use thalweg_wire::ErrorCode;
 pub struct BrokerConfigRules {
     /// As it was at the start: dynamic values come with each question.
     config: Arc<BrokerConfig>,
+    last: Mutex<Option<Layered>>,
+}
+
+/// The configuration with dynamic layers, and those layers.
+struct Layered {
+    broker: ConfigMap,
+    brokers: ConfigMap,
+    config: Arc<BrokerConfig>,
 }
 
 impl BrokerConfigRules {
     /// Rules over the defaults that this configuration sets.
     pub fn new(config: Arc<BrokerConfig>) -> Self {
-        Self { config }
+        Self { config, last: Mutex::default() }
+    }
+
+    /// The configuration with these layers. They are the same for all topics of a request, and most often for the next too.
+    fn with_dynamic(&self, broker: &ConfigMap, brokers: &ConfigMap) -> Arc<BrokerConfig> {
+        let mut last = self.last.lock();
+        if let Some(last) = &*last
+            && last.broker == *broker
+            && last.brokers == *brokers
+        {
+            return Arc::clone(&last.config);
+        }
+        let config = Arc::new(self.config.with_dynamic(brokers, broker).0);
+        let (broker, brokers) = (broker.clone(), brokers.clone());
+        *last = Some(Layered { broker, brokers, config: Arc::clone(&config) });
+        config
     }
 
     fn validate_broker(
@@ -84,7 +108,7 @@ impl ConfigRules for BrokerConfigRules {
         broker: &ConfigMap,
         brokers: &ConfigMap,
     ) -> Vec<EffectiveConfig> {
-        let (config, _) = self.config.with_dynamic(brokers, broker);
+        let config = self.with_dynamic(broker, brokers);
         let described = config.describe_topic(overrides, None).into_iter().map(|described| EffectiveConfig {
             name: described.name,
             value: described.value,

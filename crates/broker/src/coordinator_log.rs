@@ -60,6 +60,10 @@ impl CoordinatorLog for InternalLog {
         Ok(Appended { last_offset: appended.next_offset + -1, acknowledged })
     }
 
+    fn batch_bytes_max(&self, partition: i32) -> usize {
+        self.partition(partition).map_or(usize::MAX, |partition| partition.batch_bytes_max())
+    }
+
     fn replay(
         &self,
         partition: i32,

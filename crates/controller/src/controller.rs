@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use thalweg_log::disk::Disk;
 use thalweg_wire::frame;
 use thalweg_wire::request::{EnvelopeRequest, EnvelopeResponse};
 use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Message};
@@ -43,6 +44,7 @@ pub struct Controller {
     node_id: i32,
     cluster_id: Arc<str>,
     standing: Arc<Standing>,
+    disk: Disk,
 }
 
 impl Controller {
@@ -54,12 +56,12 @@ impl Controller {
     ) -> Result<Controller, StartError> {
         let (node_id, cluster_id) = (options.node_id, Arc::from(options.cluster_id.as_str()));
         let disk = options.disk.clone();
-        let opened = disk.spawn(move || driver::Driver::open(options, rules));
+        let opened = disk.clone().spawn(move || driver::Driver::open(options, rules));
         let driver = opened.await.map_err(|_| StartError::Task)??;
         let (commands, queue) = mpsc::channel(COMMANDS_MAX);
         let standing = Arc::clone(driver.standing());
         tokio::spawn(driver.run(queue));
-        Ok(Controller { commands, node_id, cluster_id, standing })
+        Ok(Controller { commands, node_id, cluster_id, standing, disk })
     }
 
     /// The id of the node.
@@ -88,7 +90,11 @@ impl Controller {
     }
 
     async fn handle_plain(&self, frame: Bytes) -> Result<Bytes, HandleError> {
-        match dispatch::parse(frame)? {
+        let parsed = match dispatch::is_large(&frame) {
+            true => self.disk.work_in_place(|| dispatch::parse(frame)),
+            false => dispatch::parse(frame),
+        };
+        match parsed? {
             dispatch::Parsed::Answered(frame) => Ok(frame),
             dispatch::Parsed::Asked(ask) => self.ask(|reply| Command::Ask { ask, reply }).await,
         }

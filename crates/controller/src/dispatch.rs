@@ -50,6 +50,12 @@ const SERVED: [ApiKey; 25] = [
     ApiKey::RemoveRaftVoter,
 ];
 
+/// Elements that the arrays of one request may have in all: a request is decided in one go, and nothing else is meanwhile.
+const ELEMENTS_MAX: usize = 1_000_000;
+
+/// Frames from this length on are read and decided beside the workers.
+const LARGE: usize = 64 * 1024;
+
 /// Whether the controller serves an API.
 pub fn serves(api: ApiKey) -> bool {
     SERVED.contains(&api)
@@ -74,8 +80,11 @@ pub(crate) type Decide = Box<dyn FnOnce(&mut State, Now) -> Decision + Send>;
 
 /// What the controller's task is asked.
 pub(crate) enum Ask {
-    /// To decide.
-    Decide(Decide),
+    /// To decide. A large request takes long.
+    Decide {
+        decide: Decide,
+        is_large: bool,
+    },
     /// To serve the log, which needs the log.
     Fetch {
         request: FetchRequest,
@@ -97,7 +106,7 @@ pub(crate) enum Ask {
 impl std::fmt::Debug for Ask {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Ask::Decide(_) => "Decide",
+            Ask::Decide { .. } => "Decide",
             Ask::Fetch { .. } => "Fetch",
             Ask::FetchSnapshot { .. } => "FetchSnapshot",
             Ask::DescribeQuorum { .. } => "DescribeQuorum",
@@ -135,6 +144,11 @@ pub(crate) fn encoded<M: Message>(
     Ok(frame.freeze().slice(LENGTH_LEN..))
 }
 
+/// Whether a request may take so long that a worker of the runtime is not kept for it.
+pub(crate) fn is_large(frame: &Bytes) -> bool {
+    frame.len() >= LARGE
+}
+
 /// Reads a frame.
 pub(crate) fn parse(frame: Bytes) -> Result<Parsed, HandleError> {
     let prefix = frame::peek_request(&frame)?;
@@ -151,9 +165,10 @@ pub(crate) fn parse(frame: Bytes) -> Result<Parsed, HandleError> {
         return encode(&response, api, 0, correlation_id).map(Parsed::Answered);
     }
     check_version(api, version)?;
-    let mut d = Decoder::new(frame);
+    let is_large = is_large(&frame);
+    let mut d = Decoder::new(frame).with_elements_max(ELEMENTS_MAX);
     frame::decode_request_header(&mut d, api, version)?;
-    let call = Call { version, correlation_id };
+    let call = Call { version, correlation_id, is_large };
     let ask = match api {
         ApiKey::Fetch => {
             Ask::Fetch { request: FetchRequest::decode(&mut d, version)?, version, correlation_id }
@@ -178,6 +193,7 @@ pub(crate) fn parse(frame: Bytes) -> Result<Parsed, HandleError> {
 struct Call {
     version: i16,
     correlation_id: i32,
+    is_large: bool,
 }
 
 fn decide(api: ApiKey, d: &mut Decoder, call: Call) -> Result<Ask, HandleError> {
@@ -257,7 +273,7 @@ where
     R: Refuse + Send + 'static,
 {
     let request = R::decode(d, call.version)?;
-    Ok(Ask::Decide(Box::new(move |state, now| {
+    let decide: Decide = Box::new(move |state, now| {
         let Outcome { records, response } = match decide(state, &request, now) {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -266,7 +282,8 @@ where
             }
         };
         Decision { records, answer: encoded(&response, R::KEY, call.version, call.correlation_id) }
-    })))
+    });
+    Ok(Ask::Decide { decide, is_large: call.is_large })
 }
 
 fn api_version(api: ApiKey) -> ApiVersion {

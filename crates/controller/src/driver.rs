@@ -21,7 +21,7 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 
 use crate::controller::HandleError;
-use crate::dispatch::{Ask, Decision, encode};
+use crate::dispatch::{Ask, Decide, Decision, encode};
 use crate::quorum::{
     AppendFailure, FetchAsk, Leader, MetadataLog, Observers, Ready, describe_quorum, encode_batch,
     fetch_snapshot,
@@ -189,32 +189,10 @@ impl Driver {
 
     fn on_ask(&mut self, ask: Ask, reply: Reply) {
         match ask {
-            Ask::Decide(decide) => {
-                let now = self.now();
-                self.standing.requested();
-                let Decision { records, answer } = decide(&mut self.state, now);
-                let frame = match answer {
-                    Ok(frame) => frame,
-                    Err(error) => return send(reply, Err(error.into())),
-                };
-                match self.write(&records, now) {
-                    Ok(()) => {}
-                    Err(AppendFailure::Full(error)) => {
-                        self.standing.disk_was_full();
-                        self.note_full(&error);
-                        return send(reply, Err(HandleError::DiskFull));
-                    }
-                    Err(AppendFailure::Dead(error)) => {
-                        self.die(&error);
-                        return send(reply, Err(HandleError::Stopped));
-                    }
-                }
-                let until = self.log.end_offset();
-                if until <= self.log.high_watermark() {
-                    send(reply, Ok(frame));
-                } else {
-                    self.waiting.push_back(Waiting { until, frame, reply });
-                }
+            Ask::Decide { decide, is_large: false } => self.on_decide(decide, reply),
+            Ask::Decide { decide, is_large: true } => {
+                let (disk, _) = self.log.snapshot_place();
+                disk.work_in_place(|| self.on_decide(decide, reply));
             }
             Ask::Fetch { request, version, correlation_id } => {
                 self.on_fetch(&request, version, correlation_id, reply);
@@ -229,6 +207,34 @@ impl Driver {
                     describe_quorum(&request, &self.log, &mut self.observers, &self.leader, version, now_ms);
                 send(reply, encode(&response, ApiKey::DescribeQuorum, version, correlation_id));
             }
+        }
+    }
+
+    fn on_decide(&mut self, decide: Decide, reply: Reply) {
+        let now = self.now();
+        self.standing.requested();
+        let Decision { records, answer } = decide(&mut self.state, now);
+        let frame = match answer {
+            Ok(frame) => frame,
+            Err(error) => return send(reply, Err(error.into())),
+        };
+        match self.write(&records, now) {
+            Ok(()) => {}
+            Err(AppendFailure::Full(error)) => {
+                self.standing.disk_was_full();
+                self.note_full(&error);
+                return send(reply, Err(HandleError::DiskFull));
+            }
+            Err(AppendFailure::Dead(error)) => {
+                self.die(&error);
+                return send(reply, Err(HandleError::Stopped));
+            }
+        }
+        let until = self.log.end_offset();
+        if until <= self.log.high_watermark() {
+            send(reply, Ok(frame));
+        } else {
+            self.waiting.push_back(Waiting { until, frame, reply });
         }
     }
 

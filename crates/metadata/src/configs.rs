@@ -1,6 +1,6 @@
 //! Configurations that were set at run time, for each resource.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use thalweg_hash::HashMap;
 
@@ -81,6 +81,28 @@ impl ConfigResource {
 /// The settings of one resource, by Kafka's property names.
 pub type ConfigMap = BTreeMap<String, String>;
 
+/// A list with entries added that it does not have, or with entries taken from it: each one that is named takes the first that is
+/// left. Entries are between commas, and the list's own empty ones are left out.
+pub fn edit_list(list: &str, named: &str, add: bool) -> String {
+    let mut entries: Vec<Option<&str>> = Vec::new();
+    let mut places: HashMap<&str, VecDeque<usize>> = HashMap::default();
+    for entry in list.split(',').filter(|entry| !entry.is_empty()) {
+        places.entry(entry).or_default().push_back(entries.len());
+        entries.push(Some(entry));
+    }
+    for entry in named.split(',') {
+        let places = places.entry(entry).or_default();
+        if add && places.is_empty() {
+            places.push_back(entries.len());
+            entries.push(Some(entry));
+        } else if !add && let Some(place) = places.pop_front() {
+            entries[place] = None;
+        }
+    }
+    let left: Vec<&str> = entries.into_iter().flatten().collect();
+    left.join(",")
+}
+
 /// All configurations. A copy shares the maps of the resources.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Configs {
@@ -127,5 +149,27 @@ impl Configs {
 
     pub(crate) fn remove(&mut self, resource: &ConfigResource) -> bool {
         self.resources.remove(resource).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::edit_list;
+
+    #[test]
+    fn lists_are_edited_entry_by_entry() {
+        assert_eq!(edit_list("a,b,,c", "b,d,d,e", true), "a,b,c,d,e");
+        assert_eq!(edit_list("", "a", true), "a");
+        assert_eq!(edit_list("a,b,a,c,a", "a,a,x", false), "b,c,a");
+        assert_eq!(edit_list("a", "a", false), "");
+        assert_eq!(edit_list("a", "", true), "a,");
+    }
+
+    #[test]
+    fn the_longest_lists_are_edited_soon() {
+        let list = |from: u32| (from..from + 6_000).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+        let both = edit_list(&list(0), &list(6_000), true);
+        assert_eq!(both.split(',').count(), 12_000);
+        assert_eq!(edit_list(&both, &list(0), false), list(6_000));
     }
 }

@@ -33,7 +33,7 @@ mod version;
 pub use access::{AccessControlEntry, DelegationToken, ScramCredential};
 pub use broker::{BrokerRegistration, ControllerRegistration, Endpoint, VersionRange};
 pub use changes::{Changes, LocalChanges, LocalPartition};
-pub use configs::{ConfigMap, ConfigResource, ConfigResourceKind, Configs};
+pub use configs::{ConfigMap, ConfigResource, ConfigResourceKind, Configs, edit_list};
 pub use delta::Delta;
 pub use epoch::{BrokerEpoch, PartitionEpoch};
 pub use features::Features;

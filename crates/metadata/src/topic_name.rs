@@ -7,7 +7,7 @@ pub const TRANSACTIONS: &str = "__transaction_state";
 /// The metadata log, which is the controller's and no topic of the cluster.
 pub const CLUSTER_METADATA: &str = "__cluster_metadata";
 /// The longest name: a directory must hold it with the partition and the suffix of a deletion.
-const LENGTH_MAX: usize = 249;
+pub const LENGTH_MAX: usize = 249;
 
 /// A name that no topic can have, in Kafka's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

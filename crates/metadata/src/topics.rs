@@ -1,6 +1,6 @@
 //! Topics and their partitions.
 
-use crate::PartitionRegistration;
+use crate::{PartitionRegistration, topic_name};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
@@ -40,6 +40,10 @@ impl PartialEq for Topics {
 impl Topics {
     /// A topic by its name.
     pub fn get(&self, name: &str) -> Option<&Arc<Topic>> {
+        // A name beyond that is no topic's, and may be long to hash, once for each of its partitions.
+        if name.len() > topic_name::LENGTH_MAX {
+            return None;
+        }
         self.by_id.get(self.by_name.get(name)?)
     }
 

@@ -29,6 +29,8 @@ pub enum DecodeProblem {
     Length { length: i64, left: usize },
     #[error("{count} elements, where {left} bytes are left")]
     Count { count: i64, left: usize },
+    #[error("arrays of more than {max} elements in all; ask in several requests")]
+    Elements { max: usize },
     #[error("null, where this version allows none")]
     Null,
     #[error("a variable-length integer of more than five bytes, or beyond 32 bits")]
@@ -48,12 +50,21 @@ pub struct Decoder {
     rest: Bytes,
     /// The length of the whole, from which the position follows.
     total: usize,
+    /// How many elements the arrays may still have.
+    elements_left: usize,
+    elements_max: usize,
 }
 
 impl Decoder {
     /// Reads from the start of `bytes`.
     pub fn new(bytes: Bytes) -> Self {
-        Self { total: bytes.len(), rest: bytes }
+        Self { total: bytes.len(), rest: bytes, elements_left: usize::MAX, elements_max: usize::MAX }
+    }
+
+    /// Lets all arrays together have no more than `max` elements: an element of two bytes can cost a hundred in memory.
+    pub fn with_elements_max(mut self, max: usize) -> Self {
+        (self.elements_left, self.elements_max) = (max, max);
+        self
     }
 
     /// How many bytes are left.
@@ -242,7 +253,13 @@ impl Decoder {
         let Some(count) = self.length(flexible, false)? else { return self.null_if(None, nullable) };
         let left = self.rest.len();
         match usize::try_from(count) {
-            Ok(n) if n.checked_mul(min_size).is_some_and(|size| size <= left) => Ok(Some(n)),
+            Ok(n) if n.checked_mul(min_size).is_some_and(|size| size <= left) => {
+                let Some(elements_left) = self.elements_left.checked_sub(n) else {
+                    return Err(self.error(DecodeProblem::Elements { max: self.elements_max }));
+                };
+                self.elements_left = elements_left;
+                Ok(Some(n))
+            }
             _ => Err(self.error(DecodeProblem::Count { count, left })),
         }
     }
@@ -275,8 +292,10 @@ impl Decoder {
             let size = self.uvarint()? as usize;
             let total = self.position() + size;
             let field = self.take(i64::try_from(size).expect("a u32 fits"))?;
-            let mut inner = Decoder { rest: field, total };
-            if read(&mut inner, tag)? && inner.remaining() != 0 {
+            let mut inner = Decoder { rest: field, total, ..*self };
+            let is_known = read(&mut inner, tag)?;
+            self.elements_left = inner.elements_left;
+            if is_known && inner.remaining() != 0 {
                 let used = size - inner.remaining();
                 return Err(self.error(DecodeProblem::TaggedFieldSize { tag, used, size }));
             }

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_log::{TopicPartition, Uuid};
+use thalweg_metadata::topic_name;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::alter_replica_log_dirs_request::AlterReplicaLogDir;
 use thalweg_wire::request::alter_replica_log_dirs_response::{
@@ -30,40 +31,46 @@ pub async fn handle(
     // Directories are created, and copies that are given up renamed.
     let disk = broker.log_dirs.disk().clone();
     let work = disk.spawn(move || begin_all(&broker, request.dirs));
-    let mut topics: BTreeMap<String, Vec<AlterReplicaLogDirPartitionResult>> = BTreeMap::new();
-    for (name, partition_index, outcome) in work.await.expect("beginning moves does not panic") {
+    let result = |(partition_index, outcome): (i32, Result<(), ErrorCode>)| {
         let error_code = outcome.err().unwrap_or(ErrorCode::None).code();
-        let result = AlterReplicaLogDirPartitionResult { partition_index, error_code };
-        topics.entry(name).or_default().push(result);
-    }
-    let results = topics
-        .into_iter()
-        .map(|(topic_name, partitions)| AlterReplicaLogDirTopicResult { topic_name, partitions })
-        .collect();
+        AlterReplicaLogDirPartitionResult { partition_index, error_code }
+    };
+    let begun = work.await.expect("beginning moves does not panic").into_iter();
+    let results = begun.map(|(topic_name, outcomes)| AlterReplicaLogDirTopicResult {
+        topic_name,
+        partitions: outcomes.into_iter().map(result).collect(),
+    });
+    let results = results.collect();
     AlterReplicaLogDirsResponse { throttle_time_ms: 0, results }
 }
 
-type Outcome = (String, i32, Result<(), ErrorCode>);
+type Outcome = (String, Vec<(i32, Result<(), ErrorCode>)>);
 
 fn begin_all(broker: &Broker, dirs: Vec<AlterReplicaLogDir>) -> Vec<Outcome> {
-    let mut asked: BTreeMap<(String, i32), String> = BTreeMap::new();
+    let mut asked: BTreeMap<String, BTreeMap<i32, Arc<str>>> = BTreeMap::new();
     for dir in dirs {
+        let path: Arc<str> = dir.path.into();
         for topic in dir.topics {
-            let partitions = topic.partitions.into_iter().map(|index| (topic.name.clone(), index));
-            asked.extend(partitions.map(|partition| (partition, dir.path.clone())));
+            let partitions = topic.partitions.into_iter().map(|index| (index, Arc::clone(&path)));
+            asked.entry(topic.name).or_default().extend(partitions);
         }
     }
-    let begin = |((topic, index), path): ((String, i32), String)| {
-        let outcome = begin(broker, &topic, index, Path::new(&path));
-        (topic, index, outcome)
+    let begin_topic = |(topic, partitions): (String, BTreeMap<i32, Arc<str>>)| {
+        // A name that is no topic's is not copied for each of its partitions.
+        let has_room = |index: i32| {
+            topic.len() <= topic_name::LENGTH_MAX && TopicPartition::new(&topic, index).can_move()
+        };
+        let outcome = |(index, path): (i32, Arc<str>)| match has_room(index) {
+            true => (index, begin(broker, &topic, index, Path::new(&*path))),
+            false => (index, Err(ErrorCode::InvalidTopicException)),
+        };
+        let outcomes = partitions.into_iter().map(outcome).collect();
+        (topic, outcomes)
     };
-    asked.into_iter().map(begin).collect()
+    asked.into_iter().map(begin_topic).collect()
 }
 
 fn begin(broker: &Broker, topic: &str, index: i32, path: &Path) -> Result<(), ErrorCode> {
-    if !TopicPartition::new(topic, index).can_move() {
-        return Err(ErrorCode::InvalidTopicException);
-    }
     let directory = match broker.log_dirs.directory_at(path) {
         None => return Err(ErrorCode::LogDirNotFound),
         Some((Some(directory), true)) => directory,

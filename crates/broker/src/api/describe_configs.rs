@@ -4,13 +4,14 @@
 //! metrics (KIP-714) are described from the tables of [`crate::config`] and the image. Version 1 adds sources and
 //! synonyms, version 3 types and documentation. A broker's configuration is told by that broker alone.
 //!
-//! Departures: a broker's keys that are not served appear only when they are set; the documentation is our own; there are
+//! Departures: a resource that is named again with the same keys is described once (Kafka repeats it); a broker's keys that are not served appear only when they are set; the documentation is our own; there are
 //! no loggers whose level could be changed, so those of a broker are an empty list.
 
-use super::Call;
+use super::{AnswerRoom, Call};
 use crate::broker::Broker;
-use crate::config::describe::{DescribedConfig, Wanted};
+use crate::config::describe::{DescribedConfig, WantedKeys};
 use crate::config::describe_client_metrics;
+use thalweg_hash::HashSet;
 use thalweg_metadata::topic_name;
 use thalweg_metadata::{ConfigResource, ConfigResourceKind, Image};
 use thalweg_wire::ErrorCode;
@@ -24,6 +25,9 @@ use thalweg_wire::request::{DescribeConfigsRequest, DescribeConfigsResponse};
 const MALFORMED: &str = "This most likely occurs because of a request being malformed by the client library or the \
                          message was sent to an incompatible broker. See the broker logs for more details.";
 
+/// What is said of resources that no longer fit into the answer.
+const TOO_MUCH: &str = "The configurations do not fit into one answer: describe fewer resources at once.";
+
 /// A resource that cannot be described.
 type Refusal = (ErrorCode, String);
 
@@ -36,12 +40,21 @@ pub fn handle(broker: &Broker, _: &Call, request: DescribeConfigsRequest) -> Des
     // One unknown kind spoils the whole request, as in Kafka, which cannot authorise it.
     let malformed = request.resources.iter().any(unknown);
     let show = Show { synonyms: request.include_synonyms, documentation: request.include_documentation };
-    let results = request.resources.into_iter().map(|resource| {
+    let (mut room, mut seen) = (AnswerRoom::new(), HashSet::default());
+    let mut is_new = |resource: &DescribeConfigsResource| {
+        let DescribeConfigsResource { resource_type, resource_name, configuration_keys } = resource;
+        seen.insert((*resource_type, resource_name.clone(), configuration_keys.clone()))
+    };
+    let results = request.resources.into_iter().filter(|resource| is_new(resource)).map(|resource| {
         let described = if malformed {
             Err((ErrorCode::InvalidRequest, MALFORMED.to_owned()))
         } else {
             describe(broker, &image, &resource)
         };
+        let described = described.and_then(|configs| match room.take(show.answer_bytes(&configs)) {
+            true => Ok(configs),
+            false => Err((ErrorCode::InvalidRequest, TOO_MUCH.to_owned())),
+        });
         let (error, message, configs) = match described {
             Ok(configs) => (ErrorCode::None, String::new(), configs),
             Err((error, message)) => (error, message, Vec::new()),
@@ -63,7 +76,9 @@ fn describe(
     resource: &DescribeConfigsResource,
 ) -> Result<Vec<DescribedConfig>, Refusal> {
     let name = resource.resource_name.as_str();
-    let wanted: Wanted<'_> = resource.configuration_keys.as_deref().filter(|keys| !keys.is_empty());
+    let wanted = resource.configuration_keys.as_deref().filter(|keys| !keys.is_empty());
+    let wanted: Option<WantedKeys<'_>> = wanted.map(|keys| keys.iter().map(String::as_str).collect());
+    let wanted = wanted.as_ref();
     let kind = ConfigResourceKind::from_id(resource.resource_type);
     let overrides = || image.config(&ConfigResource { kind, name: name.to_owned() });
     let invalid = |message: &str| Err((ErrorCode::InvalidRequest, message.to_owned()));
@@ -112,6 +127,21 @@ struct Show {
 }
 
 impl Show {
+    /// What an answer takes for these.
+    fn answer_bytes(&self, configs: &[DescribedConfig]) -> usize {
+        let text = |text: Option<&str>| text.map_or(0, str::len);
+        let config = |config: &DescribedConfig| {
+            let synonyms = config.synonyms.iter().filter(|_| self.synonyms);
+            let synonyms = synonyms.map(|synonym| 8 + synonym.name.len() + text(synonym.value.as_deref()));
+            let documentation = config.documentation.filter(|_| self.documentation);
+            16 + config.name.len()
+                + text(config.value.as_deref())
+                + synonyms.sum::<usize>()
+                + text(documentation)
+        };
+        configs.iter().map(config).sum()
+    }
+
     fn result(&self, config: DescribedConfig) -> DescribeConfigsResourceResult {
         let synonyms = config.synonyms.into_iter().filter(|_| self.synonyms).map(|synonym| {
             DescribeConfigsSynonym { name: synonym.name, value: synonym.value, source: synonym.source.code() }

@@ -9,8 +9,8 @@ use super::Call;
 use crate::broker::Broker;
 use std::collections::BTreeMap;
 use std::path::Path;
-use thalweg_hash::HashSet;
-use thalweg_log::{DirDescription, PartitionDescription, PublishedOffsets, TopicPartition};
+use thalweg_hash::{HashMap, HashSet};
+use thalweg_log::{DirDescription, PartitionDescription, PublishedOffsets};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_log_dirs_response::{
     DescribeLogDirsPartition, DescribeLogDirsResult, DescribeLogDirsTopic,
@@ -23,16 +23,16 @@ const UNKNOWN_BYTES: i64 = -1;
 const UNKNOWN_LAG: i64 = -1;
 
 /// The partitions that are asked for; `None` asks for all.
-type Asked = Option<HashSet<TopicPartition>>;
+type Asked = Option<HashMap<String, HashSet<i32>>>;
 
 /// Describes every directory.
 pub fn handle(broker: &Broker, _: &Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse {
     let asked: Asked = request.topics.map(|topics| {
-        let partitions = topics.into_iter().flat_map(|topic| {
-            let indexes = topic.partitions.into_iter();
-            indexes.map(move |index| TopicPartition::new(&topic.topic, index))
-        });
-        partitions.collect()
+        let mut asked: HashMap<String, HashSet<i32>> = HashMap::default();
+        for topic in topics {
+            asked.entry(topic.topic).or_default().extend(topic.partitions);
+        }
+        asked
     });
     let open = broker.log_dirs.describe();
     let failed = broker.log_dirs.failed().iter().map(|dir| offline(&dir.path));
@@ -54,7 +54,10 @@ fn offline(path: &Path) -> DescribeLogDirsResult {
 fn online(broker: &Broker, dir: &DirDescription, asked: &Asked) -> DescribeLogDirsResult {
     let mut topics: BTreeMap<&str, Vec<DescribeLogDirsPartition>> = BTreeMap::new();
     for found in &dir.partitions {
-        if asked.as_ref().is_none_or(|asked| asked.contains(&found.name)) {
+        let is_asked = |asked: &HashMap<String, HashSet<i32>>| {
+            asked.get(&*found.name.topic).is_some_and(|partitions| partitions.contains(&found.name.partition))
+        };
+        if asked.as_ref().is_none_or(is_asked) {
             topics.entry(&*found.name.topic).or_default().push(describe(broker, found));
         }
     }

@@ -3,18 +3,24 @@
 
 use super::Call;
 use super::elsewhere::Named;
+use crate::api::AnswerRoom;
 use crate::broker::Broker;
+use thalweg_hash::{HashMap, HashSet};
 use thalweg_metadata::topic_name;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_producers_response::{PartitionResponse, ProducerState, TopicResponse};
 use thalweg_wire::request::{DescribeProducersRequest, DescribeProducersResponse};
 
+/// What an answer takes for a producer.
+const PRODUCER_BYTES: usize = 40;
 /// "No transaction is open."
 const NO_TRANSACTION: i64 = -1;
 
 /// Describes each partition.
 pub fn handle(broker: &Broker, _: &Call, request: DescribeProducersRequest) -> DescribeProducersResponse {
     let image = broker.image();
+    let mut room = AnswerRoom::new();
+    let mut seen: HashMap<String, HashSet<i32>> = HashMap::default();
     let topics = request.topics.into_iter().map(|topic| {
         let refusal = match topic_name::check(&topic.name) {
             Err(error) => Some((ErrorCode::InvalidTopicException, error.to_string())),
@@ -24,21 +30,24 @@ pub fn handle(broker: &Broker, _: &Call, request: DescribeProducersRequest) -> D
             }
             Ok(()) => None,
         };
-        let partitions = topic.partition_indexes.iter().map(|&partition_index| match &refusal {
+        // Kafka answers a partition as often as it is named; no client can tell.
+        let seen = seen.entry(topic.name.clone()).or_default();
+        let indexes = topic.partition_indexes.iter().filter(|index| seen.insert(**index));
+        let partitions = indexes.map(|&partition_index| match &refusal {
             Some((error, message)) => PartitionResponse {
                 partition_index,
                 error_code: error.code(),
-                error_message: Some(message.clone()),
+                error_message: room.take(message.len()).then(|| message.clone()),
                 ..Default::default()
             },
-            None => describe(broker, &topic.name, partition_index),
+            None => describe(broker, &topic.name, partition_index, &mut room),
         });
         TopicResponse { partitions: partitions.collect(), name: topic.name.clone() }
     });
     DescribeProducersResponse { throttle_time_ms: 0, topics: topics.collect() }
 }
 
-fn describe(broker: &Broker, topic: &str, partition_index: i32) -> PartitionResponse {
+fn describe(broker: &Broker, topic: &str, partition_index: i32, room: &mut AnswerRoom) -> PartitionResponse {
     let Some(partition) = broker.partitions.get(topic, partition_index) else {
         let error = Named::Name(topic).missing(broker, partition_index);
         return PartitionResponse { partition_index, error_code: error.code(), ..Default::default() };
@@ -54,6 +63,14 @@ fn describe(broker: &Broker, topic: &str, partition_index: i32) -> PartitionResp
         });
         states.collect()
     });
+    if !room.take(active_producers.len() * PRODUCER_BYTES) {
+        return PartitionResponse {
+            partition_index,
+            error_code: ErrorCode::InvalidRequest.code(),
+            error_message: Some("Too many producers for one answer: ask for fewer partitions.".to_owned()),
+            ..Default::default()
+        };
+    }
     active_producers.sort_unstable_by_key(|producer| producer.producer_id);
     PartitionResponse { partition_index, active_producers, ..Default::default() }
 }

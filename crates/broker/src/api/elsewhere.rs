@@ -2,6 +2,7 @@
 
 use crate::broker::Broker;
 use crate::partition::Topic;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_metadata::{BrokerRegistration, Endpoint, Image};
 use thalweg_wire::{ErrorCode, Uuid};
@@ -61,5 +62,6 @@ pub fn reachable<'a>(
     listener: &str,
     ids: &[i32],
 ) -> impl Iterator<Item = (&'a Arc<BrokerRegistration>, &'a Endpoint)> {
-    image.alive_endpoints(listener).filter(|(broker, _)| ids.contains(&broker.id))
+    let ids: BTreeSet<i32> = ids.iter().copied().collect();
+    image.alive_endpoints(listener).filter(move |(broker, _)| ids.contains(&broker.id))
 }

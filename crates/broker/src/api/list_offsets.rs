@@ -10,7 +10,7 @@ use crate::broker::Broker;
 use crate::partition::{
     EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, Isolation, LATEST_TIERED, MAX_TIMESTAMP, Reader,
 };
-use thalweg_hash::HashSet;
+use thalweg_hash::HashMap;
 use thalweg_record::LeaderEpoch;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::list_offsets_request::ListOffsetsPartition;
@@ -27,20 +27,18 @@ pub fn handle(broker: &Broker, call: &Call, request: ListOffsetsRequest) -> List
     };
     let isolation =
         if request.isolation_level == 1 { Isolation::ReadCommitted } else { Isolation::ReadUncommitted };
-    let mut seen = HashSet::default();
-    let mut duplicates = HashSet::default();
+    // How often each partition is named, by topics: a name is not looked up again for each of its partitions.
+    let mut named: HashMap<&str, HashMap<i32, usize>> = HashMap::default();
     for topic in &request.topics {
+        let partitions = named.entry(topic.name.as_str()).or_default();
         for partition in &topic.partitions {
-            let key = (topic.name.clone(), partition.partition_index);
-            if !seen.insert(key.clone()) {
-                duplicates.insert(key);
-            }
+            *partitions.entry(partition.partition_index).or_default() += 1;
         }
     }
-    let topics = request.topics.into_iter().map(|topic| {
+    let topics = request.topics.iter().map(|topic| {
+        let named = &named[topic.name.as_str()];
         let partitions = topic.partitions.iter().map(|wanted| {
-            let twice = duplicates.contains(&(topic.name.clone(), wanted.partition_index));
-            let found = if twice {
+            let found = if named[&wanted.partition_index] > 1 {
                 Err(ErrorCode::InvalidRequest)
             } else {
                 lookup(broker, call.version, &topic.name, wanted, reader, isolation)

@@ -11,6 +11,7 @@ use super::Call;
 use crate::auto_topics;
 use crate::broker::Broker;
 use std::sync::Arc;
+use thalweg_hash::HashSet;
 use thalweg_metadata::topic_name;
 use thalweg_metadata::{Image, PartitionRegistration, Topic};
 use thalweg_wire::ErrorCode;
@@ -37,6 +38,8 @@ const fn bits(operations: &[u32]) -> i32 {
     mask
 }
 
+/// The most topics that are created for one request: the controller makes no more partitions at once.
+const CREATED_AT_ONCE_MAX: usize = 10_000;
 /// The first version that asks by id.
 const BY_ID: i16 = 12;
 
@@ -53,6 +56,12 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
         Some(topics) if topics.is_empty() && call.version == 0 => None,
         topics => topics,
     };
+    // As Kafka's, which makes a set of what it is asked for: each topic is answered once.
+    let asked = asked.map(|mut topics| {
+        let mut seen = HashSet::default();
+        topics.retain(|topic| seen.insert((topic.topic_id, topic.name.clone())));
+        topics
+    });
     if let Some(topics) = &asked {
         let may_create = call.version < 4 || request.allow_auto_topic_creation;
         if may_create && broker.config().topics.auto_create {
@@ -62,7 +71,8 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
                 .filter_map(|topic| topic.name.as_deref())
                 .filter(|name| image.topic(name).is_none() && topic_name::check(name).is_ok());
             let missing: Vec<String> = missing.map(str::to_owned).collect();
-            if !missing.is_empty() {
+            // More would be refused by the controller, all of them.
+            if (1..=CREATED_AT_ONCE_MAX).contains(&missing.len()) {
                 auto_topics::create(&broker, missing, Some(&call)).await;
             }
         }

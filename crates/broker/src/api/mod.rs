@@ -25,6 +25,7 @@ pub(crate) mod forward;
 mod groups;
 mod incremental_alter_configs;
 mod init_producer_id;
+mod large;
 mod list_config_resources;
 mod list_offsets;
 mod metadata;
@@ -34,6 +35,8 @@ mod transactions;
 mod write_txn_markers;
 
 pub use fetch::FetchSessions;
+pub(crate) use large::AnswerRoom;
+pub use large::LargeRequests;
 
 use crate::broker::Broker;
 use crate::metrics::RequestMetrics;
@@ -83,6 +86,12 @@ impl Call {
     /// The response as a frame.
     pub fn reply<R: Request>(&self, response: &R::Response) -> Reply {
         match encode_response(response, self.key, self.version, self.correlation_id) {
+            Ok((bytes, _)) if bytes.len() > large::ANSWER_BYTES_MAX => Reply::Close(format!(
+                "the answer to {:?} takes {} bytes, and {} are the most: ask for less at once",
+                self.key,
+                bytes.len(),
+                large::ANSWER_BYTES_MAX
+            )),
             Ok((bytes, _)) => Reply::Now(Frame::bytes(bytes.freeze())),
             Err(error) => {
                 // A name that is as long as can be, with more put to it (as to make a member id), is the client's fault.
@@ -290,7 +299,7 @@ impl Handler for ApiHandler {
             let Api { key, min, .. } = api;
             return Reply::Close(format!("{key:?} is served at versions {min} to {last}, not {version}"));
         }
-        let mut d = Decoder::new(frame.clone());
+        let mut d = Decoder::new(frame.clone()).with_elements_max(large::ELEMENTS_MAX);
         let header = match decode_request_header(&mut d, api.key, version) {
             Ok(header) => header,
             Err(error) => {
@@ -306,9 +315,17 @@ impl Handler for ApiHandler {
             came,
             frame,
         };
+        if large::is_large(&self.broker, api.key, call.frame.len()) {
+            return large::serve(&self.broker, api, call, d);
+        }
         match (api.serve)(&self.broker, call, d) {
             Ok(reply) => reply,
-            Err(error) => Reply::Close(format!("{:?} version {version}: {error}", api.key)),
+            Err(error) => unreadable(api, version, &error),
         }
     }
+}
+
+/// A request that is not what its version says closes its connection.
+fn unreadable(api: &Api, version: i16, error: &DecodeError) -> Reply {
+    Reply::Close(format!("{:?} version {version}: {error}", api.key))
 }

@@ -16,7 +16,9 @@ use thalweg_hash::HashMap;
 use thalweg_log::VerificationGuard;
 use thalweg_metadata::topic_name::OFFSETS;
 use thalweg_wire::ErrorCode;
-use thalweg_wire::request::add_partitions_to_txn_request::AddPartitionsToTxnTransaction;
+use thalweg_wire::request::add_partitions_to_txn_request::{
+    AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
+};
 use thalweg_wire::request::add_partitions_to_txn_response::{
     AddPartitionsToTxnPartitionResult, AddPartitionsToTxnResult, AddPartitionsToTxnTopicResult,
 };
@@ -62,10 +64,14 @@ async fn add_to_one(
     version: i16,
     transaction: &AddPartitionsToTxnTransaction,
 ) -> AddPartitionsToTxnResult {
-    let (partitions, mut errors) = (named(transaction), HashMap::default());
     let image = broker.image();
-    let exists = |(topic, partition): &&(Arc<str>, i32)| image.partition(topic, *partition).is_some();
-    if partitions.iter().all(|partition| exists(&partition)) {
+    let is_there = |topic: &AddPartitionsToTxnTopic| {
+        let known = image.topic(&topic.name);
+        known.is_some_and(|known| topic.partitions.iter().all(|index| known.partition(*index).is_some()))
+    };
+    let mut errors = HashMap::default();
+    if transaction.topics.iter().all(is_there) {
+        let partitions = named(transaction);
         let producer = Producer { id: transaction.producer_id, epoch: transaction.producer_epoch };
         let id = &transaction.transactional_id;
         let answers = if transaction.verify_only {
@@ -77,23 +83,22 @@ async fn add_to_one(
         };
         let answers =
             answers.unwrap_or_else(|error| vec![super::fenced_before(2, version, error); partitions.len()]);
-        errors.extend(partitions.iter().zip(answers));
-    } else {
-        for partition in &partitions {
-            let error = match exists(&partition) {
-                true => ErrorCode::OperationNotAttempted,
-                false => ErrorCode::UnknownTopicOrPartition,
-            };
-            errors.insert(partition, error);
-        }
+        errors.extend(partitions.into_iter().zip(answers));
     }
-    let result = |topic: &Arc<str>, partition_index: i32| {
-        let error = errors.get(&(topic.clone(), partition_index)).copied().unwrap_or(ErrorCode::None);
-        AddPartitionsToTxnPartitionResult { partition_index, partition_error_code: error.code() }
-    };
     let topic_results = transaction.topics.iter().map(|topic| {
-        let name: Arc<str> = topic.name.as_str().into();
-        let results_by_partition = topic.partitions.iter().map(|index| result(&name, *index)).collect();
+        let (name, known): (Arc<str>, _) = (topic.name.as_str().into(), image.topic(&topic.name));
+        let result = |partition_index: i32| {
+            let error = match known.and_then(|known| known.partition(partition_index)) {
+                None => ErrorCode::UnknownTopicOrPartition,
+                // Where one is missing, none is added.
+                Some(_) => errors
+                    .get(&(name.clone(), partition_index))
+                    .copied()
+                    .unwrap_or(ErrorCode::OperationNotAttempted),
+            };
+            AddPartitionsToTxnPartitionResult { partition_index, partition_error_code: error.code() }
+        };
+        let results_by_partition = topic.partitions.iter().map(|index| result(*index)).collect();
         AddPartitionsToTxnTopicResult { name: topic.name.clone(), results_by_partition }
     });
     AddPartitionsToTxnResult {
@@ -234,6 +239,7 @@ pub fn list(broker: &Broker, _: &Call, request: ListTransactionsRequest) -> List
     let mut unknown_state_filters = Vec::new();
     for name in request.state_filters.iter() {
         match TransactionState::from_name(name) {
+            Some(state) if states.contains(&state) => {}
             Some(state) => states.push(state),
             None => unknown_state_filters.push(name.clone()),
         }
@@ -245,7 +251,7 @@ pub fn list(broker: &Broker, _: &Call, request: ListTransactionsRequest) -> List
     };
     let filter = TransactionFilter {
         states: (!request.state_filters.is_empty()).then_some(states),
-        producer_ids: request.producer_id_filters,
+        producer_ids: request.producer_id_filters.into_iter().collect(),
         longer_than_ms: Some(request.duration_filter).filter(|duration| *duration >= 0),
         pattern,
     };

@@ -6,7 +6,9 @@
 use super::Call;
 use crate::broker::Broker;
 use crate::transaction::{Marker, Outcome, join_all, write_marker};
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use thalweg_hash::HashMap;
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_wire::request::write_txn_markers_request::WritableTxnMarker;
 use thalweg_wire::request::write_txn_markers_response::{
@@ -15,6 +17,9 @@ use thalweg_wire::request::write_txn_markers_response::{
 use thalweg_wire::request::{WriteTxnMarkersRequest, WriteTxnMarkersResponse};
 use tokio::time::Instant;
 
+/// Markers that are under way at once, so that a long request does not take a task's memory for each.
+const AT_ONCE: usize = 1_000;
+
 /// Writes all markers, and answers when each has its place on the replicas, or has not in time.
 pub async fn handle(
     broker: Arc<Broker>,
@@ -22,19 +27,37 @@ pub async fn handle(
     request: WriteTxnMarkersRequest,
 ) -> WriteTxnMarkersResponse {
     let deadline = Instant::now() + broker.config().network.request_timeout;
-    let markers = request.markers.into_iter().map(|marker| write(&broker, marker, deadline));
+    let writes: Vec<(Marker, &str, i32)> = request.markers.iter().flat_map(writes).collect();
+    let mut codes = Vec::with_capacity(writes.len());
+    for some in writes.chunks(AT_ONCE) {
+        let mut written = Vec::with_capacity(some.len());
+        for (marker, topic, partition) in some {
+            written.push(write_marker(&broker, *marker, topic, *partition, deadline));
+        }
+        codes.extend(join_all(written.into_iter()).await.into_iter().map(|written| match written {
+            Ok(()) => 0,
+            Err(error) => error.code(),
+        }));
+    }
+    let mut codes = codes.into_iter();
     let mut results: Vec<WritableTxnMarkerResult> = Vec::new();
-    for result in join_all(markers).await {
+    let mut places: HashMap<i64, usize> = HashMap::default();
+    for marker in &request.markers {
+        let topics = topic_results(marker, &mut codes);
         // As Kafka's answer: one entry for each producer.
-        match results.iter_mut().find(|other| other.producer_id == result.producer_id) {
-            Some(other) => other.topics.extend(result.topics),
-            None => results.push(result),
+        match places.entry(marker.producer_id) {
+            Entry::Occupied(place) => results[*place.get()].topics.extend(topics),
+            Entry::Vacant(free) => {
+                free.insert(results.len());
+                results.push(WritableTxnMarkerResult { producer_id: marker.producer_id, topics });
+            }
         }
     }
     WriteTxnMarkersResponse { markers: results }
 }
 
-async fn write(broker: &Broker, marker: WritableTxnMarker, deadline: Instant) -> WritableTxnMarkerResult {
+/// Where a marker goes, in the order of the request.
+fn writes(marker: &WritableTxnMarker) -> impl Iterator<Item = (Marker, &str, i32)> {
     let end = Marker {
         producer_id: ProducerId(marker.producer_id),
         producer_epoch: ProducerEpoch(marker.producer_epoch),
@@ -42,13 +65,22 @@ async fn write(broker: &Broker, marker: WritableTxnMarker, deadline: Instant) ->
         outcome: if marker.transaction_result { Outcome::Commit } else { Outcome::Abort },
         transaction_version: i16::from(marker.transaction_version),
     };
-    let topics = marker.topics.iter().map(|topic| async {
-        let partitions = topic.partition_indexes.iter().map(|index| async {
-            let written = write_marker(broker, end, &topic.name, *index, deadline).await;
-            let error_code = written.err().map_or(0, |error| error.code());
-            WritableTxnMarkerPartitionResult { partition_index: *index, error_code }
+    marker.topics.iter().flat_map(move |topic| {
+        topic.partition_indexes.iter().map(move |index| (end, topic.name.as_str(), *index))
+    })
+}
+
+/// What became of a marker, with the next of the codes.
+fn topic_results(
+    marker: &WritableTxnMarker,
+    codes: &mut impl Iterator<Item = i16>,
+) -> Vec<WritableTxnMarkerTopicResult> {
+    let topics = marker.topics.iter().map(|topic| {
+        let partitions = topic.partition_indexes.iter().map(|&partition_index| {
+            let error_code = codes.next().expect("every write has its code");
+            WritableTxnMarkerPartitionResult { partition_index, error_code }
         });
-        WritableTxnMarkerTopicResult { name: topic.name.clone(), partitions: join_all(partitions).await }
+        WritableTxnMarkerTopicResult { name: topic.name.clone(), partitions: partitions.collect() }
     });
-    WritableTxnMarkerResult { producer_id: marker.producer_id, topics: join_all(topics).await }
+    topics.collect()
 }

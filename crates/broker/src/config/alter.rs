@@ -134,18 +134,7 @@ fn edit_list(
         });
     };
     let before = current.get(name).map_or_else(|| key.default.unwrap_or_default(), String::as_str);
-    let mut entries: Vec<&str> = before.split(',').filter(|entry| !entry.is_empty()).collect();
-    for entry in value.split(',') {
-        let at = entries.iter().position(|known| *known == entry);
-        match at {
-            None if append => entries.push(entry),
-            Some(at) if !append => {
-                entries.remove(at);
-            }
-            _ => {}
-        }
-    }
-    Ok(entries.join(","))
+    Ok(thalweg_metadata::edit_list(before, value, append))
 }
 
 impl BrokerConfig {

@@ -1,6 +1,6 @@
 //! DescribeConfigs: the value of every key, where it comes from, and what else is set below it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::broker::BrokerConfig;
 use super::key::{ConfigKey, ConfigType, Support};
@@ -65,11 +65,13 @@ pub struct DescribedConfig {
     pub documentation: Option<&'static str>,
 }
 
-/// The names that a client asks for; None asks for all.
-pub type Wanted<'a> = Option<&'a [String]>;
+/// The names that a client asks for.
+pub type WantedKeys<'a> = BTreeSet<&'a str>;
+/// The same; None asks for all.
+pub type Wanted<'a> = Option<&'a WantedKeys<'a>>;
 
 pub(super) fn is_wanted(wanted: Wanted<'_>, name: &str) -> bool {
-    wanted.is_none_or(|names| names.iter().any(|known| known == name))
+    wanted.is_none_or(|names| names.contains(name))
 }
 
 impl BrokerConfig {

@@ -139,11 +139,11 @@ fn describe_configs_answers_as_kafka_does() {
 #[test]
 fn describe_configs_shows_what_is_asked_for() {
     let config = kafka_like();
-    let names = ["segment.ms".to_owned(), "nothing".to_owned()];
+    let names = ["segment.ms", "nothing"].into();
     let described = config.describe_topic(&map(&[]), Some(&names));
     assert_eq!(described.len(), 1);
     assert!(described[0].documentation.is_some());
-    let names = ["ssl.keystore.password".to_owned(), "ssl.key.password".to_owned()];
+    let names = ["ssl.keystore.password", "ssl.key.password"].into();
     let described = config.describe_broker(Some(&names));
     assert_eq!(described.len(), 1, "a key that is not served appears only when it is set");
     assert_eq!(described[0].value, None, "a secret is not shown");

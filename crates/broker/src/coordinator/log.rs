@@ -21,6 +21,11 @@ pub trait CoordinatorLog: Send + Sync + 'static {
         append_as: AppendAs,
     ) -> Result<Appended, ErrorCode>;
 
+    /// The most bytes that a batch may take in this partition. What is larger need not be made at all.
+    fn batch_bytes_max(&self, _partition: i32) -> usize {
+        usize::MAX
+    }
+
     /// Hands over the log from its start to its end, in order, in pieces of whole batches. Blocks; it is called on a
     /// thread that may. Stops when `each` fails.
     fn replay(

@@ -130,6 +130,11 @@ impl<S: Shard> Shards<S> {
         self.cell(partition).is_ok_and(|cell| cell.is_active())
     }
 
+    /// The most bytes that a batch may take in the log of a partition.
+    pub(crate) fn batch_bytes_max(&self, partition: i32) -> usize {
+        self.driver.log.batch_bytes_max(partition)
+    }
+
     /// Does what is due in all shards.
     pub(crate) fn tick(&self) {
         let now_ms = self.now().monotonic_ms;

@@ -2,6 +2,7 @@
 //! gives answers the form of each version.
 
 mod admin;
+mod bounds;
 mod membership;
 mod offsets;
 

@@ -105,11 +105,16 @@ impl Partition {
     ) -> Result<Appended, AppendError> {
         let AppendAs { guard, transaction_version } = append_as;
         let options = AppendOptions { origin: AppendOrigin::Coordinator, guard, transaction_version };
-        let max = self.state.lock().settings.max_message_bytes as usize;
+        let max = self.batch_bytes_max();
         if batch.len() > max {
             return Err(AppendError::TooLarge { size: batch.len(), max });
         }
         self.append(batch, -1, Some(epoch), options)
+    }
+
+    /// The most bytes that a batch may take here, `max.message.bytes`.
+    pub fn batch_bytes_max(&self) -> usize {
+        self.state.lock().settings.max_message_bytes as usize
     }
 
     fn append(

@@ -6,6 +6,7 @@ use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
+use thalweg_metadata::topic_name;
 use thalweg_wire::Uuid;
 
 /// A topic with the partitions of it that are here.
@@ -54,6 +55,10 @@ impl Partitions {
 
     /// The topic with this name.
     pub fn topic_by_name(&self, name: &str) -> Option<Arc<Topic>> {
+        // A name beyond that is no topic's, and may be long to hash, once for each of its partitions.
+        if name.len() > topic_name::LENGTH_MAX {
+            return None;
+        }
         self.topics.read().by_name.get(name).cloned()
     }
 

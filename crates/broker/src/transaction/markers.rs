@@ -15,6 +15,7 @@ use crate::partition::{EndMarker, Partition};
 use crate::peers::{self, PeerError};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -96,7 +97,7 @@ pub async fn write_marker(
         .append_marker(marker.producer_id, marker.producer_epoch, end, marker.transaction_version)
         .map_err(|error| {
             let code = error.code();
-            tracing::info!(partition = ?found, producer_id = marker.producer_id.0, %error, "Refused a marker");
+            tracing::debug!(partition = ?found, producer_id = marker.producer_id.0, %error, "Refused a marker");
             code
         })?;
     match Partition::durable(&found, -1, &appended) {
@@ -279,19 +280,34 @@ async fn write_here(broker: Arc<Broker>, queue: Arc<MarkerQueue>, sending: Sendi
 
 /// All of them, each beginning before any has to be waited for.
 pub async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
-    let mut running: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
-    std::future::poll_fn(move |cx| {
-        for (future, output) in running.iter_mut().filter(|(_, output)| output.is_none()) {
-            if let Poll::Ready(ready) = future.as_mut().poll(cx) {
-                *output = Some(ready);
+    let mut begun: Vec<_> = futures.map(|future| Begun::Running(Box::pin(future))).collect();
+    std::future::poll_fn(|cx| {
+        for each in &mut begun {
+            if let Begun::Running(future) = each
+                && let Poll::Ready(output) = future.as_mut().poll(cx)
+            {
+                *each = Begun::Done(output);
             }
         }
-        if running.iter().any(|(_, output)| output.is_none()) {
-            return Poll::Pending;
-        }
-        Poll::Ready(running.drain(..).filter_map(|(_, output)| output).collect())
+        Poll::Ready(())
     })
-    .await
+    .await;
+    // From here on one after another: each end wakes this task, and looking at all of them each time would take as many looks
+    // as there are squared.
+    let mut outputs = Vec::with_capacity(begun.len());
+    for each in begun {
+        outputs.push(match each {
+            Begun::Running(future) => future.await,
+            Begun::Done(output) => output,
+        });
+    }
+    outputs
+}
+
+/// A future that was polled once.
+enum Begun<F: Future> {
+    Running(Pin<Box<F>>),
+    Done(F::Output),
 }
 
 /// Sends to one broker, one request at a time.
@@ -356,17 +372,14 @@ async fn send(
 }
 
 fn by_topic(partitions: &TopicPartitions) -> Vec<WritableTxnMarkerTopic> {
-    let mut topics: Vec<WritableTxnMarkerTopic> = Vec::new();
+    let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
     for (topic, partition) in partitions {
-        match topics.iter_mut().find(|other| *other.name == **topic) {
-            Some(other) => other.partition_indexes.push(*partition),
-            None => topics.push(WritableTxnMarkerTopic {
-                name: topic.to_string(),
-                partition_indexes: vec![*partition],
-            }),
-        }
+        topics.entry(topic).or_default().push(*partition);
     }
-    topics
+    let topics = topics
+        .into_iter()
+        .map(|(name, partition_indexes)| WritableTxnMarkerTopic { name: name.to_owned(), partition_indexes });
+    topics.collect()
 }
 
 /// What a broker says of one marker's partitions. What it does not mention is sent again.

@@ -154,10 +154,11 @@ impl Verifier {
         let partitions: Partitions = guarded.iter().filter(is_asked).map(|(p, _)| key(p)).collect();
         let verify_only = verification != Verification::Adds;
         let answers = self.answers(broker, id, producer, partitions.clone(), verify_only).await;
+        let places: HashMap<(Arc<str>, i32), usize> = partitions.into_iter().zip(0..).collect();
         for (partition, guard) in guarded.iter_mut() {
-            let Some(index) = partitions.iter().position(|asked| *asked == key(partition)) else { continue };
+            let Some(index) = places.get(&key(partition)) else { continue };
             let error = match &answers {
-                Ok(answers) => answers.get(index).copied().unwrap_or(ErrorCode::UnknownServerError),
+                Ok(answers) => answers.get(*index).copied().unwrap_or(ErrorCode::UnknownServerError),
                 Err(error) => *error,
             };
             if guard.is_ok() && error != ErrorCode::None {

@@ -6,6 +6,7 @@ mod child;
 mod cluster;
 mod compacting;
 mod connections;
+mod cost;
 mod descriptors;
 mod fetch_sessions;
 mod fetching;

@@ -1,5 +1,6 @@
 //! AlterPartition: a leader proposes who is in sync.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use thalweg_metadata::{
@@ -111,8 +112,9 @@ impl State {
             return Err(ErrorCode::InvalidUpdateVersion);
         }
         let ids: Vec<i32> = isr.iter().map(|state| state.broker_id).collect();
-        let twice = ids.iter().enumerate().any(|(index, id)| ids[..index].contains(id));
         let foreign = ids.iter().any(|id| !partition.is_replica(*id));
+        let distinct: BTreeSet<i32> = ids.iter().copied().collect();
+        let twice = distinct.len() < ids.len();
         if ids.is_empty() || twice || foreign || !ids.contains(&partition.leader) {
             return Err(ErrorCode::InvalidRequest);
         }

@@ -286,7 +286,8 @@ impl State {
     ) -> Vec<VersionedRecord> {
         let mut records = Vec::new();
         let version = self.metadata_version();
-        let offline = |directory: &Uuid| request.offline_log_dirs.contains(directory);
+        let lost: BTreeSet<Uuid> = request.offline_log_dirs.iter().copied().collect();
+        let offline = |directory: &Uuid| lost.contains(directory);
         if version.has_directories() && registration.directories.iter().any(offline) {
             for directory in registration.directories.iter().filter(|directory| offline(directory)) {
                 self.updates_for_directory(registration.id, *directory, &mut records);

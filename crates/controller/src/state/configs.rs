@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use thalweg_hash::HashMap;
-use thalweg_metadata::{ConfigMap, ConfigResource, ConfigResourceKind, VersionedRecord};
+use thalweg_metadata::{ConfigMap, ConfigResource, ConfigResourceKind, VersionedRecord, edit_list};
 use thalweg_wire::metadata::{ClearElrRecord, ConfigRecord, PartitionChangeRecord};
 use thalweg_wire::request::alter_configs_response::AlterConfigsResourceResponse as LegacyResult;
 use thalweg_wire::request::incremental_alter_configs_response::AlterConfigsResourceResponse;
@@ -120,6 +120,9 @@ impl State {
             let (code, message) = match outcome {
                 Ok(new) => {
                     records.extend(new);
+                    if records.len() > RECORDS_PER_REQUEST_MAX {
+                        return Err(super::too_many_records());
+                    }
                     (0, None)
                 }
                 Err(error) => (error.code.code(), error.message),
@@ -289,15 +292,7 @@ impl State {
             return Err(ApiError::new(ErrorCode::InvalidConfig, message));
         }
         let list = current.cloned().or_else(|| self.rules.default_value(kind, name)).unwrap_or_default();
-        let mut parts: Vec<&str> = list.split(',').filter(|part| !part.is_empty()).collect();
-        for part in text.split(',') {
-            if append && !parts.contains(&part) {
-                parts.push(part);
-            } else if !append && let Some(index) = parts.iter().position(|known| *known == part) {
-                parts.remove(index);
-            }
-        }
-        Ok(Some(parts.join(",")))
+        Ok(Some(edit_list(&list, text, append)))
     }
 
     fn check_resource(&self, resource: &ConfigResource, is_new: bool) -> Result<(), ApiError> {

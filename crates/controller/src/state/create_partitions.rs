@@ -1,6 +1,6 @@
 //! CreatePartitions.
 
-use thalweg_hash::HashMap;
+use thalweg_hash::{HashMap, HashSet};
 use thalweg_metadata::VersionedRecord;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_partitions_request::CreatePartitionsTopic;
@@ -21,9 +21,10 @@ impl State {
         }
         let mut records = Vec::new();
         let mut results: Vec<CreatePartitionsTopicResult> = Vec::new();
+        let mut refused: HashSet<&str> = HashSet::default();
         for topic in &request.topics {
             let outcome = if seen[topic.name.as_str()] > 1 {
-                if results.iter().any(|result| result.name == topic.name) {
+                if !refused.insert(&topic.name) {
                     continue;
                 }
                 Err(ApiError::new(ErrorCode::InvalidRequest, "Duplicate topic name."))
@@ -33,14 +34,14 @@ impl State {
             let (error_code, error_message) = match outcome {
                 Ok(added) => {
                     records.extend(added);
+                    if records.len() > RECORDS_PER_REQUEST_MAX {
+                        return Err(super::too_many_records());
+                    }
                     (0, None)
                 }
                 Err(error) => (error.code.code(), error.message),
             };
             results.push(CreatePartitionsTopicResult { name: topic.name.clone(), error_code, error_message });
-        }
-        if records.len() > RECORDS_PER_REQUEST_MAX {
-            return Err(super::too_many_records());
         }
         if request.validate_only {
             records.clear();

@@ -1,6 +1,7 @@
 //! CreateTopics.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use thalweg_hash::HashMap;
 use thalweg_metadata::{
@@ -20,6 +21,9 @@ use super::{ApiError, CLUSTER_METADATA_TOPIC, Outcome, RECORDS_PER_REQUEST_MAX, 
 /// The most partitions that one request may create (Kafka's `MAX_PARTITIONS_PER_BATCH`).
 const PARTITIONS_PER_REQUEST_MAX: i64 = 10_000;
 
+/// Topics whose names metrics may take for another's, by the names that metrics show.
+type Collisions = HashMap<String, Arc<str>>;
+
 impl State {
     /// CreateTopics.
     pub fn create_topics(
@@ -36,10 +40,14 @@ impl State {
             .filter(|t| seen[t.name.as_str()] == 1 && t.name != CLUSTER_METADATA_TOPIC)
             .collect();
         self.check_partition_total(&wanted)?;
+        let collisions = self.collisions(&wanted);
         let mut records = Vec::new();
         let mut topics = Vec::with_capacity(request.topics.len());
         for topic in wanted {
-            match self.create_topic(topic, &mut records) {
+            if records.len() > RECORDS_PER_REQUEST_MAX {
+                return Err(super::too_many_records());
+            }
+            match self.create_topic(topic, &collisions, &mut records) {
                 Ok(result) => topics.push(result),
                 Err(error) => topics.push(refused(&topic.name, error)),
             }
@@ -76,8 +84,18 @@ impl State {
         Ok(())
     }
 
+    /// The topics that there are, by their names as metrics show them, where a wanted name may collide with one.
+    fn collisions(&self, wanted: &[&CreatableTopic]) -> Collisions {
+        if !wanted.iter().any(|topic| names::has_collision_characters(&topic.name)) {
+            return Collisions::default();
+        }
+        let topics = self.image.topics().iter();
+        let named = topics.filter(|topic| names::has_collision_characters(&topic.name));
+        named.map(|topic| (names::unify_collision_characters(&topic.name), topic.name.clone())).collect()
+    }
+
     /// Looks at the topics that there are. Two new ones of the same request may collide with one another, as in Kafka.
-    fn check_new_name(&self, name: &str) -> Result<(), ApiError> {
+    fn check_new_name(&self, name: &str, collisions: &Collisions) -> Result<(), ApiError> {
         // A name that exists is told so even where it is one that could no longer be created.
         if self.image.topic(name).is_some() {
             let message = format!("Topic '{name}' already exists.");
@@ -87,10 +105,8 @@ impl State {
             return Err(ApiError::new(ErrorCode::InvalidTopicException, message));
         }
         if names::has_collision_characters(name) {
-            let unified = names::unify_collision_characters(name);
-            let collides = |other: &str| names::unify_collision_characters(other) == unified;
-            if let Some(other) = self.image.topics().iter().find(|topic| collides(&topic.name)) {
-                let message = format!("Topic '{name}' collides with existing topic: {}", other.name);
+            if let Some(other) = collisions.get(&names::unify_collision_characters(name)) {
+                let message = format!("Topic '{name}' collides with existing topic: {other}");
                 return Err(ApiError::new(ErrorCode::InvalidTopicException, message));
             }
         }
@@ -100,10 +116,11 @@ impl State {
     fn create_topic(
         &mut self,
         topic: &CreatableTopic,
+        collisions: &Collisions,
         records: &mut Vec<VersionedRecord>,
     ) -> Result<CreatableTopicResult, ApiError> {
         let name = topic.name.as_str();
-        self.check_new_name(name)?;
+        self.check_new_name(name, collisions)?;
         let (overrides, config_records) = self.new_topic_configs(topic)?;
         let partitions = self.new_topic_partitions(topic)?;
         let topic_id = Uuid::random();

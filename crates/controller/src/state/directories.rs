@@ -1,11 +1,13 @@
 //! AssignReplicasToDirs: a broker tells in which of its directories its replicas lie.
 
+use std::collections::BTreeMap;
+
 use thalweg_metadata::{BrokerRegistration, PartitionRegistration};
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::assign_replicas_to_dirs_response::{
     DirectoryData, PartitionData, TopicData as TopicResult,
 };
 use thalweg_wire::request::{AssignReplicasToDirsRequest, AssignReplicasToDirsResponse};
+use thalweg_wire::{ErrorCode, Uuid};
 
 use super::elections::Moving;
 use super::partition_change::{PartitionChange, ReplicaLog};
@@ -26,8 +28,10 @@ impl State {
         let mut records = Vec::new();
         let mut offline = Vec::new();
         let mut directories = Vec::with_capacity(request.directories.len());
+        let mut online: BTreeMap<Uuid, bool> = BTreeMap::new();
         for directory in &request.directories {
-            let is_online = broker.has_online_directory(directory.id);
+            let is_online =
+                *online.entry(directory.id).or_insert_with(|| broker.has_online_directory(directory.id));
             let mut topics = Vec::with_capacity(directory.topics.len());
             for asked in &directory.topics {
                 let topic = self.image.topic_by_id(asked.topic_id);

@@ -10,7 +10,7 @@ use thalweg_wire::request::{ElectLeadersRequest, ElectLeadersResponse};
 use thalweg_wire::{ErrorCode, Uuid};
 
 use super::partition_change::{Election, PartitionChange, ReplicaLog};
-use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State};
+use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State, Words};
 
 /// How many leaders one periodic pass elects.
 const ELECTIONS_PER_PASS_MAX: usize = 1_000;
@@ -160,12 +160,14 @@ impl State {
         };
         let mut records = Vec::new();
         let mut results = Vec::new();
+        let mut words = Words::default();
         match &request.topic_partitions {
             // All partitions; those that have their leader already are left out of the answer.
             None => {
                 for topic in self.image.topics().sorted() {
                     let partitions = topic.partitions.keys().copied();
-                    let mut result = self.elect_in(&topic.name, partitions, unclean, &mut records);
+                    let mut result =
+                        self.elect_in(&topic.name, partitions, unclean, &mut records, &mut words);
                     result.partition_result.retain(|r| r.error_code != ErrorCode::ElectionNotNeeded.code());
                     results.push(result);
                 }
@@ -173,7 +175,8 @@ impl State {
             Some(topics) => {
                 for topic in topics {
                     let partitions = topic.partitions.iter().copied();
-                    results.push(self.elect_in(&topic.topic, partitions, unclean, &mut records));
+                    let result = self.elect_in(&topic.topic, partitions, unclean, &mut records, &mut words);
+                    results.push(result);
                 }
             }
         }
@@ -190,6 +193,7 @@ impl State {
         partitions: impl Iterator<Item = i32>,
         unclean: bool,
         records: &mut Vec<VersionedRecord>,
+        words: &mut Words,
     ) -> ReplicaElectionResult {
         let mut partition_result = Vec::new();
         for partition_id in partitions {
@@ -198,7 +202,7 @@ impl State {
                     records.push(record);
                     (0, None)
                 }
-                Err(error) => (error.code.code(), error.message),
+                Err(error) => (error.code.code(), words.keep(error.message)),
             };
             partition_result.push(PartitionResult { partition_id, error_code, error_message });
         }

@@ -11,7 +11,7 @@ use thalweg_wire::request::update_features_response::UpdatableFeatureResult;
 use thalweg_wire::request::{UpdateFeaturesRequest, UpdateFeaturesResponse};
 use thalweg_wire::{ErrorCode, MetadataRecord};
 
-use super::{ApiError, Outcome, State};
+use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State};
 
 const UPGRADE: i8 = 1;
 const SAFE_DOWNGRADE: i8 = 2;
@@ -113,12 +113,17 @@ impl State {
         version: i16,
     ) -> Result<Outcome<UpdateFeaturesResponse>, ApiError> {
         let mut records = Vec::new();
+        let asked = request.feature_updates.iter().find(|u| u.feature == feature::METADATA_VERSION);
+        let proposed = asked.map_or(self.metadata_version().level(), |u| u.max_version_level);
         for update in &request.feature_updates {
-            let updated = self.update_feature(update, request, version).map_err(|error| ApiError {
+            let updated = self.update_feature(update, proposed, version).map_err(|error| ApiError {
                 message: error.message.map(|why| format!("{ALL_OR_NONE}{why}")),
                 ..error
             });
             records.extend(updated?);
+            if records.len() > RECORDS_PER_REQUEST_MAX {
+                return Err(super::too_many_records());
+            }
         }
         let on = |update: &FeatureUpdateKey| {
             update.feature == feature::ELIGIBLE_LEADER_REPLICAS_VERSION && update.max_version_level > 0
@@ -147,7 +152,7 @@ impl State {
     fn update_feature(
         &self,
         update: &FeatureUpdateKey,
-        request: &UpdateFeaturesRequest,
+        proposed: i16,
         version: i16,
     ) -> Result<Option<VersionedRecord>, ApiError> {
         let (name, level) = (update.feature.as_str(), update.max_version_level);
@@ -188,8 +193,6 @@ impl State {
                 refuse("The version of this quorum is what it was formatted with.".to_owned())
             }
             feature::ELIGIBLE_LEADER_REPLICAS_VERSION if level > 0 => {
-                let asked = request.feature_updates.iter().find(|u| u.feature == feature::METADATA_VERSION);
-                let proposed = asked.map_or(self.metadata_version().level(), |u| u.max_version_level);
                 let needed = MetadataVersion::WITH_ELIGIBLE_LEADER_REPLICAS.level();
                 if proposed < needed {
                     return refuse(format!(

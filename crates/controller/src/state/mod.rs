@@ -42,6 +42,9 @@ pub(crate) use names::CLUSTER_METADATA_TOPIC;
 /// The most records that one request may cause (Kafka's `MAX_RECORDS_PER_USER_OP`).
 pub(crate) const RECORDS_PER_REQUEST_MAX: usize = 10_000;
 
+/// What the words of refusals may take in one answer.
+const WORDS_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 const MIN_INSYNC_REPLICAS: &str = "min.insync.replicas";
 
 /// A refusal: Kafka's code and, mostly, words.
@@ -73,6 +76,28 @@ fn default_message(code: ErrorCode) -> &'static str {
         ErrorCode::NoReassignmentInProgress => "No partition reassignment is in progress.",
         ErrorCode::TopicDeletionDisabled => "Topic deletion is disabled.",
         other => other.name(),
+    }
+}
+
+/// The words of refusals in one answer. They may repeat a long name for each of many partitions; beyond a bound only their
+/// codes are answered.
+#[derive(Debug)]
+struct Words {
+    bytes_left: usize,
+}
+
+impl Default for Words {
+    fn default() -> Words {
+        Words { bytes_left: WORDS_BYTES_MAX }
+    }
+}
+
+impl Words {
+    /// The message, if there is room for it.
+    fn keep(&mut self, message: Option<String>) -> Option<String> {
+        let message = message?;
+        self.bytes_left = self.bytes_left.checked_sub(message.len())?;
+        Some(message)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Departure: the name of an address must be an address; Kafka takes the name of a host too, if it can be resolved.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use thalweg_metadata::{QuotaEntity, VersionedRecord};
@@ -36,7 +36,7 @@ impl State {
         request: &AlterClientQuotasRequest,
     ) -> Result<Outcome<AlterClientQuotasResponse>, ApiError> {
         let mut records = Vec::new();
-        let mut done: Vec<QuotaEntity> = Vec::new();
+        let mut done: BTreeSet<QuotaEntity> = BTreeSet::new();
         let mut entries = Vec::new();
         for entry in &request.entries {
             let altered = entity(entry).and_then(|entity| {
@@ -44,12 +44,15 @@ impl State {
                     return Err(invalid("Ignoring duplicate entity"));
                 }
                 let records = self.alter_entity(&entity, entry)?;
-                done.push(entity);
+                done.insert(entity);
                 Ok(records)
             });
             let (error_code, error_message) = match altered {
                 Ok(new) => {
                     records.extend(new);
+                    if records.len() > RECORDS_PER_REQUEST_MAX {
+                        return Err(super::too_many_records());
+                    }
                     (0, None)
                 }
                 Err(error) => (error.code.code(), error.message),
@@ -59,9 +62,6 @@ impl State {
                 entity_name: part.entity_name.clone(),
             });
             entries.push(EntryResult { error_code, error_message, entity: entity.collect() });
-        }
-        if records.len() > RECORDS_PER_REQUEST_MAX {
-            return Err(super::too_many_records());
         }
         if request.validate_only {
             records.clear();
@@ -76,16 +76,15 @@ impl State {
     ) -> Result<Vec<VersionedRecord>, ApiError> {
         let nothing = BTreeMap::new();
         let current = self.image.quotas().get(entity).unwrap_or(&nothing);
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
         let mut records = Vec::new();
         for op in &entry.ops {
-            if seen.contains(&op.key.as_str()) {
+            if !seen.insert(&op.key) {
                 return Err(invalid(format!(
                     "Duplicate quota key {} not updating quota for this entity",
                     op.key
                 )));
             }
-            seen.push(&op.key);
             let before = current.get(&op.key);
             if !op.remove {
                 check(entity, &op.key, op.value)?;

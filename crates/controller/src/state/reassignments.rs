@@ -17,7 +17,7 @@ use thalweg_wire::request::{
 };
 
 use super::partition_change::{Election, PartitionChange};
-use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State};
+use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State, Words};
 
 impl State {
     /// AlterPartitionReassignments.
@@ -27,6 +27,7 @@ impl State {
     ) -> Result<Outcome<AlterPartitionReassignmentsResponse>, ApiError> {
         let mut records = Vec::new();
         let mut responses = Vec::with_capacity(request.topics.len());
+        let mut words = Words::default();
         for topic in &request.topics {
             let mut partitions = Vec::with_capacity(topic.partitions.len());
             for target in &topic.partitions {
@@ -36,7 +37,7 @@ impl State {
                         records.extend(record);
                         (0, None)
                     }
-                    Err(error) => (error.code.code(), error.message),
+                    Err(error) => (error.code.code(), words.keep(error.message)),
                 };
                 let partition_index = target.partition_index;
                 partitions.push(ReassignablePartitionResponse { partition_index, error_code, error_message });

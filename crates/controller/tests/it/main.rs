@@ -2,6 +2,7 @@
 
 mod brokers;
 mod cluster;
+mod cost;
 mod formatted;
 mod golden;
 mod kafka;

@@ -211,3 +211,17 @@ fn a_count_of_two_billion_in_twenty_bytes_is_refused() {
         assert!(memory.bytes_max < 1024, "{name} version {version}: {} bytes of memory", memory.bytes_max);
     }
 }
+
+#[test]
+fn arrays_have_a_bound_in_all() {
+    use thalweg_wire::request::MetadataRequest;
+    use thalweg_wire::request::metadata_request::MetadataRequestTopic;
+    use thalweg_wire::{DecodeProblem, Decoder, Message};
+    let request =
+        MetadataRequest { topics: Some(vec![MetadataRequestTopic::default(); 5]), ..Default::default() };
+    let bytes = request.to_bytes(9).expect("it fits");
+    let decode = |max| MetadataRequest::decode(&mut Decoder::new(bytes.clone()).with_elements_max(max), 9);
+    assert_eq!(decode(5).expect("as many as may be"), request);
+    let refused = decode(4).expect_err("one too many");
+    assert_eq!(refused.problem, DecodeProblem::Elements { max: 4 });
+}

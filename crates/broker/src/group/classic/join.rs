@@ -9,7 +9,7 @@ use super::{ClassicGroup, GroupState, PENDING_MEMBERS_MAX};
 use crate::coordinator::Ticket;
 use bytes::Bytes;
 use std::sync::Arc;
-use thalweg_hash::HashSet;
+use thalweg_hash::{HashMap, HashSet};
 use thalweg_wire::request::join_group_response::JoinGroupResponseMember;
 use thalweg_wire::request::{JoinGroupRequest, JoinGroupResponse};
 use thalweg_wire::{ErrorCode, Uuid};
@@ -330,11 +330,13 @@ impl ClassicGroup {
             .map(|(name, _)| name.as_str())
             .collect();
         let mut votes: Vec<(&str, usize)> = Vec::new();
+        let mut places: HashMap<&str, usize> = HashMap::default();
         for name in self.in_order().into_iter().filter_map(|member| member.vote(&candidates)) {
-            match votes.iter_mut().find(|(voted, _)| *voted == name) {
-                Some((_, count)) => *count += 1,
-                None => votes.push((name, 1)),
+            let place = *places.entry(name).or_insert(votes.len());
+            if place == votes.len() {
+                votes.push((name, 0));
             }
+            votes[place].1 += 1;
         }
         let most = votes.iter().map(|&(_, count)| count).max()?;
         votes.into_iter().find(|&(_, count)| count == most).map(|(name, _)| name.to_owned())

@@ -16,6 +16,7 @@ impl ClassicGroup {
         &mut self,
         cx: &mut Context<'_>,
         request: &SyncGroupRequest,
+        given: &HashMap<String, Bytes>,
         ticket: Ticket,
     ) {
         if let Err(error) = self.validate_sync(request) {
@@ -38,7 +39,7 @@ impl ClassicGroup {
                 }
                 self.has_synced(cx, id);
                 if self.is_leader(id) && !self.is_assigned {
-                    self.write_assignment(cx, request);
+                    self.write_assignment(cx, given);
                 }
             }
         }
@@ -63,12 +64,12 @@ impl ClassicGroup {
 
     /// The leader's assignment is written; members get it when it is acknowledged. Who is left out gets nothing,
     /// and whoever is no member is left out.
-    fn write_assignment(&mut self, cx: &mut Context<'_>, request: &SyncGroupRequest) {
+    fn write_assignment(&mut self, cx: &mut Context<'_>, given: &HashMap<String, Bytes>) {
         let mut assignment = HashMap::default();
-        for given in &request.assignments {
-            if self.members.contains_key(given.member_id.as_str()) {
+        for id in self.members.keys() {
+            if let Some(given) = given.get(&**id) {
                 // Copied: a slice would keep the whole frame in memory.
-                assignment.insert(given.member_id.clone(), Bytes::copy_from_slice(&given.assignment));
+                assignment.insert(id.to_string(), Bytes::copy_from_slice(given));
             }
         }
         let record = self.to_record(|member| assignment.get(&*member.id).cloned().unwrap_or_default());

@@ -2,12 +2,19 @@
 
 use super::super::answer::{Answer, ClientInfo, join_error, sync_error};
 use super::GroupCoordinator;
+use bytes::Bytes;
+use thalweg_hash::HashMap;
 use thalweg_wire::request::leave_group_request::MemberIdentity;
 use thalweg_wire::request::{
     HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest,
     LeaveGroupResponse, SyncGroupRequest, SyncGroupResponse,
 };
 use thalweg_wire::{ErrorCode, Uuid};
+
+/// Protocols that a member may offer. Kafka has no such bound; clients offer one for each assignor that they are given.
+const PROTOCOLS_MAX: usize = 1_000;
+/// Members that leave under one hold of a shard's lock.
+const LEAVING_AT_ONCE: usize = 1_000;
 
 impl GroupCoordinator {
     /// JoinGroup, versions 0 to 9. The answer may take as long as the group's rebalance timeout.
@@ -27,6 +34,8 @@ impl GroupCoordinator {
             .contains(&request.session_timeout_ms)
         {
             join_error(&request.member_id, ErrorCode::InvalidSessionTimeout)
+        } else if request.protocols.len() > PROTOCOLS_MAX {
+            join_error(&request.member_id, ErrorCode::InconsistentGroupProtocol)
         } else {
             let unique = Uuid::random();
             let asked = self.ask(&request.group_id, |shard, ticket, now| {
@@ -49,12 +58,16 @@ impl GroupCoordinator {
     }
 
     /// SyncGroup, versions 0 to 5.
-    pub async fn sync_group(&self, request: SyncGroupRequest, version: i16) -> SyncGroupResponse {
+    pub async fn sync_group(&self, mut request: SyncGroupRequest, version: i16) -> SyncGroupResponse {
+        // Looked at under a lock, each member's comes once: the last counts.
+        let given = std::mem::take(&mut request.assignments);
+        let given: HashMap<String, Bytes> =
+            given.into_iter().map(|given| (given.member_id, given.assignment)).collect();
         let mut response = if request.group_id.is_empty() {
             sync_error(ErrorCode::InvalidGroupId)
         } else {
-            let asked =
-                self.ask(&request.group_id, |shard, ticket, now| shard.sync_group(&request, ticket, now));
+            let asked = self
+                .ask(&request.group_id, |shard, ticket, now| shard.sync_group(&request, &given, ticket, now));
             match asked.await {
                 Ok(Answer::SyncGroup(response)) => response,
                 Ok(_) => sync_error(ErrorCode::UnknownServerError),
@@ -96,13 +109,27 @@ impl GroupCoordinator {
         if request.group_id.is_empty() {
             return failed(ErrorCode::InvalidGroupId);
         }
-        let asked =
-            self.ask(&request.group_id, |shard, ticket, now| shard.leave_group(&request, ticket, now));
-        let mut response = match asked.await {
-            Ok(Answer::LeaveGroup(response)) => response,
-            Ok(_) => failed(ErrorCode::UnknownServerError),
-            Err(error) => failed(error),
-        };
+        let mut response = LeaveGroupResponse::default();
+        let members = std::mem::take(&mut request.members);
+        let mut rest = members.as_slice();
+        loop {
+            let (now_leaving, later) = rest.split_at(rest.len().min(LEAVING_AT_ONCE));
+            request.members = now_leaving.to_vec();
+            let asked =
+                self.ask(&request.group_id, |shard, ticket, now| shard.leave_group(&request, ticket, now));
+            match asked.await {
+                Ok(Answer::LeaveGroup(left)) if left.error_code == ErrorCode::None.code() => {
+                    response.members.extend(left.members);
+                }
+                Ok(Answer::LeaveGroup(left)) => response = left,
+                Ok(_) => response = failed(ErrorCode::UnknownServerError),
+                Err(error) => response = failed(error),
+            }
+            rest = later;
+            if rest.is_empty() || response.error_code != ErrorCode::None.code() {
+                break;
+            }
+        }
         if version < 3 {
             if let [member] = response.members.as_slice() {
                 response.error_code = member.error_code;

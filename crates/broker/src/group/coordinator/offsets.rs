@@ -1,8 +1,11 @@
 //! OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete: topics are looked up here, by name or by id, and
 //! those that do not exist are answered without the group.
 
-use super::super::answer::{Answer, ClientInfo};
+use super::super::answer::{Answer, ClientInfo, write_error};
 use super::GroupCoordinator;
+use super::bounds;
+use crate::api::AnswerRoom;
+use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::VerificationGuard;
 use thalweg_wire::request::offset_commit_request::OffsetCommitRequestTopic;
 use thalweg_wire::request::offset_commit_response::{
@@ -45,23 +48,25 @@ impl GroupCoordinator {
         if request.topics.is_empty() {
             return response;
         }
-        let asked = self.ask(&request.group_id, |shard, ticket, now| {
-            shard.commit_offsets(&request, version, ticket, now);
-        });
-        let committed = match asked.await {
-            Ok(Answer::OffsetCommit(committed)) => committed.topics,
-            Ok(_) => all_failed(&request, ErrorCode::UnknownServerError),
-            Err(error) => all_failed(&request, error),
-        };
-        for topic in committed {
-            let is_same = |other: &&mut OffsetCommitResponseTopic| {
-                (version < COMMIT_BY_TOPIC_ID || other.topic_id == topic.topic_id) && other.name == topic.name
-            };
-            match response.topics.iter_mut().find(is_same) {
-                Some(other) => other.partitions.extend(topic.partitions),
-                None => response.topics.push(topic),
+        let committed = if self.is_beyond_a_batch(&request.group_id, &request.topics) {
+            all_failed(&request, write_error(ErrorCode::MessageTooLarge))
+        } else {
+            let asked = self.ask(&request.group_id, |shard, ticket, now| {
+                shard.commit_offsets(&request, version, ticket, now);
+            });
+            match asked.await {
+                Ok(Answer::OffsetCommit(committed)) => committed.topics,
+                Ok(_) => all_failed(&request, ErrorCode::UnknownServerError),
+                Err(error) => all_failed(&request, error),
             }
-        }
+        };
+        let by_id = version >= COMMIT_BY_TOPIC_ID;
+        let key = |topic: &OffsetCommitResponseTopic| {
+            (topic.name.clone(), if by_id { topic.topic_id } else { Uuid::ZERO })
+        };
+        bounds::merge(&mut response.topics, committed, key, |topic, more| {
+            topic.partitions.extend(more.partitions);
+        });
         for topic in &mut response.topics {
             if version >= COMMIT_BY_TOPIC_ID {
                 topic.name.clear();
@@ -135,18 +140,18 @@ impl GroupCoordinator {
         }
         let error = if request.group_id.is_empty() {
             ErrorCode::InvalidGroupId
+        } else if self.is_beyond_a_transactional_batch(&request.group_id, &request.topics) {
+            write_error(ErrorCode::MessageTooLarge)
         } else {
             let asked = self.ask(&request.group_id, |shard, ticket, now| {
                 shard.commit_transactional_offsets(&request, guard, ticket, now);
             });
             match asked.await {
                 Ok(Answer::TxnOffsetCommit(committed)) => {
-                    for topic in committed.topics {
-                        match response.topics.iter_mut().find(|other| other.name == topic.name) {
-                            Some(other) => other.partitions.extend(topic.partitions),
-                            None => response.topics.push(topic),
-                        }
-                    }
+                    let key = |topic: &TxnOffsetCommitResponseTopic| topic.name.clone();
+                    bounds::merge(&mut response.topics, committed.topics, key, |topic, more| {
+                        topic.partitions.extend(more.partitions);
+                    });
                     return response;
                 }
                 Ok(_) => ErrorCode::UnknownServerError,
@@ -167,8 +172,12 @@ impl GroupCoordinator {
         let require_stable = request.require_stable && version >= 7;
         if version >= 8 {
             let mut groups = Vec::with_capacity(request.groups.len());
+            let (mut room, mut whole) = (AnswerRoom::new(), HashSet::default());
             for group in request.groups {
-                groups.push(self.fetch_group(group, require_stable, version).await);
+                // Kafka answers a group as often as it is named; no client can tell.
+                if group.topics.is_some() || whole.insert(group.group_id.clone()) {
+                    groups.push(self.fetch_group(group, require_stable, version, &mut room).await);
+                }
             }
             return OffsetFetchResponse { groups, ..OffsetFetchResponse::default() };
         }
@@ -178,7 +187,7 @@ impl GroupCoordinator {
         };
         let topics = request.topics.map(|topics| topics.into_iter().map(by_name).collect());
         let group = OffsetFetchRequestGroup { group_id: request.group_id, topics, ..Default::default() };
-        let group = self.fetch_group(group, require_stable, version).await;
+        let group = self.fetch_group(group, require_stable, version, &mut AnswerRoom::new()).await;
         OffsetFetchResponse {
             // Version 1 has nowhere to say it but in the partitions.
             error_code: if version >= 2 { group.error_code } else { ErrorCode::None.code() },
@@ -192,7 +201,11 @@ impl GroupCoordinator {
         mut request: OffsetFetchRequestGroup,
         require_stable: bool,
         version: i16,
+        room: &mut AnswerRoom,
     ) -> OffsetFetchResponseGroup {
+        if let Some(topics) = &mut request.topics {
+            bounds::drop_repeated(topics);
+        }
         let asked = if version < 2 { request.topics.clone() } else { None };
         let mut unknown = Vec::new();
         if version >= FETCH_BY_TOPIC_ID
@@ -207,18 +220,8 @@ impl GroupCoordinator {
             });
         }
         let group_id = request.group_id.clone();
-        let fetched = if require_stable {
-            let asked = self.ask(&group_id, |shard, ticket, now| {
-                shard.fetch_stable_offsets(&request, ticket, now);
-            });
-            match asked.await {
-                Ok(Answer::OffsetFetch(group)) => Ok(group),
-                Ok(_) => Err(ErrorCode::UnknownServerError),
-                Err(error) => Err(error),
-            }
-        } else {
-            self.read(&group_id, |shard| shard.fetch_offsets(&request))
-        };
+        let is_whole = request.topics.is_none();
+        let fetched = self.fetch_in_pieces(request, require_stable, room).await;
         let failed = |error: ErrorCode| OffsetFetchResponseGroup {
             group_id,
             topics: asked.unwrap_or_default().iter().map(|topic| failed_topic(topic, error)).collect(),
@@ -233,7 +236,7 @@ impl GroupCoordinator {
             Err(error) => return failed(error),
         };
         if version >= FETCH_BY_TOPIC_ID {
-            if request.topics.is_none() {
+            if is_whole {
                 for topic in &mut group.topics {
                     topic.topic_id = self.topics.id(&topic.name).unwrap_or_default();
                 }
@@ -248,6 +251,43 @@ impl GroupCoordinator {
         group
     }
 
+    /// The offsets of a group: what is asked for, or all.
+    async fn fetch_in_pieces(
+        &self,
+        mut request: OffsetFetchRequestGroup,
+        require_stable: bool,
+        room: &mut AnswerRoom,
+    ) -> Result<OffsetFetchResponseGroup, ErrorCode> {
+        let pieces = match request.topics.take() {
+            None => vec![None],
+            Some(topics) => bounds::pieces(topics).into_iter().map(Some).collect(),
+        };
+        let mut fetched =
+            OffsetFetchResponseGroup { group_id: request.group_id.clone(), ..Default::default() };
+        for topics in pieces {
+            request.topics = topics;
+            let piece = if require_stable {
+                let asked = self.ask(&request.group_id, |shard, ticket, now| {
+                    shard.fetch_stable_offsets(&request, ticket, now);
+                });
+                match asked.await? {
+                    Answer::OffsetFetch(group) => group,
+                    _ => return Err(ErrorCode::UnknownServerError),
+                }
+            } else {
+                self.read(&request.group_id, |shard| shard.fetch_offsets(&request))?
+            };
+            if piece.error_code != ErrorCode::None.code() {
+                return Ok(piece);
+            }
+            if !room.take(bounds::answer_bytes(&piece.topics)) {
+                return Err(ErrorCode::InvalidRequest);
+            }
+            bounds::join_pieces(&mut fetched.topics, piece.topics);
+        }
+        Ok(fetched)
+    }
+
     /// OffsetDelete, version 0.
     pub async fn offset_delete(
         &self,
@@ -260,16 +300,19 @@ impl GroupCoordinator {
             return failed(ErrorCode::InvalidGroupId);
         }
         let mut refused: Vec<OffsetDeleteResponseTopic> = Vec::new();
+        let mut seen: HashMap<String, HashSet<i32>> = HashMap::default();
         for topic in &mut request.topics {
             let mut partitions = Vec::new();
+            let seen = seen.entry(topic.name.clone()).or_default();
             topic.partitions.retain(|partition| {
-                let is_known = self.topics.has_partition(&topic.name, partition.partition_index);
-                if !is_known {
-                    let error_code = ErrorCode::UnknownTopicOrPartition.code();
-                    let partition_index = partition.partition_index;
-                    partitions.push(OffsetDeleteResponsePartition { partition_index, error_code });
+                let partition_index = partition.partition_index;
+                if self.topics.has_partition(&topic.name, partition_index) {
+                    // Named again, it is not looked at again: that happens under a lock.
+                    return seen.insert(partition_index);
                 }
-                is_known
+                let error_code = ErrorCode::UnknownTopicOrPartition.code();
+                partitions.push(OffsetDeleteResponsePartition { partition_index, error_code });
+                false
             });
             if !partitions.is_empty() {
                 refused.push(OffsetDeleteResponseTopic { name: topic.name.clone(), partitions });
@@ -284,12 +327,10 @@ impl GroupCoordinator {
             Err(error) => return failed(error),
         };
         if response.error_code == ErrorCode::None.code() {
-            for topic in refused {
-                match response.topics.iter_mut().find(|other| other.name == topic.name) {
-                    Some(other) => other.partitions.extend(topic.partitions),
-                    None => response.topics.push(topic),
-                }
-            }
+            let key = |topic: &OffsetDeleteResponseTopic| topic.name.clone();
+            bounds::merge(&mut response.topics, refused, key, |topic, more| {
+                topic.partitions.extend(more.partitions);
+            });
         }
         response
     }

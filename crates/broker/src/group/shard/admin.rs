@@ -18,14 +18,22 @@ const TOMBSTONES_PER_BATCH: usize = 1_000;
 impl Shard {
     /// The groups in one of these states and of one of these types; all of them, where a list is empty.
     pub fn list_groups(&self, states: &[String], types: &[String]) -> Vec<ListedGroup> {
-        let is_wanted = |state: &str| {
-            states.is_empty() || states.iter().any(|wanted| wanted.trim().eq_ignore_ascii_case(state))
-        };
+        // There are few states, and as many names of them as a client likes.
+        let all = [
+            GroupState::Empty,
+            GroupState::PreparingRebalance,
+            GroupState::CompletingRebalance,
+            GroupState::Stable,
+        ];
+        let is_named =
+            |state: &GroupState| states.iter().any(|wanted| wanted.trim().eq_ignore_ascii_case(state.name()));
+        let wanted: Vec<GroupState> =
+            all.into_iter().filter(|state| states.is_empty() || is_named(state)).collect();
         if !types.is_empty() && !types.iter().any(|kind| kind.eq_ignore_ascii_case("classic")) {
             return Vec::new();
         }
         let groups = self.acknowledged_groups().into_iter();
-        groups.filter(|(_, group)| is_wanted(group.state().name())).map(|(_, group)| group.list()).collect()
+        groups.filter(|(_, group)| wanted.contains(&group.state())).map(|(_, group)| group.list()).collect()
     }
 
     /// A group in detail. One that does not exist is `Dead`, and from version 6 on an error too.

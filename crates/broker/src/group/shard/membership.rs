@@ -5,7 +5,9 @@ use super::super::classic::{ClassicGroup, Joining};
 use super::super::effects::Completion;
 use super::Shard;
 use crate::coordinator::{Moment, Ticket};
+use bytes::Bytes;
 use std::sync::Arc;
+use thalweg_hash::HashMap;
 use thalweg_wire::request::leave_group_request::MemberIdentity;
 use thalweg_wire::request::leave_group_response::MemberResponse;
 use thalweg_wire::request::{
@@ -49,9 +51,15 @@ impl Shard {
         self.settle(effects, now);
     }
 
-    /// A SyncGroup request. The answer comes when the leader's assignment is acknowledged.
-    pub fn sync_group(&mut self, request: &SyncGroupRequest, ticket: Ticket, now: Moment) {
-        match self.with_group(&request.group_id, now, |group, cx| group.sync(cx, request, ticket)) {
+    /// A SyncGroup request with the assignments that came with it, by members. The answer comes when the leader's assignment is acknowledged.
+    pub fn sync_group(
+        &mut self,
+        request: &SyncGroupRequest,
+        given: &HashMap<String, Bytes>,
+        ticket: Ticket,
+        now: Moment,
+    ) {
+        match self.with_group(&request.group_id, now, |group, cx| group.sync(cx, request, given, ticket)) {
             Some(((), effects)) => self.settle(effects, now),
             None => {
                 let refusal = Answer::SyncGroup(sync_error(ErrorCode::UnknownMemberId));

@@ -14,7 +14,6 @@ use thalweg_wire::request::join_group_request::JoinGroupRequestProtocol;
 use thalweg_wire::request::leave_group_request::MemberIdentity;
 use thalweg_wire::request::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use thalweg_wire::request::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
-use thalweg_wire::request::sync_group_request::SyncGroupRequestAssignment;
 use thalweg_wire::request::*;
 use thalweg_wire::{ErrorCode, Message, Uuid};
 
@@ -218,18 +217,17 @@ impl Harness {
     }
 
     pub(super) fn send_sync(&mut self, id: &str, generation: i32, assignments: &[(&str, &str)]) -> Ticket {
-        let assign = |(id, assignment): &(&str, &str)| SyncGroupRequestAssignment {
-            member_id: (*id).to_owned(),
-            assignment: Bytes::copy_from_slice(assignment.as_bytes()),
+        let assign = |(id, assignment): &(&str, &str)| {
+            ((*id).to_owned(), Bytes::copy_from_slice(assignment.as_bytes()))
         };
         let request = SyncGroupRequest {
             group_id: GROUP.to_owned(),
             generation_id: generation,
             member_id: id.to_owned(),
-            assignments: assignments.iter().map(assign).collect(),
             ..SyncGroupRequest::default()
         };
-        self.turn(|shard, ticket, now| shard.sync_group(&request, ticket, now))
+        let given = assignments.iter().map(assign).collect();
+        self.turn(|shard, ticket, now| shard.sync_group(&request, &given, ticket, now))
     }
 
     /// The answer to a sync: the assignment, or the error.

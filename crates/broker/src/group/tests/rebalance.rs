@@ -2,6 +2,7 @@
 
 use super::harness::{Commit, DELAY_MS, Harness, Join, REBALANCE_MS, SESSION_MS, error};
 use crate::coordinator::Shard as _;
+use thalweg_hash::HashMap;
 use thalweg_wire::ErrorCode;
 
 #[test]
@@ -171,7 +172,7 @@ fn a_sync_with_another_protocol_is_inconsistent() {
         protocol_name: Some("sticky".to_owned()),
         ..Default::default()
     };
-    let ticket = h.turn(|shard, ticket, now| shard.sync_group(&request, ticket, now));
+    let ticket = h.turn(|shard, ticket, now| shard.sync_group(&request, &HashMap::default(), ticket, now));
     assert_eq!(h.sync_answer(ticket), Some(Err(ErrorCode::InconsistentGroupProtocol)));
 }
 

@@ -4,6 +4,7 @@ use super::super::state::TransactionState;
 use super::Shard;
 use crate::coordinator::Moment;
 use std::sync::Arc;
+use thalweg_hash::HashSet;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_transactions_response::{TopicData, TransactionState as Described};
 use thalweg_wire::request::list_transactions_response::TransactionState as Listed;
@@ -14,7 +15,7 @@ pub struct TransactionFilter {
     /// In one of these states; none asked for means all.
     pub states: Option<Vec<TransactionState>>,
     /// Of one of these producers; none means all.
-    pub producer_ids: Vec<i64>,
+    pub producer_ids: HashSet<i64>,
     /// Whose transaction is older than this.
     pub longer_than_ms: Option<i64>,
     /// Whose names fit.

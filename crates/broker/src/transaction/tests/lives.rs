@@ -182,7 +182,7 @@ fn ids_are_listed_by_what_is_asked_for() {
     let ongoing = Some(vec![TransactionState::Ongoing]);
     assert_eq!(list(&h, TransactionFilter { states: ongoing, ..Default::default() }), ["app"]);
     assert!(list(&h, TransactionFilter { states: Some(vec![]), ..Default::default() }).is_empty());
-    let of_other = TransactionFilter { producer_ids: vec![other.id], ..Default::default() };
+    let of_other = TransactionFilter { producer_ids: [other.id].into_iter().collect(), ..Default::default() };
     assert_eq!(list(&h, of_other), ["other"]);
     let pattern = regex::Regex::new("^(?:a.*)$").ok();
     assert_eq!(list(&h, TransactionFilter { pattern, ..Default::default() }), ["app"]);

@@ -1,0 +1,120 @@
+//! Requests that take long: served beside the runtime's workers, a few at a time.
+//!
+//! A worker serves many connections, and a request is decided without a pause. So one that can take milliseconds gives its
+//! worker back first and goes on as a blocking thread would, where the system's scheduler shares the processors out. Few are
+//! under way at once: each may take much memory while it is decided.
+//!
+//! Owns: which requests those are, how many elements a request may have, and how large an answer may be.
+
+use super::{Api, Call, unreadable};
+use crate::broker::Broker;
+use crate::net::Reply;
+use std::sync::Arc;
+use thalweg_wire::{ApiKey, Decoder};
+use tokio::sync::Semaphore;
+
+/// Elements that the arrays of one request may have in all. Kafka has no such bound; an element of two bytes takes a hundred
+/// and more once it is read and answered.
+pub const ELEMENTS_MAX: usize = 1_000_000;
+/// The most bytes that an answer may take in memory, without the batches of a fetch. Kafka has no bound below 2 GiB; librdkafka
+/// takes answers of up to 100 MB by default, and the metadata of two million partitions fits.
+pub const ANSWER_BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// Frames from this length on are served beside the workers.
+const LARGE: usize = 64 * 1024;
+/// The same for Produce, whose bytes cost little each.
+const LARGE_BATCHES: usize = 5 * 256 * 1024;
+/// Topics from which on a short request that lists them is served beside the workers too.
+const MANY_TOPICS: usize = 2_000;
+/// Large requests that are decided at the same time.
+const AT_ONCE: usize = 4;
+
+/// The places for large requests.
+#[derive(Debug)]
+pub struct LargeRequests {
+    places: Semaphore,
+}
+
+impl Default for LargeRequests {
+    fn default() -> Self {
+        Self { places: Semaphore::new(AT_ONCE) }
+    }
+}
+
+/// What is left of the size that an answer may have, for an API whose answer can be far larger than its request.
+#[derive(Debug)]
+pub struct AnswerRoom {
+    left: usize,
+}
+
+impl AnswerRoom {
+    /// Room for a whole answer.
+    pub fn new() -> Self {
+        Self { left: ANSWER_BYTES_MAX }
+    }
+
+    /// Takes room for a part of about `bytes` bytes; false where there is no more.
+    pub fn take(&mut self, bytes: usize) -> bool {
+        match self.left.checked_sub(bytes) {
+            Some(left) => {
+                self.left = left;
+                true
+            }
+            None => {
+                // What is smaller than this part does not squeeze in behind it.
+                self.left = 0;
+                false
+            }
+        }
+    }
+}
+
+/// Whether a request takes so long that a worker is not kept for it.
+pub(super) fn is_large(broker: &Broker, key: ApiKey, frame_len: usize) -> bool {
+    match key {
+        ApiKey::Produce => frame_len >= LARGE_BATCHES,
+        // These go through all that there is of something, whatever their own size.
+        ApiKey::ListGroups
+        | ApiKey::ListTransactions
+        | ApiKey::DescribeLogDirs
+        | ApiKey::DescribeClientQuotas
+        | ApiKey::DescribeUserScramCredentials => true,
+        ApiKey::Metadata
+        | ApiKey::DescribeConfigs
+        | ApiKey::DescribeTopicPartitions
+        | ApiKey::ListConfigResources => frame_len >= LARGE || broker.image().topics().len() >= MANY_TOPICS,
+        _ => frame_len >= LARGE,
+    }
+}
+
+/// Serves a request beside the workers.
+pub(super) fn serve(broker: &Arc<Broker>, api: &'static Api, call: Call, d: Decoder) -> Reply {
+    if api.key == ApiKey::Produce {
+        // Its effects have their order when this returns.
+        let version = call.version;
+        let served = broker.log_dirs.disk().work_in_place(|| (api.serve)(broker, call, d));
+        return served.unwrap_or_else(|error| unreadable(api, version, &error));
+    }
+    let broker = Arc::clone(broker);
+    Reply::Later(Box::pin(async move {
+        let disk = broker.log_dirs.disk().clone();
+        let mut place =
+            Some(broker.large_requests.places.acquire().await.expect("the places are never closed"));
+        let version = call.version;
+        let begun = disk.work_in_place(|| (api.serve)(&broker, call, d));
+        let mut answer = match begun {
+            Ok(Reply::Later(answer) | Reply::Ordered(answer)) => answer,
+            Ok(ready) => return ready,
+            Err(error) => return unreadable(api, version, &error),
+        };
+        std::future::poll_fn(|cx| {
+            let polled = disk.work_in_place(|| answer.as_mut().poll(cx));
+            if polled.is_pending() {
+                // What it waits for may need a place itself.
+                drop(place.take());
+            }
+            polled
+        })
+        .await
+    }))
+}

@@ -1,0 +1,114 @@
+//! What a request costs the controller's one task: no API takes time that grows faster than the request. The walk is over all
+//! APIs that it serves and their schema, so a new one is in it without a line here.
+
+#[path = "../../../wire/tests/support/largest.rs"]
+mod largest;
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use largest::{NAMINGS, Values};
+use thalweg_wire::ApiKey;
+use thalweg_wire::frame::LENGTH_LEN;
+
+use crate::support::{Bench, CLUSTER_ID, NODE};
+
+/// Elements of the shorter requests.
+const FEW: usize = 2_000;
+/// How many times as many the longer ones have.
+const FACTOR: u32 = 8;
+/// What a longer request may take beside its share: a machine that does other things too.
+const NOISE: Duration = Duration::from_millis(60);
+/// How often a request is sent before its time is believed to be too long.
+const TRIES: usize = 4;
+
+/// What takes requests past their first checks.
+async fn values(bench: &Bench) -> Values {
+    let epoch = bench.join(NODE).await;
+    let created = bench.create("t", 4, 1).await;
+    let strings =
+        [("", "t"), ("EntityType", "=user"), ("Key", "producer_byte_rate"), ("ClusterId", CLUSTER_ID)];
+    let numbers = [
+        ("BrokerId", i64::from(NODE)),
+        ("BrokerEpoch", epoch),
+        ("LeaderEpoch", 0),
+        ("PartitionEpoch", 0),
+        ("LeaderRecoveryState", 0),
+        ("NumPartitions", 1),
+        ("ReplicationFactor", 1),
+        ("ResourceType", 2),
+        ("MaxVersionLevel", 1),
+        ("Iterations", 4096),
+        ("Mechanism", 1),
+        ("MaxWaitMs", 0),
+        ("MinSupportedVersion", 0),
+        ("MaxSupportedVersion", 1),
+    ];
+    let unknown = [
+        (("UnregisterBrokerRequest", "BrokerId"), 4242),
+        (("BrokerRegistrationRequest", "BrokerId"), 4242),
+        (("AlterPartitionReassignmentsRequest", "Replicas"), i64::from(NODE)),
+    ];
+    let mut strings: HashMap<_, _> =
+        strings.into_iter().map(|(field, text)| (field, text.to_owned())).collect();
+    strings.insert("Feature", "eligible.leader.replicas.version".to_owned());
+    Values {
+        strings,
+        numbers: HashMap::from(numbers),
+        numbers_of: HashMap::from(unknown),
+        counted: vec![("AlterPartitionRequest", "BrokerId")],
+        uuid: created.topics[0].topic_id.0,
+    }
+}
+
+async fn time(bench: &Bench, frame: &Bytes) -> Duration {
+    let started = Instant::now();
+    // A refusal is an answer too.
+    let _ = bench.controller.handle(frame.slice(LENGTH_LEN..)).await;
+    started.elapsed()
+}
+
+fn limit(short: Duration) -> Duration {
+    short * FACTOR * 2 + NOISE
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_costs_the_controller_more_than_its_size() {
+    let bench = Bench::new().await;
+    let values = values(&bench).await;
+    let schemas = largest::schemas();
+    let mut keys: Vec<i16> = schemas.keys().copied().collect();
+    keys.sort_unstable();
+    let (mut walked, mut steep) = (0, Vec::new());
+    for key in keys.into_iter().filter_map(ApiKey::from_i16).filter(|key| thalweg_controller::serves(*key)) {
+        walked += 1;
+        let (schema, (min, max)) = (&schemas[&(key as i16)], key.versions());
+        for version in if min == max { vec![max] } else { vec![min, max] } {
+            for (path, naming) in
+                schema.arrays(version).iter().flat_map(|p| NAMINGS.map(|naming| (p, naming)))
+            {
+                let frame = |count| Bytes::from(schema.frame(version, path, count, naming, &values));
+                let (few, many) = (frame(FEW), frame(FEW * FACTOR as usize));
+                let (mut short, mut long) = (Duration::MAX, Duration::MAX);
+                for _ in 0..TRIES {
+                    short = short.min(time(&bench, &few).await);
+                    long = long.min(time(&bench, &many).await);
+                    // What is far beyond the limit is no noise.
+                    if long <= limit(short) || long > 4 * limit(short) {
+                        break;
+                    }
+                }
+                let shape = format!("{key:?} version {version}, {} {naming:?}", path.join("."));
+                if std::env::var_os("COST_TABLE").is_some() {
+                    eprintln!("{shape}: {short:?} {long:?}");
+                }
+                if long > limit(short) {
+                    steep.push(format!("{shape}: {FEW} took {short:?}, {FACTOR} times as many {long:?}"));
+                }
+            }
+        }
+    }
+    assert_eq!(walked, 25, "every API that is served is in the schema");
+    assert!(steep.is_empty(), "time grows faster than the request:\n{}", steep.join("\n"));
+}
