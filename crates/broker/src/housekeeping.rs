@@ -132,6 +132,10 @@ mod tests {
         hanging.append(20);
         let partition = Arc::clone(&hanging.partition);
         partition.with_log(|log| log.delete_records(log.high_watermark())).expect("deletes");
-        hanging.while_it_hangs(".log.deleted", move || purge_of(&partition, i64::MAX), |hanging| hanging.append(1));
+        hanging.while_it_hangs(
+            ".log.deleted",
+            move || purge_of(&partition, i64::MAX),
+            |hanging| hanging.append(1),
+        );
     }
 }
