@@ -124,7 +124,7 @@ fn directory_that_comes_back_brings_its_replica_back() {
         bench.register(1, &[directory(NEW, 1)]).expect("its session has ended");
         bench.beat(1, |_| {});
         assert_eq!(bench.partition("u", 0).leader, NO_LEADER);
-        bench.now.monotonic_ms += SESSION_MS;
+        all_sessions_end(&mut bench);
         bench.register(1, &[directory(NEW, 1), directory(OLD, 1)]).expect("its session has ended");
         bench.beat(1, |_| {});
         assert_eq!(bench.partition("u", 0).leader, 1, "elr {elr}");
@@ -199,7 +199,7 @@ fn failed_disk_that_is_replaced_is_not_eligible() {
     bench.beat(2, |request| request.want_fence = true);
     bench.beat(1, |request| request.offline_log_dirs = vec![Uuid(directory(OLD, 1))]);
     assert_eq!(bench.partition("t", 0).leader, NO_LEADER);
-    bench.now.monotonic_ms += SESSION_MS;
+    all_sessions_end(&mut bench);
     bench.register(1, &[directory(NEW, 1), directory(OLD, 1) + 100]).expect("its session has ended");
     bench.assign(1, directory(NEW, 1), "t");
     bench.beat(1, |_| {});
