@@ -31,6 +31,8 @@ const COUNTED_MIN: usize = 16 * 1024;
 const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// How many answers may wait on one connection before it is not read any further.
 const PENDING_MAX: usize = 64;
+/// How long one connection's frames are served before the tasks of others get their turn.
+const ROUND_MAX: Duration = Duration::from_millis(10);
 /// How long a peer may take to receive the last answers when the broker stops.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// A connection that has been quiet for so long gives its buffer back.
@@ -187,7 +189,8 @@ impl<H: Handler> Connection<H> {
     }
 
     async fn round(&mut self) -> Result<(), Disconnect> {
-        let refused = self.handle_frames();
+        let until = tokio::time::Instant::now() + ROUND_MAX;
+        let refused = self.handle_frames(until);
         self.settle();
         if !self.output.is_empty() {
             self.flush().await?;
@@ -195,6 +198,9 @@ impl<H: Handler> Connection<H> {
         refused?;
         tokio::task::coop::consume_budget().await;
         if self.reads_on() && self.input.has_frame() {
+            if tokio::time::Instant::now() >= until {
+                tokio::task::yield_now().await;
+            }
             return Ok(());
         }
         self.wait().await
@@ -257,9 +263,11 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Serves the whole frames at hand, as long as the connection may look further.
-    fn handle_frames(&mut self) -> Result<(), Disconnect> {
-        while self.reads_on() {
+    /// Serves the whole frames at hand, as long as the connection may look further: one at the least, and no other once it
+    /// is late.
+    fn handle_frames(&mut self, until: tokio::time::Instant) -> Result<(), Disconnect> {
+        let mut is_late = false;
+        while self.reads_on() && !is_late {
             let Some(frame) = self.input.next_frame()? else { break };
             match self.handler.handle(&mut self.session, frame) {
                 Reply::Now(frame) if self.pending.is_empty() => self.output.push(frame),
@@ -272,6 +280,7 @@ impl<H: Handler> Connection<H> {
                 Reply::Nothing => {}
                 Reply::Close(reason) => return Err(Disconnect::Refused(reason)),
             }
+            is_late = tokio::time::Instant::now() >= until;
         }
         Ok(())
     }
