@@ -431,7 +431,8 @@ async fn a_batch_of_no_transaction_is_refused() {
     let mut request = produce(11, &topic, 0, -1, one.batch(&topic, &[b"x"]));
     let answer = broker.ask_at(&request, 11).await;
     let code = answer.responses[0].partition_responses[0].error_code;
-    assert_eq!(error(code), ErrorCode::InvalidTxnState, "without a transactional id nobody can be asked");
+    let expected = ErrorCode::TransactionalIdAuthorizationFailed;
+    assert_eq!(error(code), expected, "without a transactional id there is no right to write");
     request.transactional_id = Some("one".to_owned());
     let other = Transactional { producer_id: one.producer_id + 1, ..one.clone() };
     let second = produce(11, &topic, 1, -1, other.batch(&topic, &[b"y"])).topic_data.remove(0);

@@ -54,11 +54,19 @@ pub enum Begun {
     Asks(Unverified),
 }
 
-/// Looks at a request. Fails when its batches are of several producers.
+/// Looks at a request. Fails when its batches are of several producers, or transactional without a transactional id, on
+/// which the right to write them depends.
 pub fn begin(broker: &Broker, version: i16, request: &ProduceRequest) -> Result<Begun, ErrorCode> {
     let required = broker.verifier.is_enabled();
     let ready = Guards { required, known: HashMap::default() };
-    let Some(id) = &request.transactional_id else { return Ok(Begun::Ready(ready)) };
+    let Some(id) = &request.transactional_id else {
+        let has_transactional = has_transactional_batches(request);
+        return if has_transactional {
+            Err(ErrorCode::TransactionalIdAuthorizationFailed)
+        } else {
+            Ok(Begun::Ready(ready))
+        };
+    };
     let mut producer = None;
     let (mut places, mut batches) = (Vec::new(), Vec::new());
     for (topic_index, topic) in request.topic_data.iter().enumerate() {
@@ -132,6 +140,14 @@ fn told(error: ErrorCode, verification: Verification) -> AppendError {
         ErrorCode::InvalidTxnState => AppendError::NotOfTransaction,
         other => other.into(),
     }
+}
+
+fn has_transactional_batches(request: &ProduceRequest) -> bool {
+    let mut parts = request.topic_data.iter().flat_map(|topic| &topic.partition_data);
+    parts.any(|data| {
+        let Some(Records::Inline(bytes)) = &data.records else { return false };
+        BatchHeader::parse(bytes).is_ok_and(|header| header.attributes.is_transactional())
+    })
 }
 
 fn transactional_header(records: &Option<Records>) -> Option<BatchHeader> {
