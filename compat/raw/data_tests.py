@@ -1,13 +1,17 @@
 """Produce and fetch at their edges: broken batches, sequences, limits, sessions."""
 
+import gzip
 import struct
 
 from suite import each, until
-from wire import API_VERSIONS, FETCH, PRODUCE, Connection, array, batch, blob, crc32c, fetch, produce, string
+from wire import API_VERSIONS, FETCH, PRODUCE, Connection, array, batch, blob, crc32c, fetch, produce, records, string
 
 OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, UNKNOWN_TOPIC, INVALID_ACKS = 1, 2, 3, 21
+INVALID_TIMESTAMP, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNSUPPORTED_COMPRESSION = 32, 53, 76
+# Kafka does not say of all that is unreadable that it is an invalid record.
+UNREADABLE = INVALID_RECORD, UNKNOWN_SERVER_ERROR = 87, -1
 OUT_OF_ORDER, DUPLICATE_SEQUENCE, INVALID_EPOCH = 45, 46, 47
-SESSION_NOT_FOUND, INVALID_SESSION_EPOCH, INVALID_RECORD, UNKNOWN_TOPIC_ID = 70, 71, 87, 100
+SESSION_NOT_FOUND, INVALID_SESSION_EPOCH, UNKNOWN_TOPIC_ID = 70, 71, 100
 
 
 def offsets(records):
@@ -82,6 +86,63 @@ def test_broken_batch_is_refused(fault):
         assert code in (CORRUPT_MESSAGE, INVALID_RECORD) and base == -1, (code, base)
         assert connection.end(topic) == 0
         assert connection.produce(topic, good) == (0, 0)
+
+
+def refused_without_an_offset(connection, data, codes, version=7):
+    topic = connection.new_topic()
+    code, base = connection.produce(topic, data, version=version)
+    assert code in codes and base == -1, (code, base)
+    assert connection.end(topic) == 0
+
+
+@each("none", "gzip", "snappy", "lz4", "zstd")
+def test_garbage_that_claims_all_offsets_is_refused(codec):
+    attributes = ["none", "gzip", "snappy", "lz4", "zstd"].index(codec)
+    garbage = bytes(number * 37 + 11 & 0xFF for number in range(32))
+    for count in (3, 2**31 - 1):
+        with Connection() as connection:
+            data = batch([], attributes=attributes, payload=garbage, count=count)
+            refused_without_an_offset(connection, data, UNREADABLE)
+
+
+@each("fewer", "more", "far-more", "torn", "torn-stream", "trailing")
+def test_compressed_records_are_what_the_header_says(fault):
+    good, count = records([b"one", b"two", b"three"]), {"fewer": 2, "more": 4, "far-more": 2**31 - 1}.get(fault, 3)
+    payload = gzip.compress({"torn": good[:-4], "trailing": good + b"\0"}.get(fault, good))
+    payload = payload[:-12] if fault == "torn-stream" else payload
+    with Connection() as connection:
+        refused_without_an_offset(connection, batch([], attributes=1, payload=payload, count=count), UNREADABLE)
+
+
+@each("length", "headers", "header-key", "varint")
+def test_malformed_record_is_refused(fault):
+    record = {
+        "length": b"\x0a\0\0\0\x01\x02v\0",
+        "headers": b"\x0e\0\0\0\x01\x02v\x01",
+        "header-key": b"\x12\0\0\0\x01\x02v\x02\x01\0",
+        "varint": b"\x14\0" + b"\x80" * 10,
+    }[fault]
+    with Connection() as connection:
+        refused_without_an_offset(connection, batch([], payload=record, count=1), UNREADABLE)
+
+
+def test_transactional_batch_without_a_transactional_id_is_refused():
+    with Connection() as connection:
+        refused_without_an_offset(
+            connection, batch([b"x"], attributes=0x10), [TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
+        )
+
+
+@each(3, 6)
+def test_zstd_before_version_7_is_refused(version):
+    with Connection() as connection:
+        data = batch([b"x"], attributes=4)
+        refused_without_an_offset(connection, data, [UNSUPPORTED_COMPRESSION], version)
+
+
+def test_timestamp_too_old_for_64_bits_is_refused():
+    with Connection() as connection:
+        refused_without_an_offset(connection, batch([b"x"], timestamp=-(2**63)), [INVALID_TIMESTAMP])
 
 
 def recount(good, count):

@@ -43,14 +43,21 @@ def varint(number):
     return out + bytes([number])
 
 
-def batch(values, producer_id=-1, epoch=-1, sequence=-1, magic=2, attributes=0, break_crc=0):
-    """A version 2 record batch of keyless records."""
-    now, records = int(time.time() * 1000), b""
+def records(values):
+    """Keyless records."""
+    out = b""
     for index, value in enumerate(values):
         body = b"\0" + varint(0) + varint(index) + varint(-1) + varint(len(value)) + value + varint(0)
-        records += varint(len(body)) + body
-    ends = struct.pack(">hiqq", attributes, len(values) - 1, now, now)
-    tail = ends + struct.pack(">qhii", producer_id, epoch, sequence, len(values)) + records
+        out += varint(len(body)) + body
+    return out
+
+
+def batch(values, producer_id=-1, epoch=-1, sequence=-1, magic=2, attributes=0, break_crc=0, **unusual):
+    """A version 2 record batch of keyless records; `payload`, `count` and `timestamp` may be other than the values say."""
+    payload, count = unusual.get("payload", records(values)), unusual.get("count", len(values))
+    timestamp = unusual.get("timestamp", int(time.time() * 1000))
+    ends = struct.pack(">hiqq", attributes, count - 1, timestamp, timestamp)
+    tail = ends + struct.pack(">qhii", producer_id, epoch, sequence, count) + payload
     checked = struct.pack(">ibI", 0, magic, crc32c(tail) ^ break_crc) + tail
     return struct.pack(">qi", 0, len(checked)) + checked
 
@@ -62,7 +69,7 @@ def frame(key, version, correlation, body, client="raw"):
 
 
 def produce(topic, records, acks=1, partition=0):
-    """Produce version 7 of one partition."""
+    """Produce, version 3 to 8, of one partition."""
     parts = array([struct.pack(">i", partition) + blob(records)])
     return string(None) + struct.pack(">hi", acks, 10_000) + array([string(topic) + parts])
 
@@ -184,11 +191,11 @@ class Connection:
         (((_, code, _, offset),),) = reader.array(lambda: (reader.string(), reader.array(part))[1])
         return None if code else offset
 
-    def produce(self, topic, records, acks=1, partition=0):
-        """The error code and base offset of one produced partition."""
-        reader = self.ask(PRODUCE, 7, produce(topic, records, acks, partition))
-        part = lambda: reader.take("ihqqq")
-        (((_, code, offset, _, _),),) = reader.array(lambda: (reader.string(), reader.array(part))[1])
+    def produce(self, topic, records, acks=1, partition=0, version=7):
+        """The error code and base offset of one produced partition, by version 3 to 7."""
+        reader = self.ask(PRODUCE, version, produce(topic, records, acks, partition))
+        part = lambda: reader.take("ihqq" if version < 5 else "ihqqq")[:3]
+        (((_, code, offset),),) = reader.array(lambda: (reader.string(), reader.array(part))[1])
         return code, offset
 
     def fetch(self, targets, **limits):

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use thalweg_client::Connector;
 use thalweg_log::{Clock, LogDirs};
 use thalweg_metadata::Image;
+use tokio::sync::Semaphore;
 
 /// A broker: its configuration, its view of the cluster, its partitions and coordinators.
 pub struct Broker {
@@ -55,6 +56,8 @@ pub struct Broker {
     pub transactions: Arc<TransactionCoordinator>,
     /// What asks the coordinators of transactions that write to partitions here.
     pub verifier: Verifier,
+    /// Permits to look into large batches of producers, away from the tasks of their connections.
+    pub openings: Semaphore,
     /// Topics that are being created because somebody asked for them.
     pub auto_topics: AutoTopics,
     /// What partitions see of the broker.
@@ -67,6 +70,10 @@ pub struct Broker {
     image: Arc<ImageCell>,
     epoch: AtomicI64,
 }
+
+/// How many large batches are looked into at a time. Each takes a core for up to half a second, and, in the worst of
+/// cases, the 128 MiB of a zstd window.
+const OPENINGS_MAX: usize = 2;
 
 /// The latest image of the cluster.
 #[derive(Debug)]
@@ -155,6 +162,7 @@ impl Broker {
             groups: parts.groups,
             transactions: parts.transactions,
             verifier,
+            openings: Semaphore::new(OPENINGS_MAX),
             auto_topics: AutoTopics::default(),
             surroundings,
             directories: DirectoryAssignments::default(),

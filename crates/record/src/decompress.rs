@@ -6,14 +6,19 @@
 //!
 //! Kafka's own readers are the measure of what is accepted: what Java clients can read is read here.
 
+mod gzip;
 mod lz4;
 mod snappy;
+mod stream;
 
 use std::io::Read;
 
 use zstd::zstd_safe::{DCtx, InBuffer, OutBuffer, get_error_name};
 
 use crate::attributes::Compression;
+
+pub use stream::RecordScratch;
+pub(crate) use stream::RecordStream;
 
 /// The limit of a [`DecompressBuffer`] unless another is given: 128 MiB, 128 times what a batch may have by
 /// Kafka's default `message.max.bytes`.
@@ -97,7 +102,7 @@ impl DecompressBuffer {
         let mut output = Output { bytes: &mut self.bytes, limit_bytes: self.limit_bytes, compression };
         match compression {
             Compression::None => return Ok(payload),
-            Compression::Gzip => gzip(payload, &mut output)?,
+            Compression::Gzip => inflate(payload, &mut output)?,
             Compression::Snappy => snappy::decompress(payload, &mut output)?,
             Compression::Lz4 => lz4::decompress(payload, &mut output)?,
             Compression::Zstd => zstd(payload, &mut output)?,
@@ -164,7 +169,7 @@ impl Output<'_> {
     }
 }
 
-fn gzip(payload: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
+fn inflate(payload: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
     let mut decoder = flate2::bufread::MultiGzDecoder::new(payload);
     loop {
         if output.allowed() == 0 {

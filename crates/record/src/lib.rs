@@ -1,9 +1,10 @@
 //! Kafka's v2 record batch: header, CRC, records, compression, validation. No I/O.
 //!
-//! A batch is opaque to a broker (law 2 of the architecture): it is looked at once, by [`check`], stamped in
-//! the 16 bytes that the CRC leaves out, by [`stamped_head`], then stored and served as the bytes that came.
-//! Everything that opens a batch ([`Batch::records`], [`validate_records`]) is for the few places that must:
-//! compacted topics, a lookup by time, control records, coordinators, clients.
+//! A batch is opaque to a broker (law 2 of the architecture): it is looked at once, by [`check`] and, where its
+//! producer is not trusted, by one walk over its records ([`validate_records`]); it is stamped in the 16 bytes that
+//! the CRC leaves out, by [`stamped_head`], then stored and served as the bytes that came. What reads records
+//! ([`Batch::records`]) is for the few places that must: recompression, compaction, a lookup by time, control
+//! records, coordinators, clients.
 //!
 //! Bad bytes are errors, never panics, and cost no more memory than the caller's limit: a length in a batch
 //! is a bound to check against the bytes at hand, never a size to allocate.
@@ -42,6 +43,7 @@ mod record;
 mod stamp;
 mod validate;
 mod varint;
+mod walk;
 
 pub use attributes::{Attributes, Compression, TimestampType};
 pub use batch::{Batch, Batches, batches};
@@ -50,6 +52,7 @@ pub use check::{check, crc, verify};
 pub use control::{ControlRecordType, InvalidControlKey};
 pub use decompress::{
     CorruptPayload, DECOMPRESSED_BYTES_MAX_DEFAULT, DecompressBuffer, DecompressError, DecompressedTooLarge,
+    RecordScratch,
 };
 pub use error::{
     BatchError, BatchLengthTooSmall, ClientControlBatch, ClientLogAppendTime, CrcMismatch,
@@ -68,5 +71,5 @@ pub use stamp::{
 };
 pub use validate::{
     REFUSED_RECORDS_MAX, RecordRules, RecordsSummary, RefusalReason, RefusedRecord, RefusedRecords,
-    ValidateRecordsError, validate_records,
+    ValidateRecordsError, validate_each, validate_records,
 };

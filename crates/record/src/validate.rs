@@ -1,9 +1,10 @@
-//! Checks that need the records themselves: keys on compacted topics, timestamps out of bounds (KIP-937),
-//! offsets without gaps. Says which record failed, as a Produce response does.
+//! What a topic demands of a producer's records, checked in one walk over them: that they are as many as the header
+//! counts and well-formed, offsets without gaps, keys on compacted topics, timestamps within bounds (KIP-937). Says
+//! which record failed, as a Produce response does.
 //!
 //! # What the header alone can tell
-//! Kafka's `LogValidator` looks at every record of every batch. [`RecordRules::header_suffices`] says when
-//! that can be left out, which with Kafka's default settings is always:
+//! Kafka's `LogValidator` looks at every record of every batch, and so does [`validate_records`].
+//! [`RecordRules::header_suffices`] says what can be left out for producers that are trusted to write what they claim:
 //!
 //! - A topic with LogAppendTime has no producer's timestamps to check.
 //! - `message.timestamp.after.max.ms` (one hour by default) bounds the largest timestamp, and that is the
@@ -13,22 +14,27 @@
 //! - A header whose max timestamp lies before its base timestamp is wrong. The walk gives the true one, which
 //!   the caller then writes with [`crate::stamp_max_timestamp`], as Kafka does for every batch.
 //!
-//! What is given up where the header suffices, and Kafka would notice:
+//! What is given up where the header suffices:
 //!
-//! - A max timestamp between the base timestamp and the true maximum is believed, where Kafka would correct it. It
-//!   harms the topic's lookups by time, and nothing else.
-//! - Records that are not what the header counts, or not well-formed, under a CRC that is right: Kafka refuses the
-//!   batch, here its consumers do. The CRC rules accidents out; what is left is a producer that is broken.
+//! - A max timestamp between the base timestamp and the true maximum is believed. It harms the topic's lookups by
+//!   time, and nothing else.
+//! - Records that are not what the header counts, or not well-formed, under a CRC that is right, are stored. The CRC
+//!   rules accidents out; what is left is a producer that is broken or hostile, and consumers that cannot go on.
 //!
-//! Another departure: Kafka rewrites compressed batches whose offsets have gaps (very old clients wrote
-//! them); here they are refused.
+//! # Where the walk differs from Kafka's
+//! - Offsets with gaps are refused. Kafka stores those of uncompressed batches as they are, and fails with
+//!   UNKNOWN_SERVER_ERROR on others unless the topic recompresses.
+//! - What a compressed batch may become is limited; Kafka has no limit.
+//! - Compressed records whose own length is wrong are refused; Kafka notices them only in its consumers.
 
-use crate::attributes::TimestampType;
+use crate::attributes::{Compression, TimestampType};
 use crate::batch::Batch;
-use crate::decompress::DecompressBuffer;
+use crate::decompress::{DecompressBuffer, RecordScratch};
+use crate::error::InvalidRecordCount;
 use crate::header::{BatchHeader, NO_TIMESTAMP};
 use crate::offset::Offset;
 use crate::record::{Record, RecordError};
+use crate::walk::{WalkedRecord, walk_slice, walk_stream};
 
 /// How many failed records are named; the rest are only counted.
 pub const REFUSED_RECORDS_MAX: usize = 1000;
@@ -60,8 +66,8 @@ impl RecordRules {
         }
     }
 
-    /// Whether a batch with this header satisfies the rules for certain, so that its records need not be
-    /// read. See the head of this module for why.
+    /// Whether a batch with this header satisfies the rules, if its producer is trusted to have written the records
+    /// that it describes. See the head of this module for why.
     pub fn header_suffices(&self, header: &BatchHeader) -> bool {
         if self.compacted {
             return false;
@@ -71,35 +77,20 @@ impl RecordRules {
         }
         header.max_timestamp >= header.base_timestamp
             && self.timestamp_before_max_ms == i64::MAX
-            && self.is_early_enough(header.max_timestamp)
+            && self.is_in_bounds(header.max_timestamp)
+            && self.is_in_bounds(header.base_timestamp)
     }
 
-    fn is_early_enough(&self, timestamp: i64) -> bool {
-        timestamp.saturating_sub(self.now_ms) <= self.timestamp_after_max_ms
+    /// The first and the last timestamp that the topic takes. Kafka takes the difference to its clock in 64 bits that
+    /// wrap: even where the past is not limited, a timestamp 2^63 ms ago is too old.
+    fn timestamp_bounds(&self) -> (i64, i64) {
+        let earliest = self.now_ms.saturating_sub(self.timestamp_before_max_ms);
+        (earliest, self.now_ms.saturating_add(self.timestamp_after_max_ms))
     }
 
-    fn is_late_enough(&self, timestamp: i64) -> bool {
-        self.now_ms.saturating_sub(timestamp) <= self.timestamp_before_max_ms
-    }
-
-    /// What is wrong with the record at `expected`, when something is. The key counts before the timestamp.
-    fn refuse(&self, record: &Record<'_>, expected: Offset) -> Option<RefusalReason> {
-        if self.compacted && record.key.is_none() {
-            return Some(RefusalReason::MissingKey);
-        }
-        if record.offset != expected {
-            return Some(RefusalReason::OffsetGap { expected, found: record.offset });
-        }
-        let timestamp = record.timestamp;
-        let bounded = self.timestamp_type == TimestampType::CreateTime && timestamp != NO_TIMESTAMP;
-        if bounded && !(self.is_early_enough(timestamp) && self.is_late_enough(timestamp)) {
-            return Some(RefusalReason::TimestampOutOfRange {
-                timestamp,
-                earliest: self.now_ms.saturating_sub(self.timestamp_before_max_ms),
-                latest: self.now_ms.saturating_add(self.timestamp_after_max_ms),
-            });
-        }
-        None
+    fn is_in_bounds(&self, timestamp: i64) -> bool {
+        let (earliest, latest) = self.timestamp_bounds();
+        timestamp == NO_TIMESTAMP || (earliest <= timestamp && timestamp <= latest)
     }
 }
 
@@ -175,33 +166,139 @@ pub enum RefusalReason {
     },
 }
 
-/// Reads all records of a batch and checks them against `rules`. `buffer` is what compressed records are
-/// decompressed to.
+/// Walks over all records of a batch once and checks them against `rules`, without a copy or an allocation. Compressed
+/// records are decompressed piece by piece into `scratch`, up to `limit_bytes`.
 pub fn validate_records(
     batch: &Batch<'_>,
     rules: &RecordRules,
-    buffer: &mut DecompressBuffer,
+    scratch: &mut RecordScratch,
+    limit_bytes: usize,
 ) -> Result<RecordsSummary, ValidateRecordsError> {
-    let base_offset = batch.header.base_offset;
+    let BatchHeader { attributes, record_count, .. } = batch.header;
+    if record_count < 0 {
+        return Err(RecordError::from(InvalidRecordCount { record_count }).into());
+    }
+    let compression = attributes.compression().map_err(RecordError::from)?;
+    let mut judge = Judge::new(&batch.header, rules);
+    if compression == Compression::None {
+        walk_slice(batch.payload(), record_count, |record| judge.judge(record))?;
+        return judge.end(batch.payload().len());
+    }
+    let walked = scratch
+        .stream(compression, batch.payload(), limit_bytes)
+        .map_err(RecordError::from)
+        .and_then(|mut stream| {
+            walk_stream(&mut stream, record_count, |record| judge.judge(record))?;
+            Ok(stream.bytes())
+        });
+    scratch.trim();
+    judge.end(walked?)
+}
+
+/// As [`validate_records`], for who needs the records themselves: each is given to `take`, though one of them may be
+/// refused in the end. Compressed records are decompressed as a whole into `buffer`.
+pub fn validate_each<'b>(
+    batch: &Batch<'b>,
+    rules: &RecordRules,
+    buffer: &'b mut DecompressBuffer,
+    mut take: impl FnMut(&Record<'b>),
+) -> Result<RecordsSummary, ValidateRecordsError> {
+    let mut judge = Judge::new(&batch.header, rules);
     let records = batch.records(buffer)?;
     let payload_bytes = records.payload_bytes();
-    let mut summary =
-        RecordsSummary { max_timestamp: NO_TIMESTAMP, max_timestamp_offset: base_offset, payload_bytes };
-    let mut refused = RefusedRecords { records: Vec::new(), total: 0, for_timestamp: false };
-    for (index, record) in (0i32..).zip(records) {
+    for record in records {
         let record = record?;
-        let expected = Offset(base_offset.0.saturating_add(i64::from(index)));
-        if let Some(reason) = rules.refuse(&record, expected) {
-            refused.total += 1;
-            refused.for_timestamp |= matches!(reason, RefusalReason::TimestampOutOfRange { .. });
-            if refused.records.len() < REFUSED_RECORDS_MAX {
-                refused.records.push(RefusedRecord { index, reason });
-            }
-        }
-        if record.timestamp > summary.max_timestamp {
-            summary.max_timestamp = record.timestamp;
-            summary.max_timestamp_offset = record.offset;
+        let offset_delta = record.offset.0.wrapping_sub(batch.header.base_offset.0);
+        judge.judge(WalkedRecord {
+            timestamp_delta: record.timestamp.wrapping_sub(batch.header.base_timestamp),
+            offset_delta: i32::try_from(offset_delta).expect("it was read from 32 bits"),
+            has_key: record.key.is_some(),
+        });
+        take(&record);
+    }
+    judge.end(payload_bytes)
+}
+
+/// What is known of a batch's records so far.
+struct Judge<'r> {
+    rules: &'r RecordRules,
+    base_offset: Offset,
+    base_timestamp: i64,
+    log_append_time_ms: Option<i64>,
+    /// What the rules say of timestamps, as bounds that are quick to compare with.
+    earliest: i64,
+    latest: i64,
+    index: i32,
+    max_timestamp: i64,
+    max_timestamp_index: i32,
+    refused: RefusedRecords,
+}
+
+impl<'r> Judge<'r> {
+    fn new(header: &BatchHeader, rules: &'r RecordRules) -> Judge<'r> {
+        let by_broker = header.attributes.timestamp_type() == TimestampType::LogAppendTime;
+        let (earliest, latest) = match rules.timestamp_type {
+            TimestampType::CreateTime => rules.timestamp_bounds(),
+            TimestampType::LogAppendTime => (i64::MIN, i64::MAX),
+        };
+        Judge {
+            rules,
+            base_offset: header.base_offset,
+            base_timestamp: header.base_timestamp,
+            log_append_time_ms: by_broker.then_some(header.max_timestamp),
+            earliest,
+            latest,
+            index: 0,
+            max_timestamp: NO_TIMESTAMP,
+            max_timestamp_index: 0,
+            refused: RefusedRecords { records: Vec::new(), total: 0, for_timestamp: false },
         }
     }
-    if refused.total == 0 { Ok(summary) } else { Err(refused.into()) }
+
+    #[inline]
+    fn judge(&mut self, record: WalkedRecord) {
+        let WalkedRecord { timestamp_delta, offset_delta, has_key } = record;
+        let timestamp = match self.log_append_time_ms {
+            Some(time_ms) => time_ms,
+            None => self.base_timestamp.wrapping_add(timestamp_delta),
+        };
+        let is_in_bounds = self.earliest <= timestamp && timestamp <= self.latest;
+        if offset_delta != self.index || !is_in_bounds || (self.rules.compacted && !has_key) {
+            self.look_closer(timestamp, offset_delta, has_key);
+        }
+        if timestamp > self.max_timestamp {
+            (self.max_timestamp, self.max_timestamp_index) = (timestamp, self.index);
+        }
+        self.index += 1;
+    }
+
+    /// Refuses a record, unless it just has no timestamp. A missing key counts before an offset, and that before a
+    /// timestamp.
+    #[cold]
+    fn look_closer(&mut self, timestamp: i64, offset_delta: i32, has_key: bool) {
+        let offset = |delta: i32| Offset(self.base_offset.0.wrapping_add(i64::from(delta)));
+        let reason = if self.rules.compacted && !has_key {
+            RefusalReason::MissingKey
+        } else if offset_delta != self.index {
+            RefusalReason::OffsetGap { expected: offset(self.index), found: offset(offset_delta) }
+        } else if timestamp == NO_TIMESTAMP {
+            return;
+        } else {
+            self.refused.for_timestamp = true;
+            RefusalReason::TimestampOutOfRange { timestamp, earliest: self.earliest, latest: self.latest }
+        };
+        self.refused.total += 1;
+        if self.refused.records.len() < REFUSED_RECORDS_MAX {
+            self.refused.records.push(RefusedRecord { index: self.index, reason });
+        }
+    }
+
+    fn end(self, payload_bytes: usize) -> Result<RecordsSummary, ValidateRecordsError> {
+        if self.refused.total > 0 {
+            return Err(self.refused.into());
+        }
+        let max_timestamp_offset =
+            Offset(self.base_offset.0.wrapping_add(i64::from(self.max_timestamp_index)));
+        Ok(RecordsSummary { max_timestamp: self.max_timestamp, max_timestamp_offset, payload_bytes })
+    }
 }

@@ -16,12 +16,28 @@ pub(crate) enum VarintFault {
 /// Reads a 32-bit integer at `*at` and moves `*at` behind it.
 #[inline]
 pub(crate) fn read_i32(bytes: &[u8], at: &mut usize) -> Result<i32, VarintFault> {
+    // Nearly all integers of a record have one byte or two.
+    let raw = match bytes.get(*at..) {
+        Some(&[byte, ..]) if byte < 0x80 => {
+            *at += 1;
+            u32::from(byte)
+        }
+        Some(&[low, high, ..]) if high < 0x80 => {
+            *at += 2;
+            u32::from(low & 0x7f) | u32::from(high) << 7
+        }
+        _ => read_long_u32(bytes, at)?,
+    };
+    Ok((raw >> 1).cast_signed() ^ -(raw & 1).cast_signed())
+}
+
+fn read_long_u32(bytes: &[u8], at: &mut usize) -> Result<u32, VarintFault> {
     let mut raw: u32 = 0;
     for shift in [0, 7, 14, 21, 28] {
         let byte = next(bytes, at)?;
         raw |= u32::from(byte & 0x7f) << shift;
         if byte < 0x80 {
-            return Ok((raw >> 1).cast_signed() ^ -(raw & 1).cast_signed());
+            return Ok(raw);
         }
     }
     Err(VarintFault::Long)
@@ -30,12 +46,27 @@ pub(crate) fn read_i32(bytes: &[u8], at: &mut usize) -> Result<i32, VarintFault>
 /// Reads a 64-bit integer at `*at` and moves `*at` behind it.
 #[inline]
 pub(crate) fn read_i64(bytes: &[u8], at: &mut usize) -> Result<i64, VarintFault> {
+    let raw = match bytes.get(*at..) {
+        Some(&[byte, ..]) if byte < 0x80 => {
+            *at += 1;
+            u64::from(byte)
+        }
+        Some(&[low, high, ..]) if high < 0x80 => {
+            *at += 2;
+            u64::from(low & 0x7f) | u64::from(high) << 7
+        }
+        _ => read_long_u64(bytes, at)?,
+    };
+    Ok((raw >> 1).cast_signed() ^ -(raw & 1).cast_signed())
+}
+
+fn read_long_u64(bytes: &[u8], at: &mut usize) -> Result<u64, VarintFault> {
     let mut raw: u64 = 0;
     for shift in [0, 7, 14, 21, 28, 35, 42, 49, 56, 63] {
         let byte = next(bytes, at)?;
         raw |= u64::from(byte & 0x7f) << shift;
         if byte < 0x80 {
-            return Ok((raw >> 1).cast_signed() ^ -(raw & 1).cast_signed());
+            return Ok(raw);
         }
     }
     Err(VarintFault::Long)

@@ -9,9 +9,11 @@
 //! current leader (KIP-951), version 11 TRANSACTION_ABORTABLE, version 12 adds partitions to their transaction by itself
 //! (KIP-890), version 13 names topics by id (KIP-516). Versions 0 to 2 are refused (KIP-896).
 //!
-//! The first batch of a transaction waits for its coordinator's word (`verify`); no further request of the connection
-//! is looked at meanwhile, so that the order stays.
+//! The first batch of a transaction waits for its coordinator's word (`verify`), and a batch whose records take long to
+//! look into waits for a thread that does it (`large`); no further request of the connection is looked at meanwhile,
+//! so that the order stays.
 
+mod large;
 mod verify;
 
 use super::Call;
@@ -19,11 +21,13 @@ use super::elsewhere::{self, Named};
 use crate::broker::Broker;
 use crate::metrics::RequestMetrics;
 use crate::net::Reply;
-use crate::partition::{AppendError, Appended, Durable, Partition};
+use crate::partition::{AppendError, Appended, Durable, OpeningBudget, Partition};
 use bytes::Bytes;
+use large::Large;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_log::VerificationGuard;
+use thalweg_record::{BatchHeader, Compression};
 use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
 use thalweg_wire::request::produce_response::{
     BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse, TopicProduceResponse,
@@ -37,6 +41,8 @@ use verify::{Begun, Guards};
 const TELLS_LEADER: i16 = 10;
 /// From this version on, topics are named by their ids.
 const BY_TOPIC_ID: i16 = 13;
+/// From this version on, batches may be compressed with zstd (KIP-110).
+const KNOWS_ZSTD: i16 = 7;
 
 /// Appends what the request brings, and answers when its acks say so.
 pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Reply, DecodeError> {
@@ -61,16 +67,38 @@ pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Re
 
 /// Appends all batches, and says what is to be waited for.
 fn append(broker: &Arc<Broker>, call: Call, request: ProduceRequest, mut guards: Guards) -> Reply {
-    let acks = request.acks;
+    let mut appends = Appends::new(request.acks);
     let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
-    let mut waits = Vec::new();
     let mut response = ProduceResponse::default();
     for (topic_index, topic) in request.topic_data.into_iter().enumerate() {
         let mut guard = |index| guards.take((topic_index, index));
-        let (entry, topic_waits) = append_topic(broker, &call, acks, topic, &mut guard);
-        waits.extend(topic_waits.into_iter().map(|(index, wait)| (topic_index, index, wait)));
+        let entry = append_topic(broker, &call, &mut appends, topic_index, topic, &mut guard);
         response.responses.push(entry);
     }
+    let Appends { acks, waits, large, .. } = appends;
+    if large.is_empty() {
+        return acknowledge(broker, call, acks, timeout, response, waits);
+    }
+    let broker = Arc::clone(broker);
+    Reply::Later(Box::pin(async move {
+        let mut waits = waits;
+        large::append(&broker, acks, large, &mut response, &mut waits).await;
+        match acknowledge(&broker, call, acks, timeout, response, waits) {
+            Reply::Later(rest) | Reply::Ordered(rest) => rest.await,
+            ready => ready,
+        }
+    }))
+}
+
+/// Answers once what was appended is as durable as the request wants it.
+fn acknowledge(
+    broker: &Arc<Broker>,
+    call: Call,
+    acks: i16,
+    timeout: Duration,
+    mut response: ProduceResponse,
+    waits: Vec<(Place, Durable)>,
+) -> Reply {
     if acks == 0 {
         count(broker, &call, &response);
         return without_answer(&response);
@@ -81,7 +109,7 @@ fn append(broker: &Arc<Broker>, call: Call, request: ProduceRequest, mut guards:
     let deadline = Instant::now() + timeout;
     let broker = Arc::clone(broker);
     Reply::Ordered(Box::pin(async move {
-        for (topic, partition, wait) in waits {
+        for ((topic, partition), wait) in waits {
             if let Err(error) = wait.until(deadline).await {
                 let entry = &mut response.responses[topic].partition_responses[partition];
                 // The records are in the log and may yet become durable: the offset stays in the answer, as in Kafka.
@@ -162,40 +190,53 @@ fn without_answer(response: &ProduceResponse) -> Reply {
     }
 }
 
-type Waits = Vec<(usize, Durable)>;
+/// Where a partition stands in a request and its answer: its topic's place, and its own.
+type Place = (usize, usize);
+
+/// What has become of a request's batches so far, beside their entries in the answer.
+struct Appends {
+    acks: i16,
+    /// What may still be looked into here and now.
+    budget: OpeningBudget,
+    waits: Vec<(Place, Durable)>,
+    /// Batches that were left for later.
+    large: Vec<Large>,
+}
+
+impl Appends {
+    fn new(acks: i16) -> Appends {
+        Appends { acks, budget: OpeningBudget::inline(), waits: Vec::new(), large: Vec::new() }
+    }
+}
 
 fn append_topic(
     broker: &Broker,
     call: &Call,
-    acks: i16,
+    appends: &mut Appends,
+    topic_index: usize,
     topic: TopicProduceData,
     guard: &mut dyn FnMut(usize) -> Result<Option<VerificationGuard>, AppendError>,
-) -> (TopicProduceResponse, Waits) {
+) -> TopicProduceResponse {
     let named = named(call.version, &topic.name, topic.topic_id);
     let found = named.here(broker);
     let topic_id = if call.version >= BY_TOPIC_ID { topic.topic_id } else { Uuid::ZERO };
     let mut partition_responses = Vec::with_capacity(topic.partition_data.len());
-    let mut waits = Vec::new();
-    for (place, data) in topic.partition_data.into_iter().enumerate() {
+    for (position, data) in topic.partition_data.into_iter().enumerate() {
         let index = data.index;
         let result = match found.as_ref().and_then(|topic| topic.partition(index)) {
-            Some(partition) => guard(place)
-                .and_then(|guard| append_partition(broker, call, acks, &partition, guard, data))
+            Some(partition) => guard(position)
+                .and_then(|guard| {
+                    let place = (topic_index, position);
+                    append_partition(broker, call, appends, place, &partition, guard, data)
+                })
                 .inspect_err(|error| {
                     tracing::debug!(topic = %partition.topic, partition = index, %error, "Refused to append");
                 }),
             None => Err(AppendError::from(named.missing(broker, index))),
         };
-        let position = partition_responses.len();
-        partition_responses.push(match result {
-            Ok((appended, wait)) => {
-                waits.extend(wait.map(|wait| (position, wait)));
-                accepted(index, &appended)
-            }
-            Err(error) => refused(index, &error),
-        });
+        partition_responses.push(result.unwrap_or_else(|error| refused(index, &error)));
     }
-    (TopicProduceResponse { name: topic.name, topic_id, partition_responses }, waits)
+    TopicProduceResponse { name: topic.name, topic_id, partition_responses }
 }
 
 /// The topic that a part of the request is for.
@@ -203,15 +244,21 @@ fn named(version: i16, name: &str, id: Uuid) -> Named<'_> {
     if version >= BY_TOPIC_ID { Named::Id(id) } else { Named::Name(name) }
 }
 
+/// The entry of a batch in the answer. That of a large one is filled in when it was appended.
 fn append_partition(
     broker: &Broker,
     call: &Call,
-    acks: i16,
+    appends: &mut Appends,
+    place: Place,
     partition: &Arc<Partition>,
     guard: Option<VerificationGuard>,
     data: PartitionProduceData,
-) -> Result<(Appended, Option<Durable>), AppendError> {
-    if !(-1..=1).contains(&acks) {
+) -> Result<PartitionProduceResponse, AppendError> {
+    let Some(Records::Inline(records)) = data.records else { return Err(ErrorCode::InvalidRecord.into()) };
+    if call.version < KNOWS_ZSTD && is_zstd(&records) {
+        return Err(ErrorCode::UnsupportedCompressionType.into());
+    }
+    if !(-1..=1).contains(&appends.acks) {
         return Err(ErrorCode::InvalidRequiredAcks.into());
     }
     if thalweg_metadata::topic_name::is_internal(&partition.topic)
@@ -219,11 +266,21 @@ fn append_partition(
     {
         return Err(ErrorCode::InvalidTopicException.into());
     }
-    let Some(Records::Inline(records)) = data.records else { return Err(ErrorCode::InvalidRecord.into()) };
-    let now_ms = broker.clock.now_ms();
-    let appended = partition.append_from_client(records, acks, guard, now_ms)?;
-    let wait = Partition::durable(partition, acks, &appended);
-    Ok((appended, wait))
+    let (index, now_ms) = (data.index, broker.clock.now_ms());
+    let appended =
+        partition.append_from_client(&records, appends.acks, guard, now_ms, &mut appends.budget)?;
+    let Some(appended) = appended else {
+        appends.large.push(Large { place, partition: Arc::clone(partition), records, guard });
+        return Ok(PartitionProduceResponse { index, ..Default::default() });
+    };
+    let wait = Partition::durable(partition, appends.acks, &appended);
+    appends.waits.extend(wait.map(|wait| (place, wait)));
+    Ok(accepted(index, &appended))
+}
+
+fn is_zstd(records: &[u8]) -> bool {
+    let header = BatchHeader::parse(records);
+    header.is_ok_and(|header| header.attributes.compression() == Ok(Compression::Zstd))
 }
 
 fn accepted(index: i32, appended: &Appended) -> PartitionProduceResponse {

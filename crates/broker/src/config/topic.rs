@@ -216,6 +216,8 @@ pub struct EffectiveTopicConfig {
     pub unclean_leader_election_enable: bool,
     /// `compression.type` and its level.
     pub compression: TopicCompression,
+    /// Whether `thalweg.produce.validation` wants every record of a producer's batch walked over.
+    pub validates_records: bool,
     /// `message.timestamp.type`.
     pub timestamp_type: TimestampType,
     /// `message.timestamp.before.max.ms`.
@@ -265,6 +267,7 @@ impl EffectiveTopicConfig {
             min_insync_replicas: i32::try_from(values.integer("min.insync.replicas")).unwrap_or(i32::MAX),
             unclean_leader_election_enable: values.boolean("unclean.leader.election.enable"),
             compression: compression(values),
+            validates_records: values.text("thalweg.produce.validation") == "records",
             timestamp_type: match values.text("message.timestamp.type") {
                 "LogAppendTime" => TimestampType::LogAppendTime,
                 _ => TimestampType::CreateTime,

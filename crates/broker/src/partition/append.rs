@@ -1,6 +1,7 @@
 //! Appending to a partition that is led here.
 
-use super::{AppendError, Partition, intake};
+use super::intake::{self, OpeningBudget, Taken};
+use super::{AppendError, Partition};
 use crate::coordinator::AppendAs;
 use bytes::Bytes;
 use thalweg_log::{AppendInfo, AppendOptions, AppendOrigin, EndMarker, VerificationGuard};
@@ -35,15 +36,16 @@ impl Partition {
     /// Appends a producer's batch. When this returns, its place in the log is fixed.
     ///
     /// A batch of a transaction comes with the guard by which its verification is known; none where transactions are not
-    /// verified.
+    /// verified. `None` when it takes more than the budget to look into the batch: nothing has been done.
     pub fn append_from_client(
         &self,
-        records: Bytes,
+        records: &Bytes,
         acks: i16,
         guard: Option<VerificationGuard>,
         now_ms: i64,
-    ) -> Result<Appended, AppendError> {
-        let appended = self.take_from_client(records, acks, guard, now_ms);
+        budget: &mut OpeningBudget,
+    ) -> Result<Option<Appended>, AppendError> {
+        let appended = self.take_from_client(records, acks, guard, now_ms, budget);
         if appended.is_err() {
             let mut state = self.state.lock();
             state.traffic.produce_requests += 1;
@@ -54,18 +56,24 @@ impl Partition {
 
     fn take_from_client(
         &self,
-        records: Bytes,
+        records: &Bytes,
         acks: i16,
         guard: Option<VerificationGuard>,
         now_ms: i64,
-    ) -> Result<Appended, AppendError> {
+        budget: &mut OpeningBudget,
+    ) -> Result<Option<Appended>, AppendError> {
         let settings = {
             let state = self.state.lock();
             state.check_leader(self.node_id, None)?;
             std::sync::Arc::clone(&state.settings)
         };
-        let (records, _) = intake::take(records, &settings, now_ms)?;
-        self.append(&records, acks, None, AppendOptions { guard, ..AppendOptions::default() })
+        let taken = intake::take(records, &settings, now_ms, budget)?;
+        let records = match &taken {
+            None => return Ok(None),
+            Some(Taken::Unchanged) => records,
+            Some(Taken::Rewritten(rewritten)) => rewritten,
+        };
+        self.append(records, acks, None, AppendOptions { guard, ..AppendOptions::default() }).map(Some)
     }
 
     /// Before the first batch of a transaction: the guard with which it is appended once the coordinator has confirmed

@@ -109,7 +109,7 @@ fn batch(error: &BatchError) -> ErrorCode {
 fn unreadable(error: &RecordError) -> ErrorCode {
     match error {
         RecordError::Decompress(DecompressError::TooLarge(_)) => ErrorCode::RecordListTooLarge,
-        RecordError::Decompress(DecompressError::Corrupt(_)) => ErrorCode::CorruptMessage,
+        // Kafka answers UNKNOWN_SERVER_ERROR where a codec fails. CORRUPT_MESSAGE would have clients send it again.
         _ => ErrorCode::InvalidRecord,
     }
 }

@@ -1,24 +1,76 @@
 //! What becomes of a producer's batch before it may be appended: outside the partition's lock, since nothing here
 //! depends on what the partition holds.
 //!
-//! The batch is checked by its header and CRC. Its records are opened only where the topic demands it: a compacted
-//! topic, timestamps with bounds that the header cannot answer for, or a `compression.type` that is not the batch's.
+//! The batch is checked by its header and CRC, and then its records are walked over once, without a copy: by
+//! `thalweg.produce.validation` only where the topic demands more than the header can answer for. A topic with a
+//! `compression.type` that is not the batch's has its records read and written in the same pass.
+//!
+//! Owns the bound on that work: a request opens what its [`OpeningBudget`] allows on the task of its connection, and
+//! the rest where it holds nobody up. Refuses batches whose records take more than
+//! [`DECOMPRESSED_BYTES_MAX_DEFAULT`] decompressed.
 
 use super::AppendError;
 use crate::config::{EffectiveTopicConfig, TimestampType, TopicCompression};
 use bytes::{Bytes, BytesMut};
+use std::cell::RefCell;
 use thalweg_record::{
-    Batch, BatchBuilder, BatchHeader, BatchOptions, Compression, DecompressBuffer, Header, RecordRules,
-    ValidateRecordsError, check, stamp_max_timestamp, validate_records,
+    Batch, BatchBuilder, BatchFull, BatchHeader, BatchOptions, Compression, DECOMPRESSED_BYTES_MAX_DEFAULT,
+    DecompressBuffer, DecompressError, Header, RecordError, RecordRules, RecordScratch, ValidateRecordsError,
+    check, stamp_max_timestamp, validate_each, validate_records,
 };
 
-/// The batch as it will be appended, or why it will not be.
+/// What one request may open on the task of its connection, in decompressed bytes: about 20 ms of gzip, the slowest
+/// codec.
+const INLINE_BYTES: usize = 4 << 20;
+/// How much dearer a byte is that is compressed again.
+const RECOMPRESSION_COST: usize = 16;
+/// How much cheaper a byte is that needs no codec.
+const UNCOMPRESSED_DISCOUNT: usize = 8;
+
+thread_local! {
+    /// The memory of the walk, of which a thread needs one.
+    static SCRATCH: RefCell<RecordScratch> = RefCell::default();
+}
+
+/// How many bytes of records may still be opened.
+#[derive(Debug)]
+pub struct OpeningBudget {
+    bytes: usize,
+}
+
+impl OpeningBudget {
+    /// For the batches of a request, on the task of its connection.
+    pub fn inline() -> OpeningBudget {
+        OpeningBudget { bytes: INLINE_BYTES }
+    }
+
+    /// For one batch, on a thread that nobody waits for.
+    pub fn whole() -> OpeningBudget {
+        OpeningBudget { bytes: usize::MAX }
+    }
+
+    fn spend(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
+
+/// A batch that may be appended.
+#[derive(Debug)]
+pub(super) enum Taken {
+    /// As it came.
+    Unchanged,
+    /// With another max timestamp or in another codec.
+    Rewritten(Bytes),
+}
+
+/// What becomes of the batch, or why it will not be appended; `None` when it takes more than the budget to say.
 pub(super) fn take(
-    records: Bytes,
+    records: &Bytes,
     settings: &EffectiveTopicConfig,
     now_ms: i64,
-) -> Result<(Bytes, BatchHeader), AppendError> {
-    let header = check(&records)?;
+    budget: &mut OpeningBudget,
+) -> Result<Option<Taken>, AppendError> {
+    let header = check(records)?;
     let (size, max) = (records.len(), settings.max_message_bytes as usize);
     if size > max {
         return Err(AppendError::TooLarge { size, max });
@@ -30,30 +82,54 @@ pub(super) fn take(
         timestamp_after_max_ms: settings.timestamp_after_max_ms,
         compacted: settings.cleanup_policy.compact,
     };
+    let batch = Batch { header, bytes: records };
     let wanted = wanted_codec(&header, settings);
-    if wanted.is_none() && rules.header_suffices(&header) {
-        return Ok((records, header));
+    if wanted.is_none() && !settings.validates_records && rules.header_suffices(&header) {
+        return Ok(Some(Taken::Unchanged));
     }
-    let mut buffer = DecompressBuffer::default();
-    let summary = validate_records(&Batch { header, bytes: &records }, &rules, &mut buffer)?;
-    let mut records = records;
-    if rules.timestamp_type == TimestampType::CreateTime && summary.max_timestamp != header.max_timestamp {
-        let mut copy = BytesMut::from(&records[..]);
-        stamp_max_timestamp(&mut copy, rules.timestamp_type, summary.max_timestamp)?;
-        records = copy.freeze();
-    }
-    match wanted {
-        None => {
-            let header = BatchHeader::parse(&records)?;
-            Ok((records, header))
-        }
-        Some((compression, level)) => {
-            let (records, header) = recompress(&records, compression, level, &mut buffer)?;
-            // What a codec had made small may be large without it.
-            let size = records.len();
-            if size > max { Err(AppendError::TooLarge { size, max }) } else { Ok((records, header)) }
+    // What a codec will yield is not known before; what needs none is.
+    if header.attributes.compression() == Ok(Compression::None) {
+        let cost = if wanted.is_some() {
+            size.saturating_mul(RECOMPRESSION_COST)
+        } else {
+            size / UNCOMPRESSED_DISCOUNT
+        };
+        if cost > budget.bytes {
+            return Ok(None);
         }
     }
+    let taken = match wanted {
+        Some(wanted) => recompress(&batch, &rules, wanted, max, budget),
+        None => walk(&batch, &rules, budget),
+    };
+    match taken {
+        Ok(taken) => Ok(Some(taken)),
+        Err(error) if budget.bytes < DECOMPRESSED_BYTES_MAX_DEFAULT && is_too_large(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_too_large(error: &AppendError) -> bool {
+    use ValidateRecordsError::Unreadable;
+    matches!(error, AppendError::Records(Unreadable(RecordError::Decompress(DecompressError::TooLarge(_)))))
+}
+
+/// Walks over the records, and corrects a max timestamp that is not theirs.
+fn walk(batch: &Batch<'_>, rules: &RecordRules, budget: &mut OpeningBudget) -> Result<Taken, AppendError> {
+    let limit = budget.bytes.min(DECOMPRESSED_BYTES_MAX_DEFAULT);
+    let summary = SCRATCH.with_borrow_mut(|scratch| validate_records(batch, rules, scratch, limit))?;
+    budget.spend(match batch.header.attributes.compression() {
+        Ok(Compression::None) => summary.payload_bytes / UNCOMPRESSED_DISCOUNT,
+        _ => summary.payload_bytes,
+    });
+    if rules.timestamp_type == TimestampType::LogAppendTime
+        || summary.max_timestamp == batch.header.max_timestamp
+    {
+        return Ok(Taken::Unchanged);
+    }
+    let mut copy = BytesMut::from(batch.bytes);
+    stamp_max_timestamp(&mut copy, rules.timestamp_type, summary.max_timestamp)?;
+    Ok(Taken::Rewritten(copy.freeze()))
 }
 
 /// The codec that the topic wants and the batch does not have.
@@ -69,15 +145,16 @@ fn wanted_codec(header: &BatchHeader, settings: &EffectiveTopicConfig) -> Option
     (header.attributes.compression().ok() != Some(wanted)).then_some((wanted, level))
 }
 
-/// Writes the batch anew with another codec; everything else stays.
+/// Reads the records and writes them with another codec; everything else stays.
 fn recompress(
-    records: &Bytes,
-    compression: Compression,
-    compression_level: Option<i32>,
-    buffer: &mut DecompressBuffer,
-) -> Result<(Bytes, BatchHeader), AppendError> {
-    let batch = Batch::parse(records)?;
-    let header = batch.header;
+    batch: &Batch<'_>,
+    rules: &RecordRules,
+    (compression, compression_level): (Compression, Option<i32>),
+    max: usize,
+    budget: &mut OpeningBudget,
+) -> Result<Taken, AppendError> {
+    let limit = (budget.bytes / RECOMPRESSION_COST).min(DECOMPRESSED_BYTES_MAX_DEFAULT);
+    let header = &batch.header;
     let mut builder = BatchBuilder::new(BatchOptions {
         compression,
         compression_level,
@@ -87,13 +164,20 @@ fn recompress(
         transactional: header.attributes.is_transactional(),
         ..BatchOptions::default()
     });
-    for record in batch.records(buffer).map_err(ValidateRecordsError::from)? {
-        let record = record.map_err(ValidateRecordsError::from)?;
-        let headers: Vec<Header<'_>> = record.headers.collect();
-        let appended = builder.append(record.timestamp, record.key, record.value, &headers);
-        appended.map_err(|_| AppendError::TooLarge { size: records.len(), max: i32::MAX as usize })?;
-    }
+    let mut buffer = DecompressBuffer::new(limit);
+    let mut headers: Vec<Header<'_>> = Vec::new();
+    let mut full: Result<(), BatchFull> = Ok(());
+    let summary = validate_each(batch, rules, &mut buffer, |record| {
+        headers.clear();
+        headers.extend(record.headers);
+        if full.is_ok() {
+            full = builder.append(record.timestamp, record.key, record.value, &headers);
+        }
+    })?;
+    full.map_err(|_| AppendError::TooLarge { size: batch.bytes.len(), max: i32::MAX as usize })?;
+    budget.spend(summary.payload_bytes.saturating_mul(RECOMPRESSION_COST));
     let bytes = builder.build();
-    let header = BatchHeader::parse(&bytes)?;
-    Ok((bytes, header))
+    // What a codec had made small may be large without it.
+    let size = bytes.len();
+    if size > max { Err(AppendError::TooLarge { size, max }) } else { Ok(Taken::Rewritten(bytes)) }
 }

@@ -32,6 +32,7 @@ pub use durable::Durable;
 pub use error::{AppendError, coordinator_error};
 pub use fetch::{FetchError, FetchFrom, FetchRead, Isolation, Reader};
 pub use follow::{FetchPosition, FollowError, Replicated};
+pub use intake::OpeningBudget;
 pub use moving::{MoveError, Progress};
 pub use offsets::{
     EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, MAX_TIMESTAMP, OffsetsError, TimestampLookup,

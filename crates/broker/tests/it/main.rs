@@ -23,4 +23,5 @@ mod running;
 mod stopping;
 mod transactions;
 mod transport;
+mod validation;
 mod versions;

@@ -35,11 +35,12 @@ fn forged(records: &Bytes, at: usize, bytes: &[u8]) -> Bytes {
 async fn records_that_nobody_can_read_are_no_failed_disk() {
     let dir = data();
     let broker = start(&dir).await;
-    let topic = Topic::create(&broker, "topic", 1, &[]).await;
+    let trusted = [("thalweg.produce.validation", "header")];
+    let topic = Topic::create(&broker, "topic", 1, &trusted).await;
     let options = BatchOptions { compression: Compression::Gzip, ..BatchOptions::default() };
     let packed = batch_at(1_700_000_000_000, &[b"x"], options);
     let opaque = forged(&packed, BatchHeader::LEN, &vec![0x77; packed.len() - BatchHeader::LEN]);
-    assert_eq!(put(&broker, &topic, 1, opaque.clone()).await.error_code, 0, "a batch is opaque");
+    assert_eq!(put(&broker, &topic, 1, opaque.clone()).await.error_code, 0, "its producer is trusted");
     assert_eq!(put(&broker, &topic, 1, batch_at(1_700_000_000_001, &[b"y"], options)).await.error_code, 0);
     let at = async |timestamp| {
         let partition = ListOffsetsPartition { partition_index: 0, timestamp, ..Default::default() };

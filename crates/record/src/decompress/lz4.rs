@@ -1,4 +1,4 @@
-//! The LZ4 frame format, read block by block into the output, without a buffer between.
+//! The LZ4 frame format, read block by block, without a buffer between.
 //!
 //! As Kafka's `Lz4BlockInputStream`: one frame with an end mark, whatever follows it ignored; the checksums
 //! of the head and of blocks are verified, that of the content is not (the batch has its own CRC); reserved
@@ -26,23 +26,91 @@ struct Frame {
     block_bytes_max: usize,
 }
 
-pub(super) fn decompress(payload: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
-    let (frame, mut rest) = read_head(payload).map_err(|reason| output.corrupt(reason))?;
-    loop {
-        let field = take_u32(&mut rest).map_err(|reason| output.corrupt(reason))?;
-        if field & !STORED == 0 {
-            if frame.content_checksum {
-                take_u32(&mut rest).map_err(|reason| output.corrupt(reason))?;
-            }
-            return Ok(());
+/// The blocks of a frame, one after another.
+pub(super) struct Lz4Blocks<'p> {
+    frame: Frame,
+    rest: &'p [u8],
+    ended: bool,
+}
+
+/// A block as it lies in the frame.
+pub(super) struct Lz4Block<'p> {
+    pub(super) bytes: &'p [u8],
+    /// Whether the block is not compressed.
+    pub(super) is_stored: bool,
+    /// What the block can become at most; its size, when it is stored.
+    pub(super) decompressed_bytes_max: usize,
+}
+
+impl<'p> Lz4Blocks<'p> {
+    pub(super) fn new(payload: &'p [u8]) -> Result<Lz4Blocks<'p>, &'static str> {
+        let (frame, rest) = read_head(payload)?;
+        Ok(Lz4Blocks { frame, rest, ended: false })
+    }
+
+    /// How many of the bytes before a block it may refer to.
+    pub(super) fn history_bytes(&self) -> usize {
+        if self.frame.independent_blocks { 0 } else { WINDOW_BYTES }
+    }
+
+    /// The next block; none behind the end mark.
+    pub(super) fn next(&mut self) -> Result<Option<Lz4Block<'p>>, &'static str> {
+        if self.ended {
+            return Ok(None);
         }
-        let block = take_block(field, &frame, &mut rest).map_err(|reason| output.corrupt(reason))?;
-        if field & STORED == 0 {
-            read_block(block, &frame, output)?;
-        } else {
-            output.extend(block)?;
+        let field = take_u32(&mut self.rest)?;
+        if field & !STORED == 0 {
+            if self.frame.content_checksum {
+                take_u32(&mut self.rest)?;
+            }
+            self.ended = true;
+            return Ok(None);
+        }
+        let bytes = take_block(field, &self.frame, &mut self.rest)?;
+        let is_stored = field & STORED != 0;
+        let decompressed_bytes_max = match is_stored {
+            true => bytes.len(),
+            false => self.frame.block_bytes_max.min(bytes.len() * EXPANSION_MAX + EXPANSION_EXTRA),
+        };
+        Ok(Some(Lz4Block { bytes, is_stored, decompressed_bytes_max }))
+    }
+}
+
+/// Decompresses a block that is not stored, and says how many bytes it has become.
+pub(super) fn decompress_block(
+    block: &[u8],
+    history: &[u8],
+    room: &mut [u8],
+) -> Result<usize, lz4_flex::block::DecompressError> {
+    if history.is_empty() {
+        lz4_flex::block::decompress_into(block, room)
+    } else {
+        lz4_flex::block::decompress_into_with_dict(block, room, history)
+    }
+}
+
+pub(super) fn decompress(payload: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
+    let mut blocks = Lz4Blocks::new(payload).map_err(|reason| output.corrupt(reason))?;
+    while let Some(block) = blocks.next().map_err(|reason| output.corrupt(reason))? {
+        if block.is_stored {
+            output.extend(block.bytes)?;
+            continue;
+        }
+        let room = block.decompressed_bytes_max;
+        let limited = output.allowed() < room;
+        let read = output.fill(room, |before, space| {
+            let history = &before[before.len().saturating_sub(blocks.history_bytes())..];
+            decompress_block(block.bytes, history, space)
+        });
+        match read {
+            Ok(_) => {}
+            Err(lz4_flex::block::DecompressError::OutputTooSmall { .. }) if limited => {
+                return Err(output.too_large());
+            }
+            Err(error) => return Err(output.corrupt(error)),
         }
     }
+    Ok(())
 }
 
 fn read_head(payload: &[u8]) -> Result<(Frame, &[u8]), &'static str> {
@@ -97,22 +165,4 @@ fn take_block<'p>(field: u32, frame: &Frame, rest: &mut &'p [u8]) -> Result<&'p 
         return Err("the checksum of a block does not match");
     }
     Ok(block)
-}
-
-fn read_block(block: &[u8], frame: &Frame, output: &mut Output<'_>) -> Result<(), DecompressError> {
-    let room = frame.block_bytes_max.min(block.len() * EXPANSION_MAX + EXPANSION_EXTRA);
-    let limited = output.allowed() < room;
-    let read = output.fill(room, |before, space| {
-        if frame.independent_blocks {
-            lz4_flex::block::decompress_into(block, space)
-        } else {
-            let window = &before[before.len().saturating_sub(WINDOW_BYTES)..];
-            lz4_flex::block::decompress_into_with_dict(block, space, window)
-        }
-    });
-    match read {
-        Ok(_) => Ok(()),
-        Err(lz4_flex::block::DecompressError::OutputTooSmall { .. }) if limited => Err(output.too_large()),
-        Err(error) => Err(output.corrupt(error)),
-    }
 }

@@ -15,41 +15,60 @@ const FRAME_HEAD_BYTES: usize = 16;
 /// block that claims more lies, and must not cost memory.
 const EXPANSION_MAX: usize = 22;
 
-pub(super) fn decompress(payload: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
-    if !payload.starts_with(&MAGIC) {
-        return raw_block(payload, output);
-    }
-    let mut rest = payload;
-    while !rest.is_empty() {
-        if rest.starts_with(&MAGIC) {
-            rest =
-                rest.get(FRAME_HEAD_BYTES..).ok_or_else(|| output.corrupt("the frame's head ends early"))?;
-            continue;
-        }
-        let Some((len, after)) = rest.split_first_chunk::<4>() else {
-            return Err(output.corrupt("a block length ends early"));
-        };
-        let len = usize::try_from(i32::from_be_bytes(*len))
-            .map_err(|_| output.corrupt("a block length is negative"))?;
-        let Some((block, after)) = after.split_at_checked(len) else {
-            return Err(output.corrupt("a block ends early"));
-        };
-        raw_block(block, output)?;
-        rest = after;
-    }
-    Ok(())
+/// The raw blocks of a stream, one after another.
+pub(super) struct SnappyBlocks<'p> {
+    rest: &'p [u8],
+    framed: bool,
+    ended: bool,
 }
 
-fn raw_block(block: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
-    let claimed = snap::raw::decompress_len(block).map_err(|error| output.corrupt(error))?;
-    if claimed > block.len().saturating_mul(EXPANSION_MAX) {
-        return Err(output.corrupt("a block claims more than its bytes can hold"));
+/// A raw block, with the size that it claims and can have.
+pub(super) struct SnappyBlock<'p> {
+    pub(super) bytes: &'p [u8],
+    pub(super) decompressed_bytes: usize,
+}
+
+impl<'p> SnappyBlocks<'p> {
+    pub(super) fn new(payload: &'p [u8]) -> SnappyBlocks<'p> {
+        SnappyBlocks { rest: payload, framed: payload.starts_with(&MAGIC), ended: false }
     }
-    if claimed > output.allowed() {
-        return Err(output.too_large());
+
+    /// The next block; none at the end.
+    pub(super) fn next(&mut self) -> Result<Option<SnappyBlock<'p>>, String> {
+        while self.framed && self.rest.starts_with(&MAGIC) {
+            self.rest = self.rest.get(FRAME_HEAD_BYTES..).ok_or("the frame's head ends early")?;
+        }
+        if self.ended || (self.framed && self.rest.is_empty()) {
+            return Ok(None);
+        }
+        let bytes = if self.framed { take_framed(&mut self.rest)? } else { self.rest };
+        self.ended = !self.framed;
+        let decompressed_bytes = snap::raw::decompress_len(bytes).map_err(|error| error.to_string())?;
+        if decompressed_bytes > bytes.len().saturating_mul(EXPANSION_MAX) {
+            return Err("a block claims more than its bytes can hold".to_owned());
+        }
+        Ok(Some(SnappyBlock { bytes, decompressed_bytes }))
     }
-    match output.fill(claimed, |_, space| snap::raw::Decoder::new().decompress(block, space)) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(output.corrupt(error)),
+}
+
+fn take_framed<'p>(rest: &mut &'p [u8]) -> Result<&'p [u8], &'static str> {
+    let (len, after) = rest.split_first_chunk::<4>().ok_or("a block length ends early")?;
+    let len = usize::try_from(i32::from_be_bytes(*len)).map_err(|_| "a block length is negative")?;
+    let (block, after) = after.split_at_checked(len).ok_or("a block ends early")?;
+    *rest = after;
+    Ok(block)
+}
+
+pub(super) fn decompress(payload: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
+    let mut blocks = SnappyBlocks::new(payload);
+    while let Some(block) = blocks.next().map_err(|reason| output.corrupt(reason))? {
+        if block.decompressed_bytes > output.allowed() {
+            return Err(output.too_large());
+        }
+        let decode = |_: &[u8], space: &mut [u8]| snap::raw::Decoder::new().decompress(block.bytes, space);
+        if let Err(error) = output.fill(block.decompressed_bytes, decode) {
+            return Err(output.corrupt(error));
+        }
     }
+    Ok(())
 }

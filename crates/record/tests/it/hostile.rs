@@ -1,18 +1,24 @@
 //! Seeded damage never panics and never takes more memory than allowed.
 
+use std::cell::RefCell;
 use std::io::Write;
 
 use lz4_flex::frame::{BlockMode, FrameEncoder, FrameInfo};
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
 use thalweg_record::{
-    Batch, Compression, ControlRecordType, DecompressBuffer, RecordRules, batches, check,
-    stamp_log_append_time, validate_records, verify,
+    Batch, Compression, ControlRecordType, DecompressBuffer, RecordRules, RecordScratch,
+    ValidateRecordsError, batches, check, stamp_log_append_time, validate_each, validate_records, verify,
 };
 
 use crate::samples::{CODECS, T, golden, golden_names, pattern};
 
 const LIMIT_BYTES: usize = 300_000;
+
+thread_local! {
+    /// Used again for every batch, as a broker does: what a damaged one leaves behind must not matter to the next.
+    static SCRATCH: RefCell<RecordScratch> = RefCell::default();
+}
 
 /// Everything that reads a batch, over bytes that may be anything.
 fn read_all(bytes: &[u8], buffer: &mut DecompressBuffer) {
@@ -28,7 +34,19 @@ fn read_all(bytes: &[u8], buffer: &mut DecompressBuffer) {
             header.last_sequence(),
             rules.header_suffices(header),
         );
-        let _ = validate_records(&batch, &rules, buffer);
+        // The walk and the reader of records agree on every batch that claims any.
+        let walked =
+            SCRATCH.with_borrow_mut(|scratch| validate_records(&batch, &rules, scratch, LIMIT_BYTES));
+        let read = validate_each(&batch, &rules, buffer, |_| {});
+        match (&walked, &read) {
+            (Ok(walked), Ok(read)) => assert_eq!(walked, read),
+            (Err(ValidateRecordsError::Refused(walked)), Err(ValidateRecordsError::Refused(read))) => {
+                assert_eq!(walked, read);
+            }
+            (Err(ValidateRecordsError::Unreadable(_)), Err(ValidateRecordsError::Unreadable(_))) => {}
+            _ if header.record_count == 0 => {}
+            _ => panic!("the walk says {walked:?}, the reader {read:?} of {bytes:?}"),
+        }
         read_records(&batch, buffer);
         let _ = stamp_log_append_time(&mut batch.bytes.to_vec(), T);
     }

@@ -7,6 +7,7 @@
 //! - `stamping`: what the broker writes into a batch leaves it whole.
 //! - `codecs`: the shapes of compressed records that clients write, and the limit on what they become.
 //! - `topic_rules`: keys, timestamps and offsets of records, and what the header alone decides.
+//! - `walking`: the walk over a producer's records, what it refuses and what it costs.
 //! - `building`: what the builder writes is what is read back.
 //! - `hostile`: seeded damage never panics and never takes more memory than allowed.
 
@@ -20,3 +21,4 @@ mod produce_check;
 mod samples;
 mod stamping;
 mod topic_rules;
+mod walking;

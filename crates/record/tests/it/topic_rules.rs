@@ -1,8 +1,9 @@
 //! Keys, timestamps and offsets of records, and what the header alone decides.
 
 use thalweg_record::{
-    Batch, BatchBuilder, BatchOptions, Compression, DecompressBuffer, Offset, RecordRules, RecordsSummary,
-    RefusalReason, RefusedRecords, TimestampType, ValidateRecordsError, batches, crc, validate_records,
+    Batch, BatchBuilder, BatchOptions, Compression, DECOMPRESSED_BYTES_MAX_DEFAULT, Offset, RecordRules,
+    RecordScratch, RecordsSummary, RefusalReason, RefusedRecords, TimestampType, ValidateRecordsError,
+    batches, crc, validate_records,
 };
 
 use crate::samples::{T, golden};
@@ -19,7 +20,7 @@ fn batch(compression: Compression, records: &[(i64, Option<&[u8]>)]) -> Vec<u8> 
 
 fn validate(bytes: &[u8], rules: &RecordRules) -> Result<RecordsSummary, ValidateRecordsError> {
     let batch = Batch::parse(bytes).expect("a whole batch");
-    validate_records(&batch, rules, &mut DecompressBuffer::default())
+    validate_records(&batch, rules, &mut RecordScratch::new(), DECOMPRESSED_BYTES_MAX_DEFAULT)
 }
 
 fn refused(bytes: &[u8], rules: &RecordRules) -> RefusedRecords {
@@ -82,6 +83,25 @@ fn with_kafkas_defaults_the_header_suffices_until_the_future_begins() {
     assert!(by_broker.header_suffices(&header(&future)));
     let limited = RecordRules { timestamp_before_max_ms: 5, ..rules };
     assert!(!limited.header_suffices(&header(&batch(Compression::None, &[(T, None)]))));
+}
+
+/// Kafka takes the difference to its clock in 64 bits that wrap.
+#[test]
+fn timestamps_too_old_for_64_bits_are_out_of_range() {
+    let rules = RecordRules::defaults(T);
+    for timestamp in [i64::MIN, T.wrapping_add(i64::MIN)] {
+        let bytes = batch(Compression::None, &[(timestamp, None)]);
+        assert!(!rules.header_suffices(&Batch::parse(&bytes).expect("a whole batch").header));
+        assert!(refused(&bytes, &rules).for_timestamp, "{timestamp}");
+        let by_broker = RecordRules { timestamp_type: TimestampType::LogAppendTime, ..rules };
+        validate(&bytes, &by_broker).expect("the broker's time replaces theirs");
+    }
+    for timestamp in [T - i64::MAX, -1_000_000_000_000_000, -2, -1] {
+        validate(&batch(Compression::None, &[(timestamp, None)]), &rules).expect("the past is not limited");
+    }
+    // The sum of base and delta wraps too.
+    let wrapped = batch(Compression::Lz4, &[(T, None), (T.wrapping_add(i64::MIN), None)]);
+    assert_eq!(refused(&wrapped, &rules).records[0].index, 1);
 }
 
 #[test]

@@ -86,8 +86,8 @@ pub const BROKER_FAMILIES: &[Family] = &[
     own::OWN_KEYS,
 ];
 
-/// The keys of a topic.
-pub const TOPIC_FAMILY: &Family = &topic::TOPIC_KEYS;
+/// The families of a topic's keys.
+pub const TOPIC_FAMILIES: &[Family] = &[topic::TOPIC_KEYS, own::OWN_TOPIC_KEYS];
 
 /// The keys of a group.
 pub const GROUP_FAMILY: &Family = &group::GROUP_KEYS;
@@ -95,19 +95,15 @@ pub const GROUP_FAMILY: &Family = &group::GROUP_KEYS;
 /// The keys of a subscription to clients' metrics.
 pub const CLIENT_METRICS_FAMILY: &Family = &group::CLIENT_METRICS_KEYS;
 
-static BROKER_KEYS: LazyLock<Vec<&'static ConfigKey>> = LazyLock::new(|| {
-    let mut keys: Vec<_> = BROKER_FAMILIES.iter().flat_map(|family| family.keys).collect();
-    keys.sort_unstable_by_key(|key| key.name);
-    keys
-});
-
-static TOPIC_KEYS: LazyLock<Vec<&'static ConfigKey>> = LazyLock::new(|| sorted(TOPIC_FAMILY));
-static GROUP_KEYS: LazyLock<Vec<&'static ConfigKey>> = LazyLock::new(|| sorted(GROUP_FAMILY));
+static BROKER_KEYS: LazyLock<Vec<&'static ConfigKey>> = LazyLock::new(|| sorted(BROKER_FAMILIES));
+static TOPIC_KEYS: LazyLock<Vec<&'static ConfigKey>> = LazyLock::new(|| sorted(TOPIC_FAMILIES));
+static GROUP_KEYS: LazyLock<Vec<&'static ConfigKey>> =
+    LazyLock::new(|| sorted(std::slice::from_ref(GROUP_FAMILY)));
 static CLIENT_METRICS_KEYS: LazyLock<Vec<&'static ConfigKey>> =
-    LazyLock::new(|| sorted(CLIENT_METRICS_FAMILY));
+    LazyLock::new(|| sorted(std::slice::from_ref(CLIENT_METRICS_FAMILY)));
 
-fn sorted(family: &'static Family) -> Vec<&'static ConfigKey> {
-    let mut keys: Vec<_> = family.keys.iter().collect();
+fn sorted(families: &'static [Family]) -> Vec<&'static ConfigKey> {
+    let mut keys: Vec<_> = families.iter().flat_map(|family| family.keys).collect();
     keys.sort_unstable_by_key(|key| key.name);
     keys
 }

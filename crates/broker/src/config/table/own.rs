@@ -2,7 +2,7 @@
 //!
 //! One entry per key, as in the tables of Kafka's keys. A key is added here only where Kafka has none: `table::tests` checks it.
 
-use super::super::check::{ANY, LIST, LIST_OR_NULL, LISTEN_ADDRESS};
+use super::super::check::{ANY, Check, LIST, LIST_OR_NULL, LISTEN_ADDRESS, one_of};
 use super::super::key::Support::Served;
 use super::family;
 
@@ -22,4 +22,15 @@ family! { OWN_KEYS "Thalweg's own";
     "streams.refused.modules": List = "exec", LIST, Medium, ReadOnly, Served,
         "Stages that hosted streams may not have. `exec` runs any program; `file` reads and writes any file that this process may. Empty allows all but `stdin` and `stdout`, which a server has not.",
         differs = "Kafka has no such key.";
+    "thalweg.produce.validation": String = "records", PRODUCE_VALIDATION, Medium, ClusterWide, Served,
+        "How far a producer's batch is looked into before it is stored; topics override it. `records` decompresses the batch and walks over its records, as Kafka does: a batch that consumers could not read is refused, and so is one whose records take more than 128 MiB decompressed. `header` checks the header and the CRC alone, and opens batches only where the topic demands it (compaction, bounds of timestamps, another codec): for producers that are trusted, since one batch of nonsense stops every consumer of its partition.",
+        differs = "Kafka has no such key and always walks over the records.";
 }
+
+family! { OWN_TOPIC_KEYS "Thalweg's own, of topics";
+    "thalweg.produce.validation": String = "records", PRODUCE_VALIDATION, Medium, ClusterWide, Served,
+        "How far a producer's batch is looked into before it is stored: `records`, into every record, or `header`, no further than the header where nothing else demands it. Apache Kafka's controllers do not know this key of topics; the broker's key of the same name works beside them.",
+        falls_back = &[("thalweg.produce.validation", 1)];
+}
+
+const PRODUCE_VALIDATION: Check = one_of(&["records", "header"]);

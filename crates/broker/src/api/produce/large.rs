@@ -1,0 +1,60 @@
+//! The batches of a Produce request that take long to look into: those that decompress to more than a connection's
+//! task may spend on a request, or are to be compressed again.
+//!
+//! Owns: that no such batch holds up other connections. Each is looked into and appended on a thread for such work, a
+//! few at a time over all connections, while its own connection waits.
+
+use super::{Place, accepted, refused};
+use crate::broker::Broker;
+use crate::partition::{AppendError, Durable, OpeningBudget, Partition};
+use bytes::Bytes;
+use std::sync::Arc;
+use thalweg_log::VerificationGuard;
+use thalweg_wire::request::ProduceResponse;
+
+/// A batch that waits to be looked into.
+pub(super) struct Large {
+    /// Where its entry in the answer is.
+    pub(super) place: Place,
+    pub(super) partition: Arc<Partition>,
+    pub(super) records: Bytes,
+    pub(super) guard: Option<VerificationGuard>,
+}
+
+/// Appends the batches, and fills in their entries and what is to be waited for.
+pub(super) async fn append(
+    broker: &Broker,
+    acks: i16,
+    batches: Vec<Large>,
+    response: &mut ProduceResponse,
+    waits: &mut Vec<(Place, Durable)>,
+) {
+    for Large { place, partition, records, guard } in batches {
+        let _permit = broker.openings.acquire().await.expect("the semaphore is never closed");
+        let now_ms = broker.clock.now_ms();
+        let appends_to = Arc::clone(&partition);
+        let work = broker.log_dirs.disk().spawn(move || {
+            let mut budget = OpeningBudget::whole();
+            appends_to.append_from_client(&records, acks, guard, now_ms, &mut budget)
+        });
+        let appended = work.await.expect("appending does not panic");
+        let (topic, position) = place;
+        let entry = &mut response.responses[topic].partition_responses[position];
+        *entry = match appended {
+            Ok(Some(appended)) => {
+                let wait = Partition::durable(&partition, acks, &appended);
+                waits.extend(wait.map(|wait| (place, wait)));
+                accepted(entry.index, &appended)
+            }
+            Ok(None) => unreachable!("the budget has no bound"),
+            Err(error) => {
+                log_refusal(&partition, &error);
+                refused(entry.index, &error)
+            }
+        };
+    }
+}
+
+fn log_refusal(partition: &Partition, error: &AppendError) {
+    tracing::debug!(topic = %partition.topic, partition = partition.index, %error, "Refused to append");
+}
