@@ -12,6 +12,7 @@
 use super::FetchFailed;
 use crate::api::elsewhere::Named;
 use parking_lot::Mutex;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use thalweg_hash::HashMap;
@@ -21,6 +22,9 @@ use thalweg_wire::{ErrorCode, Uuid};
 
 /// A session that was quiet for so long may be given up for another.
 const EVICTION_MS: i64 = 120_000;
+
+/// Partitions from which on a request is looked through for those that it names again.
+const MANY: usize = 1_000;
 
 /// The partition of a fetch: by id from version 13 on, by name before.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -321,13 +325,26 @@ impl Session {
     }
 }
 
+/// The partitions of a request. A long request names each once, as in Kafka, where the last wish counts. In a short one it is left
+/// to the client, which none does otherwise: the limits of the fetch hold for all of it together.
 fn flatten(topics: Vec<FetchTopic>) -> Wanted {
-    let mut wanted = Vec::with_capacity(topics.iter().map(|t| t.partitions.len()).sum());
+    let count: usize = topics.iter().map(|t| t.partitions.len()).sum();
+    let mut wanted: Wanted = Vec::with_capacity(count);
+    let mut places: HashMap<Key, usize> = HashMap::default();
     for topic in topics {
         let name: Arc<str> = topic.topic.into();
         for partition in topic.partitions {
             let key =
                 Key { topic: Arc::clone(&name), topic_id: topic.topic_id, partition: partition.partition };
+            if count >= MANY {
+                match places.entry(key.clone()) {
+                    Entry::Occupied(place) => {
+                        wanted[*place.get()].1 = partition;
+                        continue;
+                    }
+                    Entry::Vacant(free) => _ = free.insert(wanted.len()),
+                }
+            }
             wanted.push((key, partition));
         }
     }
