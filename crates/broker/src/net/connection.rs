@@ -189,7 +189,7 @@ impl<H: Handler> Connection<H> {
     }
 
     async fn round(&mut self) -> Result<(), Disconnect> {
-        let until = tokio::time::Instant::now() + ROUND_MAX;
+        let until = Instant::now() + ROUND_MAX;
         let refused = self.handle_frames(until);
         self.settle();
         if !self.output.is_empty() {
@@ -198,7 +198,7 @@ impl<H: Handler> Connection<H> {
         refused?;
         tokio::task::coop::consume_budget().await;
         if self.reads_on() && self.input.has_frame() {
-            if tokio::time::Instant::now() >= until {
+            if Instant::now() >= until {
                 tokio::task::yield_now().await;
             }
             return Ok(());
@@ -265,7 +265,7 @@ impl<H: Handler> Connection<H> {
 
     /// Serves the whole frames at hand, as long as the connection may look further: one at the least, and no other once it
     /// is late.
-    fn handle_frames(&mut self, until: tokio::time::Instant) -> Result<(), Disconnect> {
+    fn handle_frames(&mut self, until: Instant) -> Result<(), Disconnect> {
         let mut is_late = false;
         while self.reads_on() && !is_late {
             let Some(frame) = self.input.next_frame()? else { break };
@@ -280,7 +280,7 @@ impl<H: Handler> Connection<H> {
                 Reply::Nothing => {}
                 Reply::Close(reason) => return Err(Disconnect::Refused(reason)),
             }
-            is_late = tokio::time::Instant::now() >= until;
+            is_late = Instant::now() >= until;
         }
         Ok(())
     }
