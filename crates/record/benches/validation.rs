@@ -6,6 +6,8 @@
 //! visited in turn, for a broker's batches come from the network. With `BATCHES_TO=DIR` the batches are written there,
 //! for `KafkaValidation.java` beside this file.
 
+#![expect(clippy::print_stdout, reason = "the table is what it is for")]
+
 use std::hint::black_box;
 use std::time::Instant;
 
