@@ -22,8 +22,6 @@ pub const ANSWER_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// Frames from this length on are served beside the workers.
 const LARGE: usize = 64 * 1024;
-/// The same for Produce, whose bytes cost little each.
-const LARGE_BATCHES: usize = 5 * 256 * 1024;
 /// Topics from which on a short request that lists them is served beside the workers too.
 const MANY_TOPICS: usize = 2_000;
 /// Large requests that are decided at the same time.
@@ -72,7 +70,8 @@ impl AnswerRoom {
 /// Whether a request takes so long that a worker is not kept for it.
 pub(super) fn is_large(broker: &Broker, key: ApiKey, frame_len: usize) -> bool {
     match key {
-        ApiKey::Produce => frame_len >= LARGE_BATCHES,
+        // Its bytes cost little each; it takes care itself of many partitions and of what is dear to look into.
+        ApiKey::Produce => false,
         // These go through all that there is of something, whatever their own size.
         ApiKey::ListGroups
         | ApiKey::ListTransactions
@@ -89,12 +88,6 @@ pub(super) fn is_large(broker: &Broker, key: ApiKey, frame_len: usize) -> bool {
 
 /// Serves a request beside the workers.
 pub(super) fn serve(broker: &Arc<Broker>, api: &'static Api, call: Call, d: Decoder) -> Reply {
-    if api.key == ApiKey::Produce {
-        // Its effects have their order when this returns.
-        let version = call.version;
-        let served = broker.log_dirs.disk().work_in_place(|| (api.serve)(broker, call, d));
-        return served.unwrap_or_else(|error| unreadable(api, version, &error));
-    }
     let broker = Arc::clone(broker);
     Reply::Later(Box::pin(async move {
         let disk = broker.log_dirs.disk().clone();

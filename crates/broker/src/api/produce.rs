@@ -43,6 +43,8 @@ const TELLS_LEADER: i16 = 10;
 const BY_TOPIC_ID: i16 = 13;
 /// From this version on, batches may be compressed with zstd (KIP-110).
 const KNOWS_ZSTD: i16 = 7;
+/// With so many partitions, a request is served beside the runtime's workers: each takes some microseconds.
+const MANY_PARTITIONS: usize = 1_000;
 
 /// Appends what the request brings, and answers when its acks say so.
 pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Reply, DecodeError> {
@@ -70,10 +72,19 @@ fn append(broker: &Arc<Broker>, call: Call, request: ProduceRequest, mut guards:
     let mut appends = Appends::new(request.acks);
     let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
     let mut response = ProduceResponse::default();
-    for (topic_index, topic) in request.topic_data.into_iter().enumerate() {
-        let mut guard = |index| guards.take((topic_index, index));
-        let entry = append_topic(broker, &call, &mut appends, topic_index, topic, &mut guard);
-        response.responses.push(entry);
+    let partitions: usize = request.topic_data.iter().map(|topic| topic.partition_data.len()).sum();
+    let append_all = || {
+        for (topic_index, topic) in request.topic_data.into_iter().enumerate() {
+            let mut guard = |index| guards.take((topic_index, index));
+            let entry = append_topic(broker, &call, &mut appends, topic_index, topic, &mut guard);
+            response.responses.push(entry);
+        }
+    };
+    if partitions < MANY_PARTITIONS {
+        append_all();
+    } else {
+        // Other connections are served meanwhile; this one waits, so the order of its requests holds.
+        broker.log_dirs.disk().work_in_place(append_all);
     }
     let Appends { acks, waits, large, .. } = appends;
     if large.is_empty() {

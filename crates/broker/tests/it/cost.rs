@@ -1,6 +1,12 @@
 //! What a request costs: no API takes time that grows faster than the request, whatever is named in it, and nobody else has to
 //! wait meanwhile. The walk is over the table of served APIs and their schema, so a new one is in it without a line here.
 
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "real time is what is measured, and printed on request"
+)]
+
 #[path = "../../../wire/tests/support/largest.rs"]
 mod largest;
 
@@ -162,6 +168,7 @@ fn limit(short: Duration) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "it compares times: alone, in the nightly form of scripts/test"]
 async fn no_request_costs_more_than_its_size() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (broker, topic) = broker(&dir).await;
@@ -241,6 +248,7 @@ const LONGEST: (usize, Duration) = if cfg!(debug_assertions) {
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "it compares times: alone, in the nightly form of scripts/test"]
 async fn nobody_waits_for_a_long_request_of_another() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (broker, topic) = broker(&dir).await;

@@ -104,11 +104,11 @@ impl State {
         if let Some(message) = names::refusal(name) {
             return Err(ApiError::new(ErrorCode::InvalidTopicException, message));
         }
-        if names::has_collision_characters(name) {
-            if let Some(other) = collisions.get(&names::unify_collision_characters(name)) {
-                let message = format!("Topic '{name}' collides with existing topic: {other}");
-                return Err(ApiError::new(ErrorCode::InvalidTopicException, message));
-            }
+        if names::has_collision_characters(name)
+            && let Some(other) = collisions.get(&names::unify_collision_characters(name))
+        {
+            let message = format!("Topic '{name}' collides with existing topic: {other}");
+            return Err(ApiError::new(ErrorCode::InvalidTopicException, message));
         }
         Ok(())
     }

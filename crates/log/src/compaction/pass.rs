@@ -52,6 +52,7 @@ pub struct CompactionPass {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a pass has one, and it does not move")]
 enum Stage {
     /// The first walk, over the dirty segments.
     Mapping { left: Range<usize>, reading: Option<Reading>, transactions: Transactions },

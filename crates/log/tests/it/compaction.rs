@@ -315,7 +315,7 @@ fn put_large(log: &mut PartitionLog, key: &str, bytes: usize) {
     let mut builder =
         BatchBuilder::new(BatchOptions { compression: Compression::Zstd, ..BatchOptions::default() });
     builder.append(NOW_MS, Some(key.as_bytes()), Some(&vec![b'v'; bytes]), &[]).expect("fits");
-    append(log, &builder.finish());
+    append(log, builder.finish());
     log.set_high_watermark(log.log_end_offset());
 }
 
@@ -452,7 +452,7 @@ fn a_pass_goes_on_step_by_step_and_counts_its_bytes() {
             CompactionStep::Done(outcome) => break outcome,
         }
     };
-    assert!(steps >= 8, "{steps} steps");
+    assert!(steps >= 4, "{steps} steps");
     assert!(bytes > dirty * 3 / 2, "{bytes} bytes for two walks over {dirty}");
     take_over(&mut log, &job, outcome).expect("nothing came between");
 }
@@ -461,7 +461,10 @@ fn a_pass_goes_on_step_by_step_and_counts_its_bytes() {
 fn a_batch_with_more_keys_than_there_is_room_for_is_named() {
     let bench = Bench::with(config());
     let mut log = bench.create();
-    fill(&mut log, Compression::None);
+    for _ in 0..200 {
+        append(&mut log, &batch(BatchOptions::default(), &[("a", Some("1")), ("b", Some("2"))]));
+    }
+    log.set_high_watermark(log.log_end_offset());
     let mut job = log.plan_compaction(NOW_MS).expect("plans").expect("all is dirty");
     job.dedupe_buffer_bytes = 48;
     let error = job.run().expect_err("a batch has two keys");

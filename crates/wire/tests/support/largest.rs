@@ -210,7 +210,7 @@ fn find_arrays(fields: &[Field], version: i16, path: &mut Vec<String>, found: &m
         if field.kind.starts_with("[]") || matches!(&*field.kind, "bytes" | "records") {
             found.push(path.clone());
         }
-        if !(field.nullable && !field.kind.starts_with("[]")) {
+        if !field.nullable || field.kind.starts_with("[]") {
             find_arrays(&field.fields, version, path, found);
         }
         path.pop();

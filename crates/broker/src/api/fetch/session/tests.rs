@@ -86,6 +86,7 @@ fn partitions_with_records_move_to_the_end_and_forgotten_ones_go() {
 /// Clients with 10,000 partitions each that fetch as fast as they can: prints fetches per second.
 #[test]
 #[ignore = "a measurement: cargo test --release -p thalweg-broker --lib sessions_of_many -- --ignored --nocapture"]
+#[expect(clippy::print_stderr, reason = "the figures are what it is for")]
 fn sessions_of_many_clients_go_on_side_by_side() {
     const PARTITIONS: i32 = 10_000;
     for clients in [1, 2, 4] {
