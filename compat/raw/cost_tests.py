@@ -2,6 +2,7 @@
 answered, pings on another connection are answered soon. Made from the schema, so that no API is left out.
 """
 
+import os
 import random
 import threading
 import time
@@ -108,6 +109,8 @@ def send(connection, bootstrap, frame):
 
 
 def test_no_client_waits_for_the_long_request_of_another():
+    if os.environ.get("NIGHTLY") != "1":
+        raise Skip("minutes of the longest requests; compat/run --nightly has them")
     if TARGET != "thalweg":
         raise Skip("Kafka promises no such thing")
     with own_broker("cost") as broker:
