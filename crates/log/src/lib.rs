@@ -42,6 +42,7 @@ mod partition;
 mod producers;
 mod scan;
 mod segment;
+mod set_aside;
 #[cfg(test)]
 mod testing;
 mod topic_partition;

@@ -11,7 +11,7 @@
 //! an index says without checking it against the batch that it points to: a wrong index is rebuilt.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use thalweg_record::{BatchHeader, NO_TIMESTAMP, Offset};
@@ -557,6 +557,24 @@ impl Segment {
     /// Gives all files of the segment names that end with `.deleted`; says which. The producer snapshot at the
     /// base offset may go with them.
     pub fn mark_deleted(&mut self, home: &Home, with_snapshot: bool) -> io::Result<Vec<PathBuf>> {
+        let base = self.base_offset;
+        self.rename_files(home, with_snapshot, |suffix| home.file(base, &format!("{suffix}{DELETED_SUFFIX}")))
+    }
+
+    /// Moves all files of the segment to another directory, with the producer snapshot at the base offset.
+    pub fn move_to(&mut self, home: &Home, dir: &Path) -> io::Result<()> {
+        let there = Home { dir: dir.to_owned(), ..home.clone() };
+        let base = self.base_offset;
+        self.rename_files(home, true, |suffix| there.file(base, suffix))?;
+        Ok(())
+    }
+
+    fn rename_files(
+        &mut self,
+        home: &Home,
+        with_snapshot: bool,
+        target: impl Fn(&str) -> PathBuf,
+    ) -> io::Result<Vec<PathBuf>> {
         self.close_indexes();
         if let Some(file) = self.file.take() {
             self.ahead.release(&file, self.size_bytes)?;
@@ -564,9 +582,8 @@ impl Segment {
         let mut renamed = Vec::new();
         let suffixes = [LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, SNAPSHOT_SUFFIX];
         for suffix in &suffixes[..if with_snapshot { 5 } else { 4 }] {
-            let from = home.file(self.base_offset, suffix);
-            let to = home.file(self.base_offset, &format!("{suffix}{DELETED_SUFFIX}"));
-            match home.disk.rename(&from, &to) {
+            let to = target(suffix);
+            match home.disk.rename(&home.file(self.base_offset, suffix), &to) {
                 Ok(()) => renamed.push(to),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),

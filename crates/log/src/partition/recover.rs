@@ -15,7 +15,8 @@ use crate::epochs::LeaderEpochs;
 use crate::producers::{Producers, snapshot};
 use crate::scan::{BatchFault, BatchScan, CorruptBatch, HeaderScan, Placed, ScanError, is_zeros};
 use crate::segment::transactions::AbortedTransaction;
-use crate::segment::{self, Home, SNAPSHOT_SUFFIX, Segment, check_order};
+use crate::segment::{Home, SNAPSHOT_SUFFIX, Segment, check_order};
+use crate::set_aside::SetAside;
 use crate::topic_partition::TopicPartition;
 
 impl Loading {
@@ -49,7 +50,7 @@ impl Loading {
             let next = self.segments.get(index).map(|segment| segment.base_offset);
             // One that begins below the end of the one before was left in its place, and has come back.
             if cut_bytes > 0 || next.is_some_and(|next| next < self.log_end) {
-                self.drop_segments_from(index, name)?;
+                self.set_segments_aside(index, name)?;
             }
         }
         if self.log_end < synced_to {
@@ -172,16 +173,20 @@ impl Loading {
         Ok(cut_bytes)
     }
 
-    fn drop_segments_from(&mut self, index: usize, name: &TopicPartition) -> Result<(), LogError> {
+    /// Keeps segments that do not follow the one before, beside the log.
+    fn set_segments_aside(&mut self, index: usize, name: &TopicPartition) -> Result<(), LogError> {
+        if index == self.segments.len() {
+            return Ok(());
+        }
+        let aside = SetAside::create(&self.home, name)?;
         for segment in &self.segments[index..] {
             tracing::error!(
                 partition = %name, segment = segment.base_offset.0, size_bytes = segment.size_bytes(),
-                log_end = self.log_end.0, "Segment does not follow the one before, whose end is cut or lost, and is dropped"
+                log_end = self.log_end.0, kept_in = %aside.dir().display(),
+                "Segment does not follow the one before, whose end is cut or lost, and is set aside"
             );
         }
-        for path in segment::drop_from(&mut self.segments, index, &self.home)? {
-            self.home.disk.remove(&path)?;
-        }
+        aside.take_from(&mut self.segments, index)?;
         Ok(())
     }
 }

@@ -13,6 +13,7 @@ use super::{PartitionLog, ReadHints};
 use crate::disk::{self, Durability};
 use crate::producers::{Producers, snapshot};
 use crate::segment::{self, SNAPSHOT_SUFFIX, Segment};
+use crate::set_aside::SetAside;
 
 impl PartitionLog {
     /// Drops all records at and above `offset`. Says whether any went. Epochs that begin at or above the log end
@@ -71,6 +72,15 @@ impl PartitionLog {
                     partition = %self.name, log_end = end.0, next = next.0,
                     "Log ends before its next segment begins: what lies between was not written out"
                 );
+                let aside = SetAside::create(&self.home, &self.name)?;
+                for lost in &self.segments[index + 1..] {
+                    tracing::error!(
+                        partition = %self.name, segment = lost.base_offset.0, size_bytes = lost.size_bytes(),
+                        log_end = end.0, kept_in = %aside.dir().display(),
+                        "Segment does not follow the one before, whose end is lost, and is set aside"
+                    );
+                }
+                aside.take_from(&mut self.segments, index + 1)?;
                 if end < self.log_start {
                     // Offsets below the log start are not given out again.
                     self.truncate_fully_and_start_at(self.log_start, None)?;
