@@ -59,7 +59,6 @@ impl SetAside {
 
     /// Copies the end of a segment that is about to be cut at `position`, where the batch at `base` begins. The copy is on
     /// the medium when this returns.
-    #[expect(dead_code, reason = "a truncation below the high watermark is to keep what it cuts")]
     pub(crate) fn copy_end(&self, segment: &mut Segment, position: u64, base: Offset) -> io::Result<()> {
         let path = self.dir.join(format!("{:020}{LOG_SUFFIX}", base.0));
         let copied = self.copy(segment, position, &path);

@@ -134,6 +134,7 @@ impl PartitionLog {
             }
         }
         self.hints = ReadHints::default();
+        self.note_txn_indexes();
         self.cleaned_to = outcome.cleaned_to;
         self.publish();
         if let Some(state) = &self.state

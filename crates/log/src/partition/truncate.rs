@@ -7,17 +7,20 @@ use std::io;
 use thalweg_record::Offset;
 
 use super::error::LogError;
+use super::examine::{Oddities, Region, examine};
 use super::in_flight::recall_in_flight;
 use super::replay::replay_segments;
 use super::{PartitionLog, ReadHints};
 use crate::disk::{self, Durability};
 use crate::producers::{Producers, snapshot};
+use crate::scan::ScanError;
 use crate::segment::{self, SNAPSHOT_SUFFIX, Segment};
 use crate::set_aside::SetAside;
 
 impl PartitionLog {
     /// Drops all records at and above `offset`. Says whether any went. Epochs that begin at or above the log end
-    /// are dropped in any case. The batch that contains `offset` goes whole; the log end is `offset` all the same.
+    /// are dropped in any case. The batch that contains `offset` goes whole, and the log ends where the last batch does that
+    /// is left: were it to end at `offset`, what comes next would leave a hole.
     pub fn truncate_to(&mut self, offset: Offset) -> Result<bool, LogError> {
         if offset >= self.log_end {
             self.epochs.truncate_from_end(self.log_end);
@@ -33,7 +36,11 @@ impl PartitionLog {
             self.truncate_fully_and_start_at(offset, None)?;
         } else if let Err(error) = self.truncate_segments(offset) {
             // What was cut, and what not, is known again after a restart.
-            self.set_poison(format!("the log cannot be truncated to offset {offset}: {error}"));
+            let reason = format!("the log cannot be truncated to offset {offset}: {error}");
+            match error {
+                LogError::Corrupt { .. } => self.refuse_appends(reason),
+                _ => self.set_poison(reason),
+            }
             return Err(error);
         }
         Ok(true)
@@ -43,24 +50,98 @@ impl PartitionLog {
         let kept = self.segments.partition_point(|segment| segment.base_offset <= offset);
         let renamed = segment::drop_from(&mut self.segments, kept, &self.home)?;
         self.doom(renamed);
-        let active = self.segments.last_mut().expect("the segment with the offset was kept");
-        let base = active.base_offset;
-        active.truncate(&self.home, offset).map_err(LogError::in_segment(base))?;
-        // An earlier gap may lie before the batch that went.
-        let end = active.read_next_offset(&self.home).map_err(LogError::in_segment(base))?;
-        self.gap_from = Some(end.max(base)).filter(|end| *end < offset);
-        self.log_end = offset;
-        self.log_start = self.log_start.min(offset);
-        self.epochs.truncate_from_end(offset);
+        let end = self.truncate_active(offset)?;
+        let end = self.end_without_gap(end)?;
+        if end < self.log_start && self.log_start <= offset {
+            // Deleted records must not be there again.
+            return self.truncate_fully_and_start_at(self.log_start, None);
+        }
+        self.log_end = end;
+        self.log_start = self.log_start.min(self.log_end);
+        self.epochs.truncate_from_end(self.log_end);
         self.reload_producers()?;
         self.after_truncation();
         Ok(())
+    }
+
+    /// Cuts the newest segment; says where its batches end. One that is damaged before `offset` is cut there.
+    fn truncate_active(&mut self, offset: Offset) -> Result<Offset, LogError> {
+        let active = self.segments.last_mut().expect("the segment with the offset was kept");
+        let base = active.base_offset;
+        let cut = active.truncate(&self.home, offset).and_then(|_| active.read_next_offset(&self.home));
+        let fault = match cut {
+            Ok(end) => return Ok(end.max(base)),
+            Err(ScanError::Io(error)) => return Err(error.into()),
+            Err(ScanError::Corrupt(fault)) => fault,
+        };
+        let file = active.file(&self.home)?;
+        let size_bytes = active.size_bytes();
+        let examined = examine(Region {
+            name: &self.name,
+            segment: base,
+            file: &file,
+            from: 0,
+            to: size_bytes,
+            size_bytes,
+            expected: base,
+            next_base: None,
+            epochs: &self.epochs,
+            has_gaps: self.config.cleanup_policy.compact || self.cleaned_to > Offset::ZERO,
+            synced_to: self.log_end,
+        })?;
+        let end = if examined.next_offset > offset { base } else { examined.next_offset };
+        tracing::error!(
+            partition = %self.name, segment = base.0, %fault, offset = offset.0, log_end = end.0,
+            "Log is damaged before the offset to which it is truncated, and is cut there"
+        );
+        active.cut(&self.home, if end == base { 0 } else { examined.end })?;
+        file.sync_data()?;
+        active.truncate_transactions(&self.home, end)?;
+        active.rebuild_indexes(&self.home).map_err(LogError::in_segment(base))?;
+        active.read_next_offset(&self.home).map_err(LogError::in_segment(base))
+    }
+
+    /// Where the last batch ends, when the newest segment ends at `end` and may have none: in a log without gaps, segments
+    /// that begin behind the end of the one before go.
+    fn end_without_gap(&mut self, end: Offset) -> Result<Offset, LogError> {
+        let mut end = end;
+        while !self.may_have_gaps()
+            && let [.., before, newest] = &mut self.segments[..]
+            && newest.is_empty()
+        {
+            let base = before.base_offset;
+            let before_end = before.read_next_offset(&self.home).map_err(LogError::in_segment(base))?;
+            if before_end >= newest.base_offset {
+                break;
+            }
+            let index = self.segments.len() - 1;
+            let renamed = segment::drop_from(&mut self.segments, index, &self.home)?;
+            self.doom(renamed);
+            end = before_end.max(base);
+        }
+        Ok(end)
+    }
+
+    /// Whether offsets without a batch are no sign of damage: compaction leaves them, and so does replication of what was
+    /// compacted elsewhere.
+    pub(super) fn may_have_gaps(&self) -> bool {
+        self.config.cleanup_policy.compact || self.cleaned_to > Offset::ZERO || self.oddities.gaps > 0
+    }
+
+    /// From where on the log may not be what its leader has: a recovery found a gap there that nothing explains.
+    pub fn doubtful_from(&self) -> Option<Offset> {
+        let Oddities { first_gap, doubt, .. } = &self.oddities;
+        let explained = self.config.cleanup_policy.compact || self.cleaned_to > Offset::ZERO;
+        let gap = first_gap.filter(|_| !explained).or(*doubt)?;
+        Some(gap.expected)
     }
 
     /// Ends the log where batches are missing between two segments of which the first is not known to be synced: a power
     /// failure spares any of them, and may take whole batches from the end of one. For logs that are not compacted: what was
     /// compacted before, as far as that is known, has other gaps. Says where it ends, if it does so earlier now.
     pub fn end_at_gap(&mut self) -> Result<Option<Offset>, LogError> {
+        let end_before = self.log_end;
+        self.end_before_doubt()?;
         let first = self.floor_index(self.recovery_point).unwrap_or(0);
         for index in first..self.segments.len() - 1 {
             let next = self.segments[index + 1].base_offset;
@@ -90,7 +171,35 @@ impl PartitionLog {
                 return Ok(Some(self.log_end));
             }
         }
-        Ok(None)
+        Ok((self.log_end < end_before).then_some(self.log_end))
+    }
+
+    /// Names the gap that recovery found in a log that should have none, and takes its last batch away where that alone lies
+    /// behind one: its offset is damaged, which no CRC covers.
+    fn end_before_doubt(&mut self) -> Result<(), LogError> {
+        if self.cleaned_to > Offset::ZERO {
+            return Ok(());
+        }
+        if let Some(gap) = &self.oddities.first_gap {
+            tracing::error!(
+                partition = %self.name, segment = gap.segment.0, position = gap.position,
+                expected = gap.expected.0, found = gap.found.0, gaps = self.oddities.gaps,
+                "Offsets are missing from a log that is not compacted"
+            );
+        }
+        let Some(gap) = self.oddities.doubt.filter(|_| self.oddities.gaps == 0) else { return Ok(()) };
+        let aside = SetAside::create(&self.home, &self.name)?;
+        let active = self.active();
+        if active.base_offset == gap.segment {
+            aside.copy_end(active, gap.position, gap.found)?;
+        }
+        tracing::error!(
+            partition = %self.name, segment = gap.segment.0, position = gap.position,
+            expected = gap.expected.0, found = gap.found.0, kept_in = %aside.dir().display(),
+            "The last batch of a log that is not compacted leaves a gap before it, and is set aside"
+        );
+        self.truncate_to(gap.expected.max(self.log_start))?;
+        Ok(())
     }
 
     /// Drops everything and begins anew at `offset`; the log start is `log_start`, or `offset`.
@@ -107,7 +216,6 @@ impl PartitionLog {
             self.home.disk.remove(&self.home.file(snapshot, SNAPSHOT_SUFFIX))?;
         }
         self.epochs.clear();
-        self.gap_from = None;
         self.producers = Producers::starting_at(offset.0);
         self.log_end = offset;
         self.log_start = log_start.unwrap_or(offset).min(offset);
@@ -134,6 +242,7 @@ impl PartitionLog {
     /// The recovery point sinks with the log end, and no flush that is under way may raise it again.
     fn after_truncation(&mut self) {
         self.truncations += 1;
+        self.oddities.forget_from(self.log_end);
         self.hints = ReadHints::default();
         self.names.note_change();
         self.cut_is_unsynced();
@@ -142,6 +251,7 @@ impl PartitionLog {
         if let Err(error) = self.epochs.write(&self.home.disk, &self.home.dir, Durability::PageCache) {
             tracing::warn!(partition = %self.name, %error, "Leader epochs cannot be written yet");
         }
+        self.note_txn_indexes();
         self.publish();
         self.recovery_point_sank = true;
         // Without room for that the log takes no batches until there is.

@@ -53,7 +53,7 @@ fn a_torn_tail_is_cut_at_the_last_whole_batch() {
 #[test]
 fn a_log_can_be_ended_where_whole_batches_are_missing_at_the_end_of_a_segment() {
     let config = LogConfig { segment_bytes: 400, ..LogConfig::default() };
-    for kept in [0, 1] {
+    for (kept, lost) in [(0, false), (1, false), (0, true)] {
         let bench = Bench::with(config.clone());
         let mut log = bench.create();
         for _ in 0..12 {
@@ -68,6 +68,9 @@ fn a_log_can_be_ended_where_whole_batches_are_missing_at_the_end_of_a_segment() 
         let ends = ends(&whole);
         let (valid, next) = if kept == 0 { (0, ends[0].1 - 1) } else { ends[kept - 1] };
         bench.write_file(&segments[1], &whole[..valid]);
+        if lost {
+            bench.disk.remove(&bench.file(&segments[1])).expect("removes");
+        }
         let mut log = bench.open_unclean();
         assert_eq!(log.end_at_gap().expect("it can be read"), Some(next), "{kept} batches kept");
         assert_eq!(log.log_end_offset(), next);
