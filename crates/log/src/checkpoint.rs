@@ -172,11 +172,7 @@ pub fn read_txn_indexes(disk: &Disk, path: &Path) -> Result<BTreeMap<Offset, Txn
 }
 
 /// Replaces what the transaction indexes of a partition are.
-pub fn write_txn_indexes(
-    disk: &Disk,
-    path: &Path,
-    sums: &BTreeMap<Offset, TxnIndexSum>,
-) -> io::Result<()> {
+pub fn write_txn_indexes(disk: &Disk, path: &Path, sums: &BTreeMap<Offset, TxnIndexSum>) -> io::Result<()> {
     let mut text = head(sums.len());
     for (base, TxnIndexSum { bytes, crc }) in sums {
         writeln!(text, "{base} {bytes} {crc}").expect("writing to a string does not fail");

@@ -59,8 +59,8 @@ pub use dirs::{
 pub use epochs::EpochEnd;
 pub use partition::{
     AppendError, AppendInfo, AppendOptions, BatchTooLarge, DeleteRecordsError, FlushTarget, LogError,
-    LogSlice, OffsetOutOfRange, OffsetsMissing, OffsetsOutOfOrder, OpenOptions, PartitionLog, PublishedOffsets, ReadError,
-    TimestampedOffset, UnexpectedEpoch, UnexpectedOffset,
+    LogSlice, OffsetOutOfRange, OffsetsMissing, OffsetsOutOfOrder, OpenOptions, PartitionLog,
+    PublishedOffsets, ReadError, TimestampedOffset, UnexpectedEpoch, UnexpectedOffset,
 };
 pub use producers::{
     AppendOrigin, BatchMetadata, EndMarker, InvalidProducerEpoch, InvalidTransactionState,

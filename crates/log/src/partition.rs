@@ -48,8 +48,8 @@ mod txn_index;
 
 pub use append::{AppendInfo, AppendOptions};
 pub use error::{
-    AppendError, BatchTooLarge, DeleteRecordsError, LogError, OffsetOutOfRange, OffsetsMissing, OffsetsOutOfOrder, ReadError,
-    UnexpectedEpoch, UnexpectedOffset,
+    AppendError, BatchTooLarge, DeleteRecordsError, LogError, OffsetOutOfRange, OffsetsMissing,
+    OffsetsOutOfOrder, ReadError, UnexpectedEpoch, UnexpectedOffset,
 };
 pub use flush::FlushTarget;
 pub use load::OpenOptions;

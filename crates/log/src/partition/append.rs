@@ -10,7 +10,8 @@ use thalweg_record::{
 };
 
 use super::error::{
-    AppendError, BatchTooLarge, LogError, OffsetsMissing, OffsetsOutOfOrder, UnexpectedEpoch, UnexpectedOffset,
+    AppendError, BatchTooLarge, LogError, OffsetsMissing, OffsetsOutOfOrder, UnexpectedEpoch,
+    UnexpectedOffset,
 };
 use super::{PartitionLog, replay};
 use crate::disk::{self, Durability};

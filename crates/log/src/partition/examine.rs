@@ -250,9 +250,8 @@ impl Region<'_> {
             return Ok(EpochJudgement::Sound);
         };
         // Where the batches around have other epochs than the checkpoint knows, the checkpoint is not to be believed.
-        let agrees = |other: &Placed| {
-            self.epochs.at(other.header.base_offset) == Some(other.header.leader_epoch)
-        };
+        let agrees =
+            |other: &Placed| self.epochs.at(other.header.base_offset) == Some(other.header.leader_epoch);
         if found == known || !before.is_none_or(agrees) || !next.is_none_or(agrees) {
             return Ok(EpochJudgement::Sound);
         }
@@ -266,7 +265,12 @@ impl Region<'_> {
         Ok(EpochJudgement::Damaged(CorruptBatch { position: batch.position, reason }))
     }
 
-    fn put_right(&self, batch: &mut Placed, base_offset: Offset, epoch: Option<LeaderEpoch>) -> io::Result<()> {
+    fn put_right(
+        &self,
+        batch: &mut Placed,
+        base_offset: Offset,
+        epoch: Option<LeaderEpoch>,
+    ) -> io::Result<()> {
         let epoch = epoch.unwrap_or(batch.header.leader_epoch);
         tracing::error!(
             partition = %self.name, segment = self.segment.0, position = batch.position,

@@ -257,7 +257,11 @@ impl Loading {
 
     /// The log end after a clean stop, when it is where the checkpoint says; `None` when the end of the log is not what a clean
     /// stop leaves.
-    fn clean_end(&mut self, name: &TopicPartition, recovery_point: Offset) -> Result<Option<Offset>, LogError> {
+    fn clean_end(
+        &mut self,
+        name: &TopicPartition,
+        recovery_point: Offset,
+    ) -> Result<Option<Offset>, LogError> {
         let active = self.segments.last_mut().expect("a log always has a segment");
         let segment = active.base_offset.0;
         match active.read_next_offset(&self.home) {

@@ -137,7 +137,7 @@ impl PartitionLog {
         from: Offset,
         max_bytes: usize,
     ) -> Result<Option<(u64, Option<(u64, Offset)>)>, LogError> {
-        let Some(start) = self.position_of(index, from)? else { return Ok(None) };
+        let Some(start) = self.position_or_damage(index, from)? else { return Ok(None) };
         let end = start.saturating_add(max_bytes.max(1) as u64);
         if self.segments[index].is_judged(start, end) {
             return Ok(Some((start, None)));
@@ -167,6 +167,22 @@ impl PartitionLog {
         }
     }
 
+    /// As [`PartitionLog::position_of`], where all of the segment seems to lie below `offset`: a batch whose offset is damaged
+    /// must not be passed by.
+    fn position_or_damage(&mut self, index: usize, offset: Offset) -> Result<Option<u64>, LogError> {
+        let found = self.position_of(index, offset)?;
+        let (base, size_bytes) = (self.segments[index].base_offset, self.segments[index].size_bytes());
+        if found.is_some() || self.segments[index].is_judged(0, size_bytes) {
+            return Ok(found);
+        }
+        let (near, examined) = self.examine_around(index, offset, size_bytes, size_bytes)?;
+        if let Some(fault) = examined.fault {
+            return Err(LogError::Corrupt { segment: base, fault });
+        }
+        self.segments[index].note_judged(near, examined.end, examined.next_offset);
+        if examined.mended { self.position_of(index, offset) } else { Ok(None) }
+    }
+
     /// Compares the batches up to `end` with each other, from a batch on that lies before that with `from`; says where that
     /// begins.
     fn examine_around(
@@ -180,7 +196,8 @@ impl PartitionLog {
         let has_gaps = self.may_have_gaps();
         let segment = &mut self.segments[index];
         let base = segment.base_offset;
-        let near = segment.position_not_behind(&self.home, from).map_err(LogError::in_segment(base))?.min(start);
+        let near =
+            segment.position_not_behind(&self.home, from).map_err(LogError::in_segment(base))?.min(start);
         let (near, expected) = match segment.judged_up_to(near, start) {
             Some(judged) => (judged.to, judged.next_offset),
             None => {

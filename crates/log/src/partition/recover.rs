@@ -269,7 +269,8 @@ impl Loading {
 
 /// Whether what does not follow is a batch that was synced: the one before it has a wrong offset, which no CRC covers.
 fn is_synced(fault: &CorruptBatch, synced_to: Offset) -> bool {
-    matches!(fault.reason, BatchFault::OffsetsOutOfOrder { base_offset, .. } if base_offset < synced_to.0)
+    synced_to > Offset::ZERO
+        && matches!(fault.reason, BatchFault::OffsetsOutOfOrder { base_offset, .. } if base_offset < synced_to.0)
 }
 
 /// A segment while it is recovered.

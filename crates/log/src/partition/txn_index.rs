@@ -117,7 +117,8 @@ impl Loading {
 
     /// The producers as of `offset` or before, from the newest snapshot that is whole.
     fn producers_at(&self, offset: Offset, config: &LogConfig, now_ms: i64) -> Producers {
-        let mut older: Vec<_> = self.snapshots.iter().copied().filter(|&snapshot| snapshot <= offset).collect();
+        let mut older: Vec<_> =
+            self.snapshots.iter().copied().filter(|&snapshot| snapshot <= offset).collect();
         older.sort_unstable();
         for snapshot in older.into_iter().rev() {
             let path = self.home.file(snapshot, SNAPSHOT_SUFFIX);

@@ -56,7 +56,12 @@ impl Original {
                 let batch = batch.expect("whole");
                 let at = position;
                 position += batch.bytes.len();
-                Stored { segment: segment.clone(), position: at, header: batch.header, bytes: batch.bytes.to_vec() }
+                Stored {
+                    segment: segment.clone(),
+                    position: at,
+                    header: batch.header,
+                    bytes: batch.bytes.to_vec(),
+                }
             });
             stored.collect::<Vec<_>>()
         };
@@ -104,7 +109,9 @@ impl Original {
             let mut bytes = vec![0; slice.len];
             slice.file.read_at(&mut bytes, slice.position).expect("it can be read");
             for batch in batches(&bytes) {
-                let Some(batch) = batch.ok().filter(|batch| verify(batch.bytes).is_ok()) else { return (read, true) };
+                let Some(batch) = batch.ok().filter(|batch| verify(batch.bytes).is_ok()) else {
+                    return (read, true);
+                };
                 from = batch.header.next_offset();
                 read.push((batch.header, batch.bytes.to_vec()));
             }
@@ -115,7 +122,11 @@ impl Original {
     fn check(&self, log: &mut PartitionLog, what: &str) -> usize {
         let (read, failed) = self.read(log, Offset(0));
         for (index, (header, bytes)) in read.iter().enumerate() {
-            assert_eq!((header, bytes), (&self.batches[index].header, &self.batches[index].bytes), "{what}, batch {index}");
+            assert_eq!(
+                (header, bytes),
+                (&self.batches[index].header, &self.batches[index].bytes),
+                "{what}, batch {index}"
+            );
         }
         if !failed && read.len() < self.batches.len() {
             let end = read.last().map_or(Offset(0), |(header, _)| header.next_offset());
@@ -130,14 +141,18 @@ impl Original {
         let found = header.base_offset.0 ^ i64::MIN.rotate_right(u32::try_from(bit).expect("it is small"));
         let from = batch.checked_sub(1).map_or(Offset(0), |before| self.batches[before].header.next_offset());
         let to = self.batches.get(batch + 1).map_or(Offset(i64::MAX), |next| next.header.base_offset);
-        bit < 64 && batch + 1 < self.batches.len() && found >= from.0 && found < to.0 - i64::from(header.last_offset_delta)
+        bit < 64
+            && batch + 1 < self.batches.len()
+            && found >= from.0
+            && found < to.0 - i64::from(header.last_offset_delta)
     }
 }
 
 fn samples(original: &Original) -> Vec<usize> {
     let last = original.batches.len() - 1;
     let first_of_segments = (1..last).filter(|&index| original.batches[index].position == 0);
-    let mut samples: Vec<_> = [0, 1, last / 2, last - 1, last].into_iter().chain(first_of_segments.clone()).collect();
+    let mut samples: Vec<_> =
+        [0, 1, last / 2, last - 1, last].into_iter().chain(first_of_segments.clone()).collect();
     samples.extend(first_of_segments.map(|index| index - 1));
     samples.sort_unstable();
     samples.dedup();
@@ -152,7 +167,8 @@ fn a_flipped_header_bit_is_put_right_or_ends_the_log_after_an_unclean_stop() {
             for bit in (0..HEADER_BITS).filter(|&bit| !original.is_hidden(batch, bit)).collect::<Vec<_>>() {
                 for recovery_point in [Offset(0), original.end] {
                     original.flipped(batch, bit);
-                    let what = format!("compact {compact}, batch {batch}, bit {bit}, synced to {recovery_point}");
+                    let what =
+                        format!("compact {compact}, batch {batch}, bit {bit}, synced to {recovery_point}");
                     let options = OpenOptions { recovery_point, ..OpenOptions::new(false) };
                     let mut log = original.bench.open(&options);
                     if !compact {
@@ -201,7 +217,11 @@ fn a_flipped_header_bit_is_not_served_after_a_clean_stop() {
                         let (read, failed) = original.read(&mut log, stored.header.base_offset);
                         (read.into_iter().next(), failed)
                     } {
-                        assert_eq!((&header, &bytes), (&stored.header, &stored.bytes), "{what}, from {index}");
+                        assert_eq!(
+                            (&header, &bytes),
+                            (&stored.header, &stored.bytes),
+                            "{what}, from {index}"
+                        );
                     }
                 }
                 append_next(&mut log);
@@ -249,7 +269,8 @@ fn a_follower_refuses_a_batch_that_leaves_a_hole() {
 #[test]
 fn damage_in_the_first_batch_of_the_newest_segment_does_not_refuse_appends() {
     let mut original = Original::contiguous();
-    let first_of_newest = original.batches.iter().rposition(|batch| batch.position == 0).expect("there is one");
+    let first_of_newest =
+        original.batches.iter().rposition(|batch| batch.position == 0).expect("there is one");
     for bit in 0..HEADER_BITS {
         original.flipped(first_of_newest, bit);
         let mut log = original.bench.open(&OpenOptions::new(true));

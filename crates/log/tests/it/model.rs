@@ -75,7 +75,10 @@ fn truncate(log: &mut PartitionLog, model: &mut Model, target: i64) {
         let last = model.batches.last().map_or(0, |batch| batch.next);
         model.log_end = log.log_end_offset().0;
         let begins = log.segment_offsets().last() == Some(&Offset(model.log_end));
-        assert!(model.log_end <= target && (model.log_end == last || begins), "the log ends with its last batch");
+        assert!(
+            model.log_end <= target && (model.log_end == last || begins),
+            "the log ends with its last batch"
+        );
     }
 }
 
