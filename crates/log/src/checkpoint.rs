@@ -31,6 +31,9 @@ pub const CLEANER_FILE: &str = "cleaner-offset-checkpoint";
 /// The first offset of each leader epoch of a partition, inside the partition's directory.
 pub const LEADER_EPOCH_FILE: &str = "leader-epoch-checkpoint";
 
+/// Length and checksum of each transaction index of a partition, inside the partition's directory.
+pub const TXN_INDEX_FILE: &str = "transaction-index-checkpoint";
+
 const VERSION: &str = "0";
 
 /// Why a checkpoint file is of no use.
@@ -146,4 +149,33 @@ pub fn write_epochs(
         Durability::PageCache => disk.overwrite(path, text.as_bytes()),
         Durability::Synced => disk.replace(path, text.as_bytes(), durability),
     }
+}
+
+/// What a transaction index was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TxnIndexSum {
+    /// Its length.
+    pub bytes: u64,
+    /// The CRC-32C of all of it.
+    pub crc: u32,
+}
+
+/// Reads what the transaction indexes of a partition were, by the base offsets of their segments.
+pub fn read_txn_indexes(disk: &Disk, path: &Path) -> Result<BTreeMap<Offset, TxnIndexSum>, BadCheckpoint> {
+    let entries = read_entries(disk, path, |line| {
+        let mut words = line.split_ascii_whitespace();
+        let base: i64 = words.next()?.parse().ok()?;
+        let sum = TxnIndexSum { bytes: words.next()?.parse().ok()?, crc: words.next()?.parse().ok()? };
+        words.next().is_none().then_some((Offset(base), sum))
+    })?;
+    Ok(entries.into_iter().collect())
+}
+
+/// Replaces what the transaction indexes of a partition are.
+pub fn write_txn_indexes(disk: &Disk, path: &Path, sums: &BTreeMap<Offset, TxnIndexSum>) -> io::Result<()> {
+    let mut text = head(sums.len());
+    for (base, TxnIndexSum { bytes, crc }) in sums {
+        writeln!(text, "{base} {bytes} {crc}").expect("writing to a string does not fail");
+    }
+    disk.overwrite(path, text.as_bytes())
 }

@@ -32,7 +32,7 @@ enum FileState {
 }
 
 /// The epochs of one partition, oldest first; epochs and offsets both rise.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct LeaderEpochs {
     entries: Vec<(LeaderEpoch, Offset)>,
     file: FileState,

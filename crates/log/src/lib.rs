@@ -44,6 +44,7 @@ mod partition;
 mod producers;
 mod scan;
 mod segment;
+mod set_aside;
 #[cfg(test)]
 mod testing;
 mod topic_partition;
@@ -62,9 +63,9 @@ pub use dirs::{
 pub use epochs::EpochEnd;
 pub use partition::{
     AppendError, AppendInfo, AppendOptions, BatchTooLarge, CompactionSwap, DeleteRecordsError, Dirtiness,
-    ExpiredFiles, FlushTarget, LogError, LogSlice, OffsetOutOfRange, OffsetsOutOfOrder, OpenOptions,
-    PartitionLog, PublishedOffsets, ReadError, RecordScan, SearchTurn, TimestampSearch, TimestampedOffset,
-    UnexpectedOffset,
+    ExpiredFiles, FlushTarget, LogError, LogSlice, OffsetOutOfRange, OffsetsMissing, OffsetsOutOfOrder,
+    OpenOptions, PartitionLog, PublishedOffsets, ReadError, RecordScan, SearchTurn, TimestampSearch,
+    TimestampedOffset, UnexpectedEpoch, UnexpectedOffset,
 };
 pub use producers::{
     AppendOrigin, BatchMetadata, EndMarker, InvalidProducerEpoch, InvalidTransactionState,

@@ -9,6 +9,7 @@
 //!   <base offset>.log .index .timeindex .txnindex   the segments (see `segment`)
 //!   <offset>.snapshot                               the producers as of that offset (see `producers::snapshot`)
 //!   leader-epoch-checkpoint                         the first offset of each leader epoch (see `epochs`)
+//!   transaction-index-checkpoint                    what the .txnindex files were (see `partition::txn_index`)
 //!   partition.metadata                              the topic's id (see `partition::metadata`)
 //! ```
 
@@ -32,6 +33,7 @@ use crate::uuid::Uuid;
 mod append;
 mod compact;
 mod error;
+mod examine;
 mod flush;
 mod in_flight;
 mod load;
@@ -41,15 +43,15 @@ mod recover;
 mod replay;
 mod retention;
 mod roll;
-mod set_aside;
 mod timestamps;
 mod truncate;
+mod txn_index;
 
 pub use append::{AppendInfo, AppendOptions};
 pub use compact::{CompactionSwap, Dirtiness};
 pub use error::{
-    AppendError, BatchTooLarge, DeleteRecordsError, LogError, OffsetOutOfRange, OffsetsOutOfOrder, ReadError,
-    UnexpectedOffset,
+    AppendError, BatchTooLarge, DeleteRecordsError, LogError, OffsetOutOfRange, OffsetsMissing,
+    OffsetsOutOfOrder, ReadError, UnexpectedEpoch, UnexpectedOffset,
 };
 pub use flush::FlushTarget;
 pub use load::OpenOptions;
@@ -57,6 +59,7 @@ pub(crate) use load::split_name;
 pub use read::LogSlice;
 pub use timestamps::{RecordScan, SearchTurn, TimestampSearch, TimestampedOffset};
 
+use examine::Oddities;
 use flush::Names;
 use read::ReadHints;
 
@@ -151,8 +154,12 @@ pub struct PartitionLog {
     hints: ReadHints,
     /// Whether the checkpoint may say more than the recovery point, since a truncation.
     recovery_point_sank: bool,
-    /// Where the last batch ends, when a truncation within a batch has left the log end behind that.
-    gap_from: Option<Offset>,
+    /// What recovery has found odd.
+    oddities: Oddities,
+    /// The segment and the position of the damaged batch that was logged last.
+    noted_damage: Option<(Offset, u64)>,
+    /// Why the last append failed, when it did.
+    failed_append: Option<Box<str>>,
     /// Counts truncations, so that a flush that began before one is not taken for one after.
     truncations: u64,
     /// Counts truncations and compactions, for searches that let go of the lock between their turns.
@@ -380,10 +387,17 @@ impl PartitionLog {
     /// Refuses all further appends; what is in the log is still served.
     fn set_poison(&mut self, reason: String) {
         if self.poison.is_none() {
-            tracing::error!(partition = %self.name, dir = %self.home.dir.display(), reason, "Log takes no more batches");
             if let Some(state) = &self.state {
                 state.fail(&reason);
             }
+            self.refuse_appends(reason);
+        }
+    }
+
+    /// As [`PartitionLog::set_poison`], where the disk is not to blame: other logs of the directory go on.
+    fn refuse_appends(&mut self, reason: String) {
+        if self.poison.is_none() {
+            tracing::error!(partition = %self.name, dir = %self.home.dir.display(), reason, "Log takes no more batches");
             self.poison = Some(reason.into());
         }
     }
@@ -409,10 +423,7 @@ impl PartitionLog {
     /// which must not be given out again.
     pub fn go_to_end_of(&mut self, log: &PartitionLog) -> Result<(), LogError> {
         if self.log_end < log.log_end {
-            match log.gap_from {
-                Some(_) => self.gap_from = Some(self.gap_from.unwrap_or(self.log_end)),
-                None => self.roll(log.log_end)?,
-            }
+            self.roll(log.log_end)?;
             self.log_end = log.log_end;
             self.producers.set_map_end(self.log_end.0);
         }

@@ -6,7 +6,7 @@
 use std::io;
 use std::ops::Deref;
 
-use thalweg_record::{BatchError, BatchHeader};
+use thalweg_record::{BatchError, BatchHeader, Offset};
 
 use crate::disk::LogFile;
 
@@ -51,6 +51,14 @@ pub enum BatchFault {
         last_offset: i64,
         /// The smallest base offset that would do.
         expected: i64,
+    },
+    /// The leader epoch is not the one in which the offset was written.
+    #[error("its leader epoch is {found}, and that of its offset is {expected}")]
+    LeaderEpoch {
+        /// The epoch that the batch has.
+        found: i32,
+        /// The epoch that the checkpoint names for its offset.
+        expected: i32,
     },
 }
 
@@ -125,6 +133,36 @@ impl<'a> HeaderScan<'a> {
         self.position += needed;
         Ok(Some(Placed { position, header }))
     }
+}
+
+/// Whether a whole batch with its CRC right begins anywhere between two positions of a file, with an offset that can follow
+/// `expected`: what lies before it is damage then, and not the end of the log.
+pub fn has_batch(file: &LogFile, from: u64, to: u64, expected: Offset) -> io::Result<bool> {
+    // A record takes more than a byte, so offsets rise by less than positions, unless they were compacted.
+    let reach = i64::try_from(to - from).unwrap_or(i64::MAX);
+    let offsets = expected.0..expected.0.saturating_add(reach);
+    let mut chunk = vec![0; BATCH_CHUNK];
+    let mut at = from;
+    while at + BatchHeader::LEN as u64 <= to {
+        let wanted = usize::try_from(to - at).map_or(BATCH_CHUNK, |bytes| bytes.min(BATCH_CHUNK));
+        let read = file.read_at(&mut chunk[..wanted], at)?;
+        let Some(starts) = read.checked_sub(BatchHeader::LEN - 1) else { break };
+        for start in 0..starts {
+            let Ok(header) = BatchHeader::parse(&chunk[start..read]) else { continue };
+            let position = at + start as u64;
+            let size = header.size_bytes();
+            if !offsets.contains(&header.base_offset.0) || size as u64 > to - position {
+                continue;
+            }
+            let mut bytes = vec![0; size];
+            let read = file.read_at(&mut bytes, position)?;
+            if thalweg_record::verify(&bytes[..read]).is_ok() {
+                return Ok(true);
+            }
+        }
+        at += starts as u64;
+    }
+    Ok(false)
 }
 
 /// Whether a file holds nothing but zeros between two positions.

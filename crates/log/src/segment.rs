@@ -94,6 +94,20 @@ pub struct Segment {
     bytes_since_index_entry: u64,
     recent: RecentBatches,
     ahead: write::Ahead,
+    /// The batches below this position were found on disk, and nothing has compared them with each other.
+    unjudged_to: u64,
+    /// Apart from these.
+    judged: Vec<Judged>,
+}
+
+/// Batches that were found on disk and compared with each other.
+#[derive(Clone, Copy, Debug)]
+pub struct Judged {
+    from: u64,
+    /// Where they end.
+    pub to: u64,
+    /// The offset after the last of them.
+    pub next_offset: Offset,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +123,9 @@ enum IndexTrust {
 /// Walking past more than this many batches, in more than so many bytes, to find one says that the index is short.
 const SPARSE_BATCHES_MAX: usize = 1000;
 const SPARSE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Stretches of a segment that are remembered as compared: one for each of so many readers.
+const JUDGED_MAX: usize = 16;
 
 /// The entry of a segment without batches, and of one whose batches have no timestamps.
 const NO_TIME: TimeEntry = TimeEntry { timestamp: NO_TIMESTAMP, relative_offset: 0 };
@@ -154,6 +171,8 @@ impl Segment {
             bytes_since_index_entry: 0,
             recent: RecentBatches::after(None),
             ahead: write::Ahead::default(),
+            unjudged_to: 0,
+            judged: Vec::new(),
         })
     }
 
@@ -177,6 +196,8 @@ impl Segment {
             bytes_since_index_entry: 0,
             recent: RecentBatches::after(Some(u32::MAX)),
             ahead: write::Ahead::default(),
+            unjudged_to: size_bytes,
+            judged: Vec::new(),
         })
     }
 
@@ -284,6 +305,41 @@ impl Segment {
         HeaderScan::new(&file, position, self.size_bytes).next()
     }
 
+    /// Whether all batches between two positions were written by this process, or compared with each other by it.
+    pub fn is_judged(&self, from: u64, to: u64) -> bool {
+        let to = to.min(self.unjudged_to);
+        from >= self.unjudged_to || self.judged.iter().any(|judged| from >= judged.from && to <= judged.to)
+    }
+
+    /// Batches that were compared with each other and end between two positions.
+    pub fn judged_up_to(&self, from: u64, to: u64) -> Option<Judged> {
+        self.judged.iter().copied().find(|judged| judged.to > from && judged.to <= to)
+    }
+
+    /// Notes that batches were compared with each other.
+    pub fn note_judged(&mut self, from: u64, to: u64, next_offset: Offset) {
+        if let Some(judged) = self.judged.iter_mut().find(|judged| judged.to == from) {
+            (judged.to, judged.next_offset) = (to, next_offset);
+            return;
+        }
+        if self.judged.len() == JUDGED_MAX {
+            self.judged.remove(0);
+        }
+        self.judged.push(Judged { from, to, next_offset });
+    }
+
+    /// Notes that all batches were compared with each other.
+    pub fn set_judged(&mut self) {
+        self.unjudged_to = 0;
+        self.judged = Vec::new();
+    }
+
+    /// Where a batch begins that does not lie behind the one with `offset`.
+    pub fn position_not_behind(&mut self, home: &Home, offset: Offset) -> Result<u64, ScanError> {
+        let target = self.relative(offset);
+        self.lookup(home, |entry| entry.relative_offset <= target)
+    }
+
     /// The position that the last index entry satisfying `holds` points to, 0 without one. An entry that does
     /// not fit the log has the indexes rebuilt.
     fn lookup(&mut self, home: &Home, holds: impl Fn(&OffsetEntry) -> bool) -> Result<u64, ScanError> {
@@ -292,6 +348,13 @@ impl Segment {
         let Some(entry) = self.offsets.last_where(&home.disk, &path, &holds)? else { return Ok(0) };
         if self.fits(home, &entry)? {
             return Ok(u64::from(entry.position));
+        }
+        // It may be the batch that is wrong, and not the index: the entry before leads to it, too.
+        let before = |found: &OffsetEntry| holds(found) && found.position < entry.position;
+        if let Some(before) = self.offsets.last_where(&home.disk, &path, before)?
+            && self.fits(home, &before)?
+        {
+            return Ok(u64::from(before.position));
         }
         self.rebuild_indexes(home)?;
         let entry = self.offsets.last_where(&home.disk, &path, &holds)?;
@@ -374,17 +437,24 @@ impl Segment {
             path = %home.file(self.base_offset, INDEX_SUFFIX).display(),
             "Index does not fit the log and is rebuilt"
         );
-        let size_bytes = self.size_bytes;
         self.reset_indexes(home)?;
-        let file = self.file(home)?;
-        let mut scan = HeaderScan::new(&file, 0, size_bytes);
-        while let Some(batch) = scan.next()? {
-            self.index_batch(home, batch.position, &batch.header, write::INDEX_INTERVAL_DEFAULT);
-        }
+        // What is remembered of the newest batches holds, and batches that are damaged must not be.
+        let recent = std::mem::take(&mut self.recent);
+        let indexed = self.index_all(home);
+        self.recent = recent;
+        indexed?;
         self.append_max_timestamp(home);
         let written = self.write_indexes(home);
         home.disk.unless_full(written)?;
-        self.recent.forget();
+        Ok(())
+    }
+
+    fn index_all(&mut self, home: &Home) -> Result<(), ScanError> {
+        let file = self.file(home)?;
+        let mut scan = HeaderScan::new(&file, 0, self.size_bytes);
+        while let Some(batch) = scan.next()? {
+            self.index_batch(home, batch.position, &batch.header, write::INDEX_INTERVAL_DEFAULT);
+        }
         Ok(())
     }
 
@@ -563,22 +633,33 @@ impl Segment {
         }
     }
 
-    /// Leaves the file with the batches under another name. The segment is to be dropped afterwards.
-    pub fn leave_file(&mut self, home: &Home, to: &Path) -> io::Result<()> {
-        self.close_files()?;
-        home.disk.rename(&home.file(self.base_offset, LOG_SUFFIX), to)
-    }
-
     /// Gives all files of the segment names that end with `.deleted`; says which. The producer snapshot at the
     /// base offset may go with them.
     pub fn mark_deleted(&mut self, home: &Home, with_snapshot: bool) -> io::Result<Vec<PathBuf>> {
+        let base = self.base_offset;
+        self.rename_files(home, with_snapshot, |suffix| home.file(base, &format!("{suffix}{DELETED_SUFFIX}")))
+    }
+
+    /// Moves all files of the segment to another directory, with the producer snapshot at the base offset.
+    pub fn move_to(&mut self, home: &Home, dir: &Path) -> io::Result<()> {
+        let there = Home { dir: dir.to_owned(), ..home.clone() };
+        let base = self.base_offset;
+        self.rename_files(home, true, |suffix| there.file(base, suffix))?;
+        Ok(())
+    }
+
+    fn rename_files(
+        &mut self,
+        home: &Home,
+        with_snapshot: bool,
+        target: impl Fn(&str) -> PathBuf,
+    ) -> io::Result<Vec<PathBuf>> {
         self.close_files()?;
         let mut renamed = Vec::new();
         let suffixes = [LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, SNAPSHOT_SUFFIX];
         for suffix in &suffixes[..if with_snapshot { 5 } else { 4 }] {
-            let from = home.file(self.base_offset, suffix);
-            let to = home.file(self.base_offset, &format!("{suffix}{DELETED_SUFFIX}"));
-            match home.disk.rename(&from, &to) {
+            let to = target(suffix);
+            match home.disk.rename(&home.file(self.base_offset, suffix), &to) {
                 Ok(()) => renamed.push(to),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),

@@ -130,7 +130,10 @@ fn log(error: &thalweg_log::AppendError) -> ErrorCode {
         AppendError::Malformed(error) => batch(error),
         AppendError::Producer(error) => producer(error),
         AppendError::TooLarge(_) => ErrorCode::RecordListTooLarge,
-        AppendError::OffsetsOutOfOrder(_) | AppendError::UnexpectedOffset(_) => ErrorCode::UnknownServerError,
+        AppendError::OffsetsOutOfOrder(_)
+        | AppendError::UnexpectedOffset(_)
+        | AppendError::OffsetsMissing(_)
+        | AppendError::UnexpectedEpoch(_) => ErrorCode::UnknownServerError,
         AppendError::DiskFull(_)
         | AppendError::TooManyOpenFiles(_)
         | AppendError::Poisoned { .. }

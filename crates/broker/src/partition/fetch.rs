@@ -1,7 +1,7 @@
 //! Reading from a partition that is led here.
 
 use super::{Partition, Standing, State};
-use thalweg_log::{AbortedTransaction, LogSlice, ReadError};
+use thalweg_log::{AbortedTransaction, LogError, LogSlice, ReadError};
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::ErrorCode;
 use tokio::time::Instant;
@@ -195,6 +195,8 @@ impl State {
 fn storage(error: ReadError) -> FetchError {
     match error {
         ReadError::OutOfRange(_) => ErrorCode::OffsetOutOfRange,
+        // The log names the batch, once: to try again is of no use.
+        ReadError::Log(LogError::Corrupt { .. }) => ErrorCode::CorruptMessage,
         ReadError::Log(_) => ErrorCode::KafkaStorageError,
     }
 }

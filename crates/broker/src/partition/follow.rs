@@ -6,8 +6,11 @@
 use super::{Partition, State};
 use crate::replication::truncation;
 use std::sync::Arc;
-use thalweg_log::{AppendError, EpochEnd, LogError};
+use thalweg_log::{AppendError, EpochEnd, LogError, OffsetsMissing};
 use thalweg_record::{LeaderEpoch, Offset};
+
+/// How often a gap in the leader's log is refused before it is taken for what the leader has.
+const GAP_REFUSALS: u32 = 3;
 
 /// Where a follower goes on to fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,10 +68,20 @@ impl Partition {
         let mut flush_due = false;
         if !records.is_empty() {
             let info = match state.log.append_as_follower(records, epoch) {
-                Err(AppendError::UnexpectedOffset(found)) if found.first >= state.log.high_watermark() => {
+                Err(AppendError::UnexpectedOffset(found))
+                    if found.first >= state.log.high_watermark() || state.log.is_empty() =>
+                {
                     // The leader has a batch around the log end: what is here in its place is not the leader's.
                     tracing::warn!(partition = ?self, first = found.first.0, end = from.0, "Drops records that the leader does not have");
                     state.truncate_to(found.first)?;
+                    state.log.append_as_follower(records, epoch)?
+                }
+                Err(AppendError::OffsetsMissing(gap)) if state.leader_insists_on(&gap, high_watermark) => {
+                    tracing::error!(
+                        partition = ?self, expected = gap.expected.0, found = gap.first.0,
+                        "The leader has no batch for these offsets, and this log goes on without them, as if they had been compacted"
+                    );
+                    state.log.accept_gaps();
                     state.log.append_as_follower(records, epoch)?
                 }
                 appended => appended?,
@@ -141,6 +154,18 @@ impl State {
         if log_end == from { Ok(log_end) } else { Err(FollowError::Void(epoch.0)) }
     }
 
+    /// Whether the leader has answered with the same gap again and again, and counts what lies behind it as replicated. A topic
+    /// that was compacted once has gaps, though its policy is another now; damage that a leader has met is mended or refused
+    /// by then.
+    fn leader_insists_on(&mut self, gap: &OffsetsMissing, high_watermark: Offset) -> bool {
+        let refusals = match self.refused_gap.take() {
+            Some((known, refusals)) if known == *gap => refusals + 1,
+            _ => 0,
+        };
+        self.refused_gap = Some((gap.clone(), refusals));
+        refusals >= GAP_REFUSALS && gap.first < high_watermark
+    }
+
     fn fetch_position(&self) -> FetchPosition {
         FetchPosition {
             offset: self.log.log_end_offset(),
@@ -150,10 +175,14 @@ impl State {
     }
 
     /// Another broker leads from now on. A log that knows no epochs cannot be compared with the leader's, so it goes back
-    /// to what is known to be replicated. Otherwise only the epochs go that this broker led without a record.
+    /// to what is known to be replicated. Otherwise only the epochs go that this broker led without a record, and
+    /// what a recovery was in doubt about.
     pub(super) fn begin_to_follow(&mut self, partition: &Partition) {
         let end = self.log.log_end_offset();
         let to = if self.log.latest_epoch().is_some() { end } else { self.log.high_watermark() };
+        // What may be damaged here, the leader has.
+        let to = self.log.doubtful_from().map_or(to, |from| to.min(from.max(self.log.log_start_offset())));
+        self.refused_gap = None;
         if let Err(error) = self.cut(partition, to) {
             tracing::error!(?partition, %error, "A log could not be truncated");
         }
@@ -172,7 +201,7 @@ impl State {
                     high_watermark = hw,
                     leader,
                     leader_epoch = epoch,
-                    "Follower gives up acknowledged records that its leader lacks; they are kept in .truncated files"
+                    "Follower gives up acknowledged records that its leader lacks; they are set aside"
                 );
             } else {
                 tracing::info!(?partition, from, to, high_watermark = hw, "Truncated a log");

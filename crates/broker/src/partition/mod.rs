@@ -112,6 +112,8 @@ struct State {
     traffic: Traffic,
     /// Where the log was cut since the copy was last compared with it.
     cut_to: Option<Offset>,
+    /// The gap in the leader's log that was refused last, and how often before.
+    refused_gap: Option<(thalweg_log::OffsetsMissing, u32)>,
     /// Set when the partition is deleted or taken away: nothing is served any more.
     gone: bool,
 }
@@ -156,6 +158,7 @@ impl Partition {
             leader_high_watermark: Offset::NONE,
             traffic: Traffic::default(),
             cut_to: None,
+            refused_gap: None,
             gone: false,
         };
         let published = Arc::clone(state.log.published());

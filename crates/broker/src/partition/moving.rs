@@ -324,6 +324,11 @@ fn append(copy: &mut PartitionLog, slice: &LogSlice) -> Result<Progress, MoveErr
             copy.truncate_to(found.first)?;
             copy.append_as_follower(&bytes, ANY_EPOCH)?
         }
+        // What the log has not, the copy need not have.
+        Err(AppendError::OffsetsMissing(_)) => {
+            copy.accept_gaps();
+            copy.append_as_follower(&bytes, ANY_EPOCH)?
+        }
         appended => appended?,
     };
     if info.rolled {

@@ -9,7 +9,10 @@ use thalweg_record::{
     stamped_head, stamped_header, verify,
 };
 
-use super::error::{AppendError, BatchTooLarge, LogError, OffsetsOutOfOrder, UnexpectedOffset};
+use super::error::{
+    AppendError, BatchTooLarge, LogError, OffsetsMissing, OffsetsOutOfOrder, UnexpectedEpoch,
+    UnexpectedOffset,
+};
 use super::{PartitionLog, replay};
 use crate::disk::{self, Durability};
 use crate::producers::{AppendOrigin, BatchMetadata, PreparedAppend, VerificationGuard};
@@ -94,6 +97,32 @@ impl PartitionLog {
         leader_epoch: LeaderEpoch,
         options: AppendOptions,
     ) -> Result<AppendInfo, AppendError> {
+        let appended = self.try_append_as_leader(records, leader_epoch, options);
+        self.note_outcome(&appended);
+        appended
+    }
+
+    /// Logs why a log that is not given up takes no batch, once for a row of failures: its clients are told no more than a code.
+    fn note_outcome(&mut self, appended: &Result<AppendInfo, AppendError>) {
+        match appended {
+            Ok(_) => self.failed_append = None,
+            Err(AppendError::Log(error)) if self.poison.is_none() => {
+                let reason = error.to_string();
+                if self.failed_append.as_deref() != Some(&reason) {
+                    tracing::error!(partition = %self.name, reason, "Batches cannot be appended");
+                    self.failed_append = Some(reason.into());
+                }
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn try_append_as_leader(
+        &mut self,
+        records: &[u8],
+        leader_epoch: LeaderEpoch,
+        options: AppendOptions,
+    ) -> Result<AppendInfo, AppendError> {
         self.check_writable()?;
         let now_ms = match self.config.message_timestamp_type {
             TimestampType::CreateTime => None,
@@ -122,37 +151,77 @@ impl PartitionLog {
         }
     }
 
-    /// Appends batches as the leader sent them. What comes after the last whole batch is left out, and so is
-    /// everything from the first batch of an epoch above `leader_epoch` on (KAFKA-18723).
+    /// Appends batches as the leader sent them, up to the first that is not whole or cannot follow, as one of an epoch above
+    /// `leader_epoch` (KAFKA-18723). It is an error when that is the first of all: to ask for it again at once brings the same.
     pub fn append_as_follower(
         &mut self,
         records: &[u8],
         leader_epoch: LeaderEpoch,
     ) -> Result<AppendInfo, AppendError> {
         self.check_writable()?;
-        let mut stored = Vec::new();
-        let mut expected = self.log_end;
+        let mut stored: Vec<Stored<'_>> = Vec::new();
         for batch in batches(records) {
-            let Batch { header, bytes } = match batch {
-                Ok(batch) => batch,
-                Err(thalweg_record::BatchError::Truncated(_)) => break,
-                Err(error) => return Err(error.into()),
-            };
-            verify(bytes)?;
-            if header.leader_epoch > leader_epoch {
-                break;
+            let before = stored.last().map(|stored| stored.header);
+            let judged = batch.map_err(AppendError::from).and_then(|Batch { header, bytes }| {
+                verify(bytes)?;
+                self.check_follows(&header, before.as_ref(), leader_epoch)?;
+                Ok(Stored { header, head: Head::Same, bytes })
+            });
+            match judged {
+                Ok(batch) => stored.push(batch),
+                Err(error) => {
+                    if matches!(error, AppendError::OffsetsOutOfOrder(_)) {
+                        self.drop_behind_gap(&mut stored);
+                    }
+                    if stored.is_empty() {
+                        return Err(error);
+                    }
+                    break;
+                }
             }
-            let (first, last) = (header.base_offset, header.last_offset());
-            if stored.is_empty() && first < self.log_end {
-                return Err(UnexpectedOffset { first, log_end: self.log_end }.into());
-            }
-            if first < expected || header.last_offset_delta < 0 || last.0 == i64::MAX {
-                return Err(OffsetsOutOfOrder { first, last, expected }.into());
-            }
-            expected = header.next_offset();
-            stored.push(Stored { header, head: Head::Same, bytes });
         }
         self.append_replicated(&stored)
+    }
+
+    /// Whether a batch of the leader can come next: behind `before`, or at the log end.
+    fn check_follows(
+        &self,
+        header: &BatchHeader,
+        before: Option<&BatchHeader>,
+        leader_epoch: LeaderEpoch,
+    ) -> Result<(), AppendError> {
+        let expected = before.map_or(self.log_end, BatchHeader::next_offset);
+        let (first, last) = (header.base_offset, header.last_offset());
+        if before.is_none() && first < self.log_end {
+            return Err(UnexpectedOffset { first, log_end: self.log_end }.into());
+        }
+        if first < expected || header.last_offset_delta < 0 || last.0 == i64::MAX {
+            return Err(OffsetsOutOfOrder { first, last, expected }.into());
+        }
+        if first > expected && !self.may_have_gaps() {
+            return Err(OffsetsMissing { first, expected }.into());
+        }
+        let latest = before.map(|before| before.leader_epoch).or(self.epochs.latest());
+        let earliest = latest.unwrap_or(LeaderEpoch::NONE);
+        if header.leader_epoch > leader_epoch || header.leader_epoch < earliest {
+            let (found, latest) = (header.leader_epoch, leader_epoch);
+            return Err(UnexpectedEpoch { first, found, earliest, latest }.into());
+        }
+        Ok(())
+    }
+
+    /// Where the last batch leaves a gap before it and what follows goes back, it is as likely to be damaged as that.
+    fn drop_behind_gap(&self, stored: &mut Vec<Stored<'_>>) {
+        let Some(last) = stored.pop() else { return };
+        let expected = stored.last().map_or(self.log_end, |before| before.header.next_offset());
+        if last.header.base_offset == expected {
+            stored.push(last);
+        }
+    }
+
+    /// From now on batches of the leader may leave offsets out: the leader has them no more, as a log that was compacted once.
+    pub fn accept_gaps(&mut self) {
+        self.oddities.gaps = self.oddities.gaps.max(1);
     }
 
     /// Appends what a follower got, in as many writes as it takes segments.
@@ -291,7 +360,7 @@ impl PartitionLog {
             return Err(error);
         }
         self.log_end = last_offset + 1;
-        self.gap_from = None;
+        self.oddities.doubt = None;
         self.producers.apply(prepared.producers);
         prepared.completed.iter().for_each(|transaction| self.producers.complete(transaction));
         self.producers.set_map_end(self.log_end.0);

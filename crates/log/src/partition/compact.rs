@@ -236,6 +236,7 @@ impl PartitionLog {
         self.names.note_change();
         self.rewrites += 1;
         self.hints = ReadHints::default();
+        self.note_txn_indexes();
         self.publish();
         Ok(Some(CompactionSwap {
             disk: self.home.disk.clone(),

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use thalweg_record::{BatchError, Offset};
+use thalweg_record::{BatchError, LeaderEpoch, Offset};
 
 use crate::disk;
 use crate::producers::ProducerError;
@@ -27,6 +27,12 @@ pub enum AppendError {
     /// Replicated batches that begin below the log end.
     #[error(transparent)]
     UnexpectedOffset(#[from] UnexpectedOffset),
+    /// Replicated batches that leave out offsets, in a log that has none to leave out.
+    #[error(transparent)]
+    OffsetsMissing(#[from] OffsetsMissing),
+    /// Replicated batches of an epoch that cannot be theirs.
+    #[error(transparent)]
+    UnexpectedEpoch(#[from] UnexpectedEpoch),
     /// The disk is full: nothing was stored, and a later append may succeed (KAFKA_STORAGE_ERROR).
     #[error("the disk is full: {0}")]
     DiskFull(io::Error),
@@ -174,4 +180,28 @@ pub struct UnexpectedOffset {
     pub first: Offset,
     /// The log end.
     pub log_end: Offset,
+}
+
+/// Replicated batches that begin behind the log end, in a log that is not compacted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the batch begins at {first}, and offsets from {expected} on are missing before it")]
+pub struct OffsetsMissing {
+    /// Base offset of the batch.
+    pub first: Offset,
+    /// The base offset that would do.
+    pub expected: Offset,
+}
+
+/// A replicated batch whose leader epoch is below that of the batch before, or above that of the leader.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the batch at {first} has leader epoch {found}, which is not within {earliest} and {latest}")]
+pub struct UnexpectedEpoch {
+    /// Base offset of the batch.
+    pub first: Offset,
+    /// Its epoch.
+    pub found: LeaderEpoch,
+    /// The epoch of the batch before.
+    pub earliest: LeaderEpoch,
+    /// The epoch of the leader.
+    pub latest: LeaderEpoch,
 }

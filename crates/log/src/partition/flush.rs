@@ -228,6 +228,9 @@ impl PartitionLog {
             segment.finish(&self.home)?;
             segment.release(&self.home)?;
         }
+        // Without it an index that is whole is made again.
+        let written = self.write_txn_checkpoint();
+        self.home.disk.unless_full(written)?;
         for doomed in self.doomed.drain(..) {
             self.home.disk.remove(&doomed.path)?;
         }

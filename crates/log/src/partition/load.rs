@@ -15,10 +15,12 @@ use std::sync::{Arc, Weak};
 use thalweg_record::Offset;
 
 use super::error::LogError;
+use super::examine::Oddities;
 use super::flush::Names;
 use super::in_flight::recall_in_flight;
 use super::replay::{replay_epoch, replay_segments};
 use super::{PartitionLog, PublishedOffsets, ReadHints, metadata};
+use crate::checkpoint::TXN_INDEX_FILE;
 use crate::clock::Clock;
 use crate::config::LogConfig;
 use crate::disk::{Durability, Listed};
@@ -70,6 +72,8 @@ impl OpenOptions {
 struct Found {
     segments: BTreeMap<Offset, FoundFiles>,
     snapshots: Vec<Offset>,
+    /// Whether there is a checkpoint of the transaction indexes.
+    txn_checkpoint: bool,
 }
 
 impl PartitionLog {
@@ -105,6 +109,8 @@ impl PartitionLog {
             producers: Producers::default(),
             snapshots: Vec::new(),
             log_end: Offset::ZERO,
+            oddities: Oddities::default(),
+            has_txn_checkpoint: false,
         };
         let mut log = loading.into_log(name, topic_id, config, clock, Offset::ZERO);
         log.note_unsynced_names();
@@ -135,6 +141,8 @@ impl PartitionLog {
             producers: Producers::starting_at(segments[0].base_offset.0),
             snapshots: found.snapshots,
             log_end: Offset::ZERO,
+            oddities: Oddities::default(),
+            has_txn_checkpoint: found.txn_checkpoint,
             segments,
             home,
         };
@@ -164,6 +172,8 @@ pub(super) struct Loading {
     pub(super) producers: Producers,
     pub(super) snapshots: Vec<Offset>,
     pub(super) log_end: Offset,
+    pub(super) oddities: Oddities,
+    pub(super) has_txn_checkpoint: bool,
 }
 
 impl Loading {
@@ -197,7 +207,9 @@ impl Loading {
             poison: None,
             hints: ReadHints::default(),
             recovery_point_sank: false,
-            gap_from: None,
+            oddities: self.oddities,
+            noted_damage: None,
+            failed_append: None,
             truncations: 0,
             rewrites: 0,
             names: Names::default(),
@@ -220,10 +232,11 @@ impl Loading {
         let epochs = LeaderEpochs::load(&self.home.disk, &self.home.dir);
         let epochs_are_known = epochs.is_some();
         self.epochs = epochs.unwrap_or_else(LeaderEpochs::empty);
-        let clean_end = if options.clean { self.clean_end(name)? } else { None };
+        let clean_end = if options.clean { self.clean_end(name, options.recovery_point)? } else { None };
         match clean_end {
             Some(log_end) => {
                 self.log_end = log_end;
+                self.check_txn_indexes(self.segments.len(), name, config, now_ms)?;
                 self.load_producers(config, log_end, now_ms)?;
                 replay_segments(&self.home, &mut self.segments, &mut self.producers, log_end)?;
                 recall_in_flight(&self.home, &mut self.segments, &mut self.producers)?;
@@ -245,14 +258,30 @@ impl Loading {
         Ok(())
     }
 
-    /// The log end after a clean stop; `None` when the end of the log is not what a clean stop leaves.
-    fn clean_end(&mut self, name: &TopicPartition) -> Result<Option<Offset>, LogError> {
+    /// The log end after a clean stop, when it is where the checkpoint says; `None` when the end of the log is not what a clean
+    /// stop leaves.
+    fn clean_end(
+        &mut self,
+        name: &TopicPartition,
+        recovery_point: Offset,
+    ) -> Result<Option<Offset>, LogError> {
         let active = self.segments.last_mut().expect("a log always has a segment");
+        let segment = active.base_offset.0;
         match active.read_next_offset(&self.home) {
-            Ok(next) => Ok(Some(next.max(active.base_offset))),
+            // Without a checkpoint the recovery point is 0.
+            Ok(next) if next == recovery_point || recovery_point == Offset::ZERO => {
+                Ok(Some(next.max(active.base_offset)))
+            }
+            Ok(next) => {
+                tracing::error!(
+                    partition = %name, segment, log_end = next.0, recovery_point = recovery_point.0,
+                    "Log does not end where it was closed in order"
+                );
+                Ok(None)
+            }
             Err(ScanError::Io(error)) => Err(error.into()),
             Err(ScanError::Corrupt(fault)) => {
-                tracing::error!(partition = %name, %fault, "Log is damaged although it was closed in order");
+                tracing::error!(partition = %name, segment, %fault, "Log is damaged although it was closed in order");
                 Ok(None)
             }
         }
@@ -367,6 +396,7 @@ fn sort_out(home: &Home) -> io::Result<Found> {
             home.disk.remove(&home.dir.join(&name))?;
             continue;
         }
+        found.txn_checkpoint |= name == TXN_INDEX_FILE;
         let Some((offset, suffix)) = split_name(&name) else { continue };
         match suffix {
             LOG_SUFFIX => found.segments.entry(offset).or_default().log = true,

@@ -1,6 +1,7 @@
 //! Reading: which bytes of which file answer a fetch.
 //!
-//! Owns: finding whole batches between an offset and a bound. Refuses: reading the records; the caller sends the
+//! Owns: finding whole batches between an offset and a bound, and what has to hold of them before they are served. Refuses:
+//! reading the records; the caller sends the
 //! slice from the file to the socket.
 
 use std::sync::Arc;
@@ -9,8 +10,9 @@ use thalweg_record::Offset;
 
 use super::PartitionLog;
 use super::error::{LogError, OffsetOutOfRange, ReadError};
+use super::examine::{Examined, Region, examine};
 use crate::disk::LogFile;
-use crate::scan::ScanError;
+use crate::scan::{CorruptBatch, ScanError};
 use crate::segment::transactions::AbortedTransaction;
 
 /// Positions that are remembered: where the last reads ended, which is where the next ones begin.
@@ -95,14 +97,141 @@ impl PartitionLog {
         }
         let mut index = self.floor_index(from).unwrap_or(0);
         while index < self.segments.len() && self.segments[index].base_offset < upper_bound {
-            let base = self.segments[index].base_offset;
-            if let Some(start) = self.position_of(index, from)? {
-                let slice = self.slice(index, start, max_bytes, upper_bound, min_one_message);
-                return Ok(slice.map_err(LogError::in_segment(base))?);
+            if let Some(slice) = self.read_segment(index, from, max_bytes, upper_bound, min_one_message)? {
+                return Ok(slice);
             }
             index += 1;
         }
         Ok(None)
+    }
+
+    /// The slice of one segment; the outer `None` when all of it lies below `from`.
+    fn read_segment(
+        &mut self,
+        index: usize,
+        from: Offset,
+        max_bytes: usize,
+        upper_bound: Offset,
+        min_one_message: bool,
+    ) -> Result<Option<Option<LogSlice>>, LogError> {
+        let base = self.segments[index].base_offset;
+        let read = match self.sound_position_of(index, from, max_bytes) {
+            Ok(None) => return Ok(None),
+            Ok(Some((start, sound_to))) => self
+                .slice(index, start, sound_to, max_bytes, upper_bound, min_one_message)
+                .map_err(LogError::in_segment(base)),
+            Err(error) => Err(error),
+        };
+        if let Err(LogError::Corrupt { segment, fault }) = &read {
+            self.note_damage(*segment, fault);
+        }
+        read.map(Some)
+    }
+
+    /// Where the first batch begins whose last offset is not below `from`, and where the batches end, with the offset after
+    /// them, that can be served with it. Batches that were found on disk are compared with each other first: no CRC covers
+    /// their offsets and epochs.
+    fn sound_position_of(
+        &mut self,
+        index: usize,
+        from: Offset,
+        max_bytes: usize,
+    ) -> Result<Option<(u64, Option<(u64, Offset)>)>, LogError> {
+        let Some(start) = self.position_or_damage(index, from)? else { return Ok(None) };
+        let end = start.saturating_add(max_bytes.max(1) as u64);
+        if self.segments[index].is_judged(start, end) {
+            return Ok(Some((start, None)));
+        }
+        let (near, examined) = self.examine_around(index, from, start, end)?;
+        let start = if examined.mended {
+            self.hints = ReadHints::default();
+            let Some(start) = self.position_of(index, from)? else { return Ok(None) };
+            start
+        } else {
+            start
+        };
+        let Some(fault) = examined.fault else {
+            self.segments[index].note_judged(near, examined.end, examined.next_offset);
+            return Ok(Some((start, None)));
+        };
+        let base = self.segments[index].base_offset;
+        let first = self.segments[index].batch_at(&self.home, start).map_err(LogError::in_segment(base))?;
+        let contains = first.is_some_and(|first| first.header.base_offset <= from);
+        if fault.position > start {
+            Ok(Some((start, Some((fault.position, examined.next_offset)))))
+        } else if let Some(first) = first.filter(|_| fault.position < start && contains) {
+            // The damage lies before what is asked for.
+            Ok(Some((start, Some((first.end(), first.header.next_offset())))))
+        } else {
+            Err(LogError::Corrupt { segment: base, fault })
+        }
+    }
+
+    /// As [`PartitionLog::position_of`], where all of the segment seems to lie below `offset`: a batch whose offset is damaged
+    /// must not be passed by.
+    fn position_or_damage(&mut self, index: usize, offset: Offset) -> Result<Option<u64>, LogError> {
+        let found = self.position_of(index, offset)?;
+        let (base, size_bytes) = (self.segments[index].base_offset, self.segments[index].size_bytes());
+        if found.is_some() || self.segments[index].is_judged(0, size_bytes) {
+            return Ok(found);
+        }
+        let (near, examined) = self.examine_around(index, offset, size_bytes, size_bytes)?;
+        if let Some(fault) = examined.fault {
+            return Err(LogError::Corrupt { segment: base, fault });
+        }
+        self.segments[index].note_judged(near, examined.end, examined.next_offset);
+        if examined.mended { self.position_of(index, offset) } else { Ok(None) }
+    }
+
+    /// Compares the batches up to `end` with each other, from a batch on that lies before that with `from`; says where that
+    /// begins.
+    fn examine_around(
+        &mut self,
+        index: usize,
+        from: Offset,
+        start: u64,
+        end: u64,
+    ) -> Result<(u64, Examined), LogError> {
+        let next_base = self.segments.get(index + 1).map_or(self.log_end, |next| next.base_offset);
+        let has_gaps = self.may_have_gaps();
+        let segment = &mut self.segments[index];
+        let base = segment.base_offset;
+        let near =
+            segment.position_not_behind(&self.home, from).map_err(LogError::in_segment(base))?.min(start);
+        let (near, expected) = match segment.judged_up_to(near, start) {
+            Some(judged) => (judged.to, judged.next_offset),
+            None => {
+                let first = segment.batch_at(&self.home, near).map_err(LogError::in_segment(base))?;
+                (near, first.filter(|_| near > 0).map_or(base, |first| first.header.base_offset))
+            }
+        };
+        let file = segment.file(&self.home)?;
+        let examined = examine(Region {
+            name: &self.name,
+            segment: base,
+            file: &file,
+            from: near,
+            to: end,
+            size_bytes: segment.size_bytes(),
+            expected,
+            next_base: Some(next_base),
+            epochs: &self.epochs,
+            has_gaps,
+            synced_to: self.log_end,
+        })?;
+        Ok((near, examined))
+    }
+
+    /// Logs damage in a batch, once.
+    pub(super) fn note_damage(&mut self, segment: Offset, fault: &CorruptBatch) {
+        if self.noted_damage == Some((segment, fault.position)) {
+            return;
+        }
+        self.noted_damage = Some((segment, fault.position));
+        tracing::error!(
+            partition = %self.name, segment = segment.0, position = fault.position, %fault,
+            "Batch is damaged and is not served"
+        );
     }
 
     /// Where the first batch begins whose last offset is not below `offset`, in one segment.
@@ -123,6 +252,7 @@ impl PartitionLog {
         &mut self,
         index: usize,
         start: u64,
+        sound_to: Option<(u64, Offset)>,
         max_bytes: usize,
         upper_bound: Offset,
         min_one_message: bool,
@@ -135,6 +265,10 @@ impl PartitionLog {
             (size_bytes, segment_end)
         } else {
             (self.position_of_bound(index, upper_bound)?, upper_bound)
+        };
+        let (bound, bound_offset) = match sound_to {
+            Some((position, offset)) if position < bound => (position, offset),
+            _ => (bound, bound_offset),
         };
         if start >= bound {
             return Ok(None);

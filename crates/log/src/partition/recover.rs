@@ -1,11 +1,12 @@
 //! Recovery: what a stop that was not clean has left, read and checked batch by batch.
 //!
-//! Owns: finding where the log ends, and making anew what depends on it. Refuses: keeping anything after the first
-//! batch that is not whole and valid; what is cut is told.
+//! Owns: finding where the log ends, and making anew what depends on it. Refuses: keeping anything in the log after the first
+//! batch that is not whole and valid; what is cut is logged, and kept beside the log where it holds batches.
 
 use thalweg_record::Offset;
 
 use super::error::LogError;
+use super::examine::{Examined, Region, examine};
 use super::in_flight::recall_in_flight;
 use super::load::{Loading, OpenOptions};
 use super::replay::{replay_epoch, replay_producers, replay_segments};
@@ -13,9 +14,10 @@ use crate::config::LogConfig;
 use crate::disk::{Durability, LogFile};
 use crate::epochs::LeaderEpochs;
 use crate::producers::{Producers, snapshot};
-use crate::scan::{BatchFault, BatchScan, CorruptBatch, HeaderScan, Placed, ScanError, is_zeros};
+use crate::scan::{BatchFault, BatchScan, CorruptBatch, HeaderScan, Placed, ScanError, has_batch, is_zeros};
 use crate::segment::transactions::AbortedTransaction;
-use crate::segment::{self, Home, SNAPSHOT_SUFFIX, Segment, check_order};
+use crate::segment::{Home, SNAPSHOT_SUFFIX, Segment, check_order};
+use crate::set_aside::SetAside;
 use crate::topic_partition::TopicPartition;
 
 impl Loading {
@@ -35,21 +37,25 @@ impl Loading {
         let first = self.segments.partition_point(|segment| segment.base_offset <= recovery_point);
         let first = first.saturating_sub(1);
         if let Some(before) = first.checked_sub(1) {
-            self.cut_leftovers(before, name)?;
+            self.cut_leftovers(before, name, options)?;
         }
         let first_base = self.segments[first].base_offset;
+        self.check_txn_indexes(first, name, config, now_ms)?;
         self.load_producers(config, first_base, now_ms)?;
         replay_segments(&self.home, &mut self.segments[..first], &mut self.producers, first_base)?;
+        let known_epochs = self.epochs.clone();
         self.epochs.truncate_from_end(first_base);
         self.log_end = first_base;
         let mut index = first;
         while index < self.segments.len() {
-            let cut_bytes = self.recover_segment(index, name, config, recovery_point, synced_to)?;
+            let examined = self.examine_segment(index, name, options, &known_epochs)?;
+            let cut_bytes =
+                self.recover_segment(index, name, config, recovery_point, synced_to, examined.fault)?;
             index += 1;
             let next = self.segments.get(index).map(|segment| segment.base_offset);
             // One that begins below the end of the one before was left in its place, and has come back.
             if cut_bytes > 0 || next.is_some_and(|next| next < self.log_end) {
-                self.drop_segments_from(index, name)?;
+                self.set_segments_aside(index, name)?;
             }
         }
         if self.log_end < synced_to {
@@ -82,7 +88,12 @@ impl Loading {
 
     /// Cuts what a segment that was synced has behind its last batch, before the next segment begins: it was cut before,
     /// and has come back with the power.
-    fn cut_leftovers(&mut self, index: usize, name: &TopicPartition) -> Result<(), LogError> {
+    fn cut_leftovers(
+        &mut self,
+        index: usize,
+        name: &TopicPartition,
+        options: &OpenOptions,
+    ) -> Result<(), LogError> {
         let Some(limit) = self.next_begins_at(index) else { return Ok(()) };
         let segment = &mut self.segments[index];
         let base = segment.base_offset;
@@ -96,6 +107,18 @@ impl Loading {
         };
         let Some(last) = last else { return Ok(()) };
         let end = if last.header.next_offset() > limit { last.position } else { last.end() };
+        if end == segment.size_bytes() {
+            return Ok(());
+        }
+        let near = segment.position_not_behind(&self.home, limit - 1).map_err(LogError::in_segment(base))?;
+        let first = segment.batch_at(&self.home, near).map_err(LogError::in_segment(base))?;
+        let expected = first.filter(|_| near > 0).map_or(base, |first| first.header.base_offset);
+        let examined = self.examine_from(index, name, options, &self.epochs.clone(), near, expected)?;
+        if examined.next_offset != limit || examined.fault.is_some() {
+            // Damage below the recovery point is for those to meet who read it.
+            return Ok(());
+        }
+        let (end, segment) = (examined.end, &mut self.segments[index]);
         if end < segment.size_bytes() {
             let cut_bytes = segment.size_bytes() - end;
             tracing::warn!(partition = %name, segment = base.0, cut_bytes, "Segment has bytes behind its last batch and is cut");
@@ -113,7 +136,49 @@ impl Loading {
         (first.header.base_offset >= next.base_offset).then_some(next.base_offset)
     }
 
-    /// Reads one segment to its end or to the first batch that is not valid; says how many bytes were cut.
+    /// Compares offsets and epochs of a segment's batches with each other.
+    fn examine_segment(
+        &mut self,
+        index: usize,
+        name: &TopicPartition,
+        options: &OpenOptions,
+        known_epochs: &LeaderEpochs,
+    ) -> Result<Examined, LogError> {
+        let expected = self.segments[index].base_offset.max(self.log_end);
+        let examined = self.examine_from(index, name, options, known_epochs, 0, expected)?;
+        self.oddities.note(&examined);
+        Ok(examined)
+    }
+
+    fn examine_from(
+        &mut self,
+        index: usize,
+        name: &TopicPartition,
+        options: &OpenOptions,
+        known_epochs: &LeaderEpochs,
+        from: u64,
+        expected: Offset,
+    ) -> Result<Examined, LogError> {
+        let next_base = self.segments.get(index + 1).map(|next| next.base_offset);
+        let segment = &mut self.segments[index];
+        let file = segment.file(&self.home)?;
+        let region = Region {
+            name,
+            segment: segment.base_offset,
+            file: &file,
+            from,
+            to: segment.size_bytes(),
+            size_bytes: segment.size_bytes(),
+            expected,
+            next_base,
+            epochs: known_epochs,
+            has_gaps: options.cleaned_to > Offset::ZERO || self.oddities.gaps > 0,
+            synced_to: options.recovery_point,
+        };
+        Ok(examine(region)?)
+    }
+
+    /// Reads one segment to its end, to the first batch that is not valid, or to `fault`; says how many bytes were cut.
     fn recover_segment(
         &mut self,
         index: usize,
@@ -121,6 +186,7 @@ impl Loading {
         config: &LogConfig,
         recovery_point: Offset,
         synced_to: Offset,
+        fault: Option<CorruptBatch>,
     ) -> Result<u64, LogError> {
         let limit = self.next_begins_at(index);
         let segment = &mut self.segments[index];
@@ -139,9 +205,11 @@ impl Loading {
             overlaps: false,
             valid_bytes: 0,
         };
+        let readable_bytes = fault.as_ref().map_or(size_bytes, |fault| fault.position);
         let outcome = recovery
-            .skim(&file, size_bytes, recovery_point)
-            .and_then(|()| recovery.check_rest(&file, size_bytes));
+            .skim(&file, readable_bytes, recovery_point)
+            .and_then(|()| recovery.check_rest(&file, readable_bytes))
+            .and_then(|()| fault.map_or(Ok(()), |fault| Err(fault.into())));
         let (log_end, valid_bytes, aborted) = (recovery.expected, recovery.valid_bytes, recovery.aborted);
         // What is behind the end was cut before: nothing is lost, and the next segment goes on from here.
         let is_leftover = recovery.overlaps || limit == Some(log_end);
@@ -160,6 +228,13 @@ impl Loading {
                 cut_bytes = 0;
             }
             Err(ScanError::Corrupt(_)) if is_leftover => cut_bytes = 0,
+            Err(ScanError::Corrupt(fault)) if has_batch(&file, valid_bytes + 1, size_bytes, log_end)? => {
+                let aside = SetAside::keep_end(&self.home, name, segment, valid_bytes, log_end)?;
+                tracing::error!(
+                    partition = %name, segment = segment.base_offset.0, %fault, cut_bytes, log_end = log_end.0,
+                    kept_in = %aside.dir().display(), "Log is damaged and is cut; what it held from there on is set aside"
+                );
+            }
             Err(ScanError::Corrupt(fault)) => tracing::warn!(
                 partition = %name, segment = segment.base_offset.0, %fault, cut_bytes, log_end = log_end.0,
                 "Log ends with bytes that are no valid batch and is cut"
@@ -169,26 +244,32 @@ impl Loading {
         segment.cut(&self.home, valid_bytes)?;
         segment.replace_aborted(&self.home, &aborted)?;
         self.home.disk.unless_full(segment.finish(&self.home))?;
+        segment.set_judged();
         Ok(cut_bytes)
     }
 
-    fn drop_segments_from(&mut self, index: usize, name: &TopicPartition) -> Result<(), LogError> {
+    /// Keeps segments that do not follow the one before, beside the log.
+    fn set_segments_aside(&mut self, index: usize, name: &TopicPartition) -> Result<(), LogError> {
+        if index == self.segments.len() {
+            return Ok(());
+        }
+        let aside = SetAside::create(&self.home, name)?;
         for segment in &self.segments[index..] {
             tracing::error!(
                 partition = %name, segment = segment.base_offset.0, size_bytes = segment.size_bytes(),
-                log_end = self.log_end.0, "Segment does not follow the one before, whose end is cut or lost, and is dropped"
+                log_end = self.log_end.0, kept_in = %aside.dir().display(),
+                "Segment does not follow the one before, whose end is cut or lost, and is set aside"
             );
         }
-        for path in segment::drop_from(&mut self.segments, index, &self.home)? {
-            self.home.disk.remove(&path)?;
-        }
+        aside.take_from(&mut self.segments, index)?;
         Ok(())
     }
 }
 
 /// Whether what does not follow is a batch that was synced: the one before it has a wrong offset, which no CRC covers.
 fn is_synced(fault: &CorruptBatch, synced_to: Offset) -> bool {
-    matches!(fault.reason, BatchFault::OffsetsOutOfOrder { base_offset, .. } if base_offset < synced_to.0)
+    synced_to > Offset::ZERO
+        && matches!(fault.reason, BatchFault::OffsetsOutOfOrder { base_offset, .. } if base_offset < synced_to.0)
 }
 
 /// A segment while it is recovered.
@@ -212,10 +293,17 @@ struct Recovery<'a> {
 
 impl Recovery<'_> {
     /// Takes what lies wholly below the recovery point, which was synced: only headers are read, for the indexes
-    /// and the producers.
+    /// and the producers. A batch is taken once another follows it: else its length may be damaged.
     fn skim(&mut self, file: &LogFile, size_bytes: u64, recovery_point: Offset) -> Result<(), ScanError> {
         let mut scan = HeaderScan::new(file, 0, size_bytes);
-        while let Some(placed) = scan.next()? {
+        let mut before = None;
+        loop {
+            let next = match scan.next() {
+                Ok(Some(next)) => next,
+                Ok(None) | Err(ScanError::Corrupt(_)) => break,
+                Err(error) => return Err(error),
+            };
+            let Some(placed) = before.replace(next) else { continue };
             if placed.header.last_offset() >= recovery_point {
                 break;
             }

@@ -3,9 +3,12 @@
 //! Owns: what a stored batch tells about producers, transactions and epochs. Refuses: judging; what was stored
 //! was accepted once.
 
+use std::io;
+
 use thalweg_record::{Batch, BatchHeader, ControlRecordType, DecompressBuffer, Offset};
 
 use super::error::LogError;
+use crate::disk::LogFile;
 use crate::epochs::LeaderEpochs;
 use crate::producers::{AppendOrigin, EndMarker, PreparedAppend, Producers};
 use crate::scan::{HeaderScan, Placed, ScanError};
@@ -17,7 +20,8 @@ const CONTROL_BATCH_BYTES_MAX: usize = 64 * 1024;
 
 /// The marker in a control batch, when it ends a transaction.
 pub(super) fn end_marker(header: &BatchHeader, bytes: &[u8]) -> Option<EndMarker> {
-    if !header.attributes.is_control() {
+    // Of one that was damaged to look like a marker, the bytes were not read.
+    if !header.attributes.is_control() || bytes.len() != header.size_bytes() {
         return None;
     }
     let mut buffer = DecompressBuffer::new(CONTROL_BATCH_BYTES_MAX);
@@ -113,13 +117,47 @@ fn replay_segment(
         if !header.producer_id.is_some() {
             continue;
         }
-        let mut bytes = Vec::new();
-        if header.attributes.is_control() && header.size_bytes() <= CONTROL_BATCH_BYTES_MAX {
-            bytes.resize(header.size_bytes(), 0);
-            file.read_at(&mut bytes, position)?;
-        }
+        let bytes = control_bytes(&file, position, &header)?;
         // The transaction index of the segment has the entry already.
         replay_producers(producers, &header, &bytes);
     }
     Ok(())
+}
+
+/// The transactions whose markers lie in a segment and abort them; `producers` are as of its base offset.
+pub(super) fn aborted_in(
+    home: &Home,
+    segment: &mut Segment,
+    producers: &mut Producers,
+) -> Result<Vec<AbortedTransaction>, LogError> {
+    let file = segment.file(home)?;
+    let mut scan = HeaderScan::new(&file, 0, segment.size_bytes());
+    let mut aborted = Vec::new();
+    loop {
+        let Placed { position, header } = match scan.next() {
+            Ok(Some(placed)) => placed,
+            Ok(None) => return Ok(aborted),
+            Err(ScanError::Io(error)) => return Err(error.into()),
+            Err(ScanError::Corrupt(fault)) => {
+                let (dir, segment) = (home.dir.display(), segment.base_offset.0);
+                tracing::error!(%dir, segment, %fault, "Segment is damaged");
+                return Ok(aborted);
+            }
+        };
+        if !header.producer_id.is_some() {
+            continue;
+        }
+        let bytes = control_bytes(&file, position, &header)?;
+        aborted.extend(replay_producers(producers, &header, &bytes));
+    }
+}
+
+/// The bytes of a control batch; nothing of any other.
+fn control_bytes(file: &LogFile, position: u64, header: &BatchHeader) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if header.attributes.is_control() && header.size_bytes() <= CONTROL_BATCH_BYTES_MAX {
+        bytes.resize(header.size_bytes(), 0);
+        file.read_at(&mut bytes, position)?;
+    }
+    Ok(bytes)
 }

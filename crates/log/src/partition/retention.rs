@@ -4,10 +4,11 @@
 //! `.deleted` names, later they are removed. Refuses: deleting a segment with records that are not replicated.
 
 use std::sync::Arc;
-use thalweg_record::Offset;
+use thalweg_record::{NO_TIMESTAMP, Offset};
 
 use super::PartitionLog;
 use super::error::{DeleteRecordsError, LogError, OffsetOutOfRange};
+use crate::scan::ScanError;
 
 impl PartitionLog {
     /// Raises the log start to `offset` (DeleteRecords, or the log start of the leader) and deletes the segments
@@ -105,7 +106,16 @@ impl PartitionLog {
         let segment = &mut self.segments[index];
         let base = segment.base_offset;
         let was_open = segment.is_open();
-        let (timestamp, _) = segment.max_timestamp(&self.home).map_err(LogError::in_segment(base))?;
+        let timestamp = match segment.max_timestamp(&self.home) {
+            Ok((timestamp, _)) => timestamp,
+            Err(ScanError::Io(error)) => return Err(error.into()),
+            // A damaged segment must not stay for ever, and keep all later ones.
+            Err(ScanError::Corrupt(fault)) => {
+                self.note_damage(base, &fault);
+                NO_TIMESTAMP
+            }
+        };
+        let segment = &mut self.segments[index];
         segment.close_indexes();
         let newest_ms = if timestamp >= 0 { timestamp } else { segment.modified_ms(&self.home)? };
         if !was_open {

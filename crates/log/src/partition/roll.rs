@@ -11,6 +11,7 @@ use super::error::LogError;
 use super::{AppendError, PartitionLog};
 use crate::disk::{self, Durability};
 use crate::producers::snapshot;
+use crate::scan::ScanError;
 use crate::segment::{DELETED_SUFFIX, SNAPSHOT_SUFFIX, Segment};
 
 /// Segments before the active one whose files stay open.
@@ -31,7 +32,10 @@ impl PartitionLog {
         }
         let active = self.segments.last_mut().expect("a log always has a segment");
         let base = active.base_offset;
-        active.prepare_append(&self.home).map_err(LogError::in_segment(base))?;
+        if let Some(fault) = active.prepare_append(&self.home).map_err(LogError::Io)? {
+            self.note_damage(base, &fault);
+        }
+        let active = self.segments.last_mut().expect("a log always has a segment");
         let too_large = active.size_bytes() + incoming_bytes > u64::from(self.config.segment_bytes);
         let full = active.indexes_full(self.config.segment_index_bytes);
         let out_of_reach = !active.can_hold(last_offset);
@@ -58,7 +62,16 @@ impl PartitionLog {
             return Ok(false);
         }
         let base = active.base_offset;
-        let first = active.first_timestamp(&self.home).map_err(LogError::in_segment(base))?;
+        let first = match active.first_timestamp(&self.home) {
+            Ok(first) => first,
+            Err(ScanError::Io(error)) => return Err(error.into()),
+            // Its age has to do: what is appended has nothing to do with the batch that is damaged.
+            Err(ScanError::Corrupt(fault)) => {
+                self.note_damage(base, &fault);
+                None
+            }
+        };
+        let active = self.segments.last_mut().expect("a log always has a segment");
         let waited_ms = match first {
             Some(first) if first >= 0 => incoming_timestamp.saturating_sub(first),
             _ => now_ms.saturating_sub(active.created_ms),
@@ -82,11 +95,7 @@ impl PartitionLog {
 
     /// Leaves the active segment and begins one at `first_offset`, or where the log ends if that is higher.
     pub(super) fn roll(&mut self, first_offset: Offset) -> Result<(), LogError> {
-        // A gap that a truncation has left is no gap between segments, which recovery would take for lost batches.
-        let base = match self.gap_from {
-            Some(end) if first_offset <= self.log_end => end,
-            _ => first_offset.max(self.log_end),
-        };
+        let base = first_offset.max(self.log_end);
         let now_ms = self.clock.now_ms();
         if self.has_zeros() {
             self.cut_is_unsynced();
@@ -112,6 +121,9 @@ impl PartitionLog {
         match self.take_snapshot(Durability::PageCache) {
             Err(LogError::Io(error)) => self.home.disk.unless_full(Err(error))?,
             other => other?,
+        }
+        if self.segments.iter().rev().nth(1).is_some_and(|left| left.txn_index(&self.home).is_some()) {
+            self.note_txn_indexes();
         }
         self.limit_open_files();
         self.publish();

@@ -7,12 +7,15 @@ use std::io;
 use thalweg_record::Offset;
 
 use super::error::LogError;
+use super::examine::{Oddities, Region, examine};
 use super::in_flight::recall_in_flight;
 use super::replay::replay_segments;
 use super::{PartitionLog, ReadHints};
 use crate::disk::{self, Durability};
 use crate::producers::{Producers, snapshot};
+use crate::scan::ScanError;
 use crate::segment::{self, SNAPSHOT_SUFFIX, Segment};
+use crate::set_aside::SetAside;
 
 /// Why syncs happen under the partition's lock here.
 const CUTTING: &str =
@@ -20,7 +23,8 @@ const CUTTING: &str =
 
 impl PartitionLog {
     /// Drops all records at and above `offset`. Says whether any went. Epochs that begin at or above the log end
-    /// are dropped in any case. The batch that contains `offset` goes whole; the log end is `offset` all the same.
+    /// are dropped in any case. The batch that contains `offset` goes whole, and the log ends where the last batch does that
+    /// is left: were it to end at `offset`, what comes next would leave a hole.
     pub fn truncate_to(&mut self, offset: Offset) -> Result<bool, LogError> {
         let _allowed = disk::allow_waits(CUTTING);
         if offset >= self.log_end {
@@ -28,54 +32,152 @@ impl PartitionLog {
             return Ok(false);
         }
         // Records below the high watermark were acknowledged, and this may be their last copy.
-        let keeps = offset < self.high_watermark;
-        if keeps {
-            tracing::warn!(
-                partition = %self.name, offset = offset.0, high_watermark = self.high_watermark.0, log_end = self.log_end.0,
-                "Log is truncated below its high watermark"
-            );
-            self.copy_aside(offset)?;
-        }
-        if let Err(error) = self.cut_from(offset, keeps) {
+        let aside = if offset < self.high_watermark { Some(self.keep_from(offset)?) } else { None };
+        if let Err(error) = self.cut_from(offset, aside.as_ref()) {
             // What was cut, and what not, is known again after a restart.
-            self.set_poison(format!("the log cannot be truncated to offset {offset}: {error}"));
+            let reason = format!("the log cannot be truncated to offset {offset}: {error}");
+            match error {
+                LogError::Corrupt { .. } => self.refuse_appends(reason),
+                _ => self.set_poison(reason),
+            }
             return Err(error);
         }
         Ok(true)
     }
 
-    fn cut_from(&mut self, offset: Offset, keeps: bool) -> Result<(), LogError> {
+    /// Copies the batches from `offset` to the end of the segment that holds it. Nothing is cut yet.
+    fn keep_from(&mut self, offset: Offset) -> Result<SetAside, LogError> {
+        let aside = match self.floor_index(offset) {
+            None => SetAside::create(&self.home, &self.name)?,
+            Some(index) => {
+                let segment = &mut self.segments[index];
+                let position = match segment.locate(&self.home, offset) {
+                    Ok(found) => found.map_or(segment.size_bytes(), |found| found.position),
+                    Err(ScanError::Corrupt(fault)) => fault.position,
+                    Err(ScanError::Io(error)) => return Err(error.into()),
+                };
+                SetAside::keep_end(&self.home, &self.name, segment, position, offset)?
+            }
+        };
+        tracing::error!(
+            partition = %self.name, offset = offset.0, high_watermark = self.high_watermark.0, log_end = self.log_end.0,
+            kept_in = %aside.dir().display(), "Log is truncated below its high watermark; what goes is set aside"
+        );
+        Ok(aside)
+    }
+
+    fn cut_from(&mut self, offset: Offset, aside: Option<&SetAside>) -> Result<(), LogError> {
         let kept = self.segments.partition_point(|segment| segment.base_offset <= offset);
-        if keeps {
-            self.rename_aside(kept)?;
+        if let Some(aside) = aside {
+            aside.take_from(&mut self.segments, kept.max(1))?;
         }
-        if kept == 0 {
-            return self.truncate_fully_and_start_at(offset, None);
+        if kept > 0 {
+            return self.truncate_segments(offset, kept);
         }
-        self.truncate_segments(offset, kept)
+        if let Some(aside) = aside {
+            aside.take_files(&mut self.segments[0])?;
+        }
+        self.truncate_fully_and_start_at(offset, None)
     }
 
     fn truncate_segments(&mut self, offset: Offset, kept: usize) -> Result<(), LogError> {
         let renamed = segment::drop_from(&mut self.segments, kept, &self.home)?;
         self.doom(renamed);
-        let active = self.segments.last_mut().expect("the segment with the offset was kept");
-        let base = active.base_offset;
-        active.truncate(&self.home, offset).map_err(LogError::in_segment(base))?;
-        // An earlier gap may lie before the batch that went.
-        let end = active.read_next_offset(&self.home).map_err(LogError::in_segment(base))?;
-        self.gap_from = Some(end.max(base)).filter(|end| *end < offset);
-        self.log_end = offset;
-        self.log_start = self.log_start.min(offset);
-        self.epochs.truncate_from_end(offset);
+        let end = self.truncate_active(offset)?;
+        let end = self.end_without_gap(end)?;
+        if end < self.log_start && self.log_start <= offset {
+            // Deleted records must not be there again.
+            return self.truncate_fully_and_start_at(self.log_start, None);
+        }
+        self.log_end = end;
+        self.log_start = self.log_start.min(self.log_end);
+        self.epochs.truncate_from_end(self.log_end);
         self.reload_producers()?;
         self.after_truncation();
         Ok(())
+    }
+
+    /// Cuts the newest segment; says where its batches end. One that is damaged before `offset` is cut there.
+    fn truncate_active(&mut self, offset: Offset) -> Result<Offset, LogError> {
+        let active = self.segments.last_mut().expect("the segment with the offset was kept");
+        let base = active.base_offset;
+        let cut = active.truncate(&self.home, offset).and_then(|_| active.read_next_offset(&self.home));
+        let fault = match cut {
+            Ok(end) => return Ok(end.max(base)),
+            Err(ScanError::Io(error)) => return Err(error.into()),
+            Err(ScanError::Corrupt(fault)) => fault,
+        };
+        let file = active.file(&self.home)?;
+        let size_bytes = active.size_bytes();
+        let examined = examine(Region {
+            name: &self.name,
+            segment: base,
+            file: &file,
+            from: 0,
+            to: size_bytes,
+            size_bytes,
+            expected: base,
+            next_base: None,
+            epochs: &self.epochs,
+            has_gaps: self.config.cleanup_policy.compact || self.cleaned_to > Offset::ZERO,
+            synced_to: self.log_end,
+        })?;
+        let (position, end) =
+            if examined.next_offset > offset { (0, base) } else { (examined.end, examined.next_offset) };
+        let aside = SetAside::keep_end(&self.home, &self.name, active, position, end)?;
+        tracing::error!(
+            partition = %self.name, segment = base.0, %fault, offset = offset.0, log_end = end.0,
+            kept_in = %aside.dir().display(),
+            "Log is damaged before the offset to which it is truncated, and is cut there; what goes is set aside"
+        );
+        active.cut(&self.home, position)?;
+        file.sync_data()?;
+        active.truncate_transactions(&self.home, end)?;
+        active.rebuild_indexes(&self.home).map_err(LogError::in_segment(base))?;
+        active.read_next_offset(&self.home).map_err(LogError::in_segment(base))
+    }
+
+    /// Where the last batch ends, when the newest segment ends at `end` and may have none: in a log without gaps, segments
+    /// that begin behind the end of the one before go.
+    fn end_without_gap(&mut self, end: Offset) -> Result<Offset, LogError> {
+        let mut end = end;
+        while !self.may_have_gaps()
+            && let [.., before, newest] = &mut self.segments[..]
+            && newest.is_empty()
+        {
+            let base = before.base_offset;
+            let before_end = before.read_next_offset(&self.home).map_err(LogError::in_segment(base))?;
+            if before_end >= newest.base_offset {
+                break;
+            }
+            let index = self.segments.len() - 1;
+            let renamed = segment::drop_from(&mut self.segments, index, &self.home)?;
+            self.doom(renamed);
+            end = before_end.max(base);
+        }
+        Ok(end)
+    }
+
+    /// Whether offsets without a batch are no sign of damage: compaction leaves them, and so does replication of what was
+    /// compacted elsewhere.
+    pub(super) fn may_have_gaps(&self) -> bool {
+        self.config.cleanup_policy.compact || self.cleaned_to > Offset::ZERO || self.oddities.gaps > 0
+    }
+
+    /// From where on the log may not be what its leader has: a recovery found a gap there that nothing explains.
+    pub fn doubtful_from(&self) -> Option<Offset> {
+        let Oddities { first_gap, doubt, .. } = &self.oddities;
+        let explained = self.config.cleanup_policy.compact || self.cleaned_to > Offset::ZERO;
+        let gap = first_gap.filter(|_| !explained).or(*doubt)?;
+        Some(gap.expected)
     }
 
     /// Ends the log where batches are missing between two segments of which the first is not known to be synced: a power
     /// failure spares any of them, and may take whole batches from the end of one. For logs that are not compacted: what was
     /// compacted before, as far as that is known, has other gaps. Says where it ends, if it does so earlier now.
     pub fn end_at_gap(&mut self) -> Result<Option<Offset>, LogError> {
+        let end_before = self.log_end;
+        self.end_before_doubt()?;
         let first = self.floor_index(self.recovery_point).unwrap_or(0);
         for index in first..self.segments.len() - 1 {
             let next = self.segments[index + 1].base_offset;
@@ -87,6 +189,15 @@ impl PartitionLog {
                     partition = %self.name, log_end = end.0, next = next.0,
                     "Log ends before its next segment begins: what lies between was not written out"
                 );
+                let aside = SetAside::create(&self.home, &self.name)?;
+                for lost in &self.segments[index + 1..] {
+                    tracing::error!(
+                        partition = %self.name, segment = lost.base_offset.0, size_bytes = lost.size_bytes(),
+                        log_end = end.0, kept_in = %aside.dir().display(),
+                        "Segment does not follow the one before, whose end is lost, and is set aside"
+                    );
+                }
+                aside.take_from(&mut self.segments, index + 1)?;
                 if end < self.log_start {
                     // Offsets below the log start are not given out again.
                     self.truncate_fully_and_start_at(self.log_start, None)?;
@@ -96,7 +207,33 @@ impl PartitionLog {
                 return Ok(Some(self.log_end));
             }
         }
-        Ok(None)
+        Ok((self.log_end < end_before).then_some(self.log_end))
+    }
+
+    /// Names the gap that recovery found in a log that should have none, and takes its last batch away where that alone lies
+    /// behind one: its offset is damaged, which no CRC covers.
+    fn end_before_doubt(&mut self) -> Result<(), LogError> {
+        if self.cleaned_to > Offset::ZERO {
+            return Ok(());
+        }
+        if let Some(gap) = &self.oddities.first_gap {
+            tracing::error!(
+                partition = %self.name, segment = gap.segment.0, position = gap.position,
+                expected = gap.expected.0, found = gap.found.0, gaps = self.oddities.gaps,
+                "Offsets are missing from a log that is not compacted"
+            );
+        }
+        let Some(gap) = self.oddities.doubt.filter(|_| self.oddities.gaps == 0) else { return Ok(()) };
+        let active = self.segments.last_mut().expect("a log always has a segment");
+        let position = if active.base_offset == gap.segment { gap.position } else { active.size_bytes() };
+        let aside = SetAside::keep_end(&self.home, &self.name, active, position, gap.found)?;
+        tracing::error!(
+            partition = %self.name, segment = gap.segment.0, position = gap.position,
+            expected = gap.expected.0, found = gap.found.0, kept_in = %aside.dir().display(),
+            "The last batch of a log that is not compacted leaves a gap before it, and is set aside"
+        );
+        self.truncate_to(gap.expected.max(self.log_start))?;
+        Ok(())
     }
 
     /// Drops everything and begins anew at `offset`; the log start is `log_start`, or `offset`.
@@ -114,7 +251,6 @@ impl PartitionLog {
             self.home.disk.remove(&self.home.file(snapshot, SNAPSHOT_SUFFIX))?;
         }
         self.epochs.clear();
-        self.gap_from = None;
         self.producers = Producers::starting_at(offset.0);
         self.log_end = offset;
         self.log_start = log_start.unwrap_or(offset).min(offset);
@@ -142,6 +278,7 @@ impl PartitionLog {
     fn after_truncation(&mut self) {
         self.truncations += 1;
         self.rewrites += 1;
+        self.oddities.forget_from(self.log_end);
         self.hints = ReadHints::default();
         self.names.note_change();
         self.cut_is_unsynced();
@@ -151,6 +288,7 @@ impl PartitionLog {
         if let Err(error) = self.epochs.write(&self.home.disk, &self.home.dir, Durability::PageCache) {
             tracing::warn!(partition = %self.name, %error, "Leader epochs cannot be written yet");
         }
+        self.note_txn_indexes();
         self.publish();
         self.recovery_point_sank = true;
         // Without room for that the log takes no batches until there is.

@@ -12,7 +12,7 @@ use super::{Home, INDEX_SUFFIX, IndexTrust, NO_TIME, RecentBatches, Segment, TIM
 use crate::config::LogConfig;
 use crate::disk::{self, LogFile};
 use crate::index::{OffsetEntry, TimeEntry};
-use crate::scan::ScanError;
+use crate::scan::{CorruptBatch, ScanError};
 
 /// The index interval when an index is made anew without knowing the topic's settings.
 pub(super) const INDEX_INTERVAL_DEFAULT: u32 = 4096;
@@ -191,13 +191,25 @@ impl Segment {
         self.recent.push(self.relative(header.base_offset), relative_offset, position);
     }
 
-    /// Reads the newest timestamp and what the time index ends with, before the first append after opening.
-    pub fn prepare_append(&mut self, home: &Home) -> Result<(), ScanError> {
-        if self.max_timestamp.is_none() {
-            self.max_time_entry(home)?;
-            self.close_indexes();
+    /// Reads the newest timestamp and what the time index ends with, before the first append after opening. A batch on the way
+    /// that is damaged is no reason to take no more: the timestamps that are known have to do. It is returned once.
+    pub fn prepare_append(&mut self, home: &Home) -> io::Result<Option<CorruptBatch>> {
+        if self.max_timestamp.is_some() {
+            return Ok(None);
         }
-        Ok(())
+        let fault = match self.max_time_entry(home) {
+            Ok(_) => None,
+            Err(ScanError::Io(error)) => return Err(error),
+            Err(ScanError::Corrupt(fault)) => {
+                let path = home.file(self.base_offset, TIME_INDEX_SUFFIX);
+                let last = self.times.last(&home.disk, &path)?.unwrap_or(NO_TIME);
+                self.last_time = Some(last.timestamp);
+                self.max_timestamp = Some(last);
+                Some(fault)
+            }
+        };
+        self.close_indexes();
+        Ok(fault)
     }
 
     /// Adds the newest timestamp to the time index, when it is newer than the last entry.
@@ -245,6 +257,8 @@ impl Segment {
         }
         self.ahead = Ahead::default();
         self.size_bytes = size_bytes;
+        self.unjudged_to = self.unjudged_to.min(size_bytes);
+        self.judged.retain(|judged| judged.to <= size_bytes);
         Ok(())
     }
 
@@ -252,7 +266,9 @@ impl Segment {
     pub fn truncate(&mut self, home: &Home, offset: Offset) -> Result<u64, ScanError> {
         let Some(boundary) = self.locate(home, offset)? else { return Ok(0) };
         let cut_bytes = self.size_bytes - boundary.position;
-        self.prepare_append(home)?;
+        if let Some(fault) = self.prepare_append(home)? {
+            return Err(fault.into());
+        }
         let (disk, target) = (&home.disk, self.relative(offset));
         let path = home.file(self.base_offset, INDEX_SUFFIX);
         let kept = self.offsets.count_where(disk, &path, |entry| entry.relative_offset < target)?;

@@ -118,6 +118,7 @@ fn segments_are_rolled_when_an_index_is_full() {
 fn a_follower_keeps_offsets_with_gaps_and_drops_a_partial_tail() {
     let bench = Bench::new();
     let mut log = bench.create();
+    log.accept_gaps();
     let mut fetched = Spec::new(2).at(5, 3).build();
     fetched.extend(Spec::new(2).at(20, 4).build());
     let partial = Spec::new(2).at(22, 4).build();
@@ -154,6 +155,7 @@ fn a_follower_refuses_a_damaged_batch() {
 fn offsets_far_apart_begin_a_new_segment() {
     let bench = Bench::new();
     let mut log = bench.create();
+    log.accept_gaps();
     log.append_as_follower(&Spec::new(1).at(10, 0).build(), LeaderEpoch(0)).expect("accepted");
     let far = i64::from(i32::MAX) + 100;
     log.append_as_follower(&Spec::new(1).at(far, 0).build(), LeaderEpoch(0)).expect("accepted");

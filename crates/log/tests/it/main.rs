@@ -3,6 +3,7 @@
 mod ahead;
 mod append;
 mod compaction;
+mod damage;
 mod dirs;
 mod durability;
 mod epochs;

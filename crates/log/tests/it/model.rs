@@ -53,6 +53,7 @@ fn append_some(log: &mut PartitionLog, model: &mut Model, random: &mut SmallRng)
     let base = if random.random_range(0..5) == 0 {
         let gap = [0, 0, 1, 7, 500][random.random_range(0..5)];
         let base = model.log_end + gap;
+        log.accept_gaps();
         log.append_as_follower(&stamped(&batch, base, model.epoch), LeaderEpoch(model.epoch))
             .expect("accepted");
         base
@@ -71,8 +72,13 @@ fn truncate(log: &mut PartitionLog, model: &mut Model, target: i64) {
     log.truncate_to(Offset(target)).expect("truncates");
     if target < model.log_end {
         model.batches.retain(|batch| batch.next <= target);
-        model.log_end = target;
-        model.log_start = model.log_start.min(target);
+        let last = model.batches.last().map_or(0, |batch| batch.next);
+        model.log_end = log.log_end_offset().0;
+        let begins = log.segment_offsets().last() == Some(&Offset(model.log_end));
+        assert!(
+            model.log_end <= target && (model.log_end == last || begins),
+            "the log ends with its last batch"
+        );
     }
 }
 

@@ -138,6 +138,7 @@ fn a_slice_outlives_its_segment() {
 fn a_gap_leads_to_the_next_batch() {
     let bench = Bench::new();
     let mut log = bench.create();
+    log.accept_gaps();
     for base in [0, 10, 30, 1000] {
         log.append_as_follower(&Spec::new(2).at(base, 0).build(), LeaderEpoch(0)).expect("accepted");
     }

@@ -53,7 +53,7 @@ fn a_torn_tail_is_cut_at_the_last_whole_batch() {
 #[test]
 fn a_log_can_be_ended_where_whole_batches_are_missing_at_the_end_of_a_segment() {
     let config = LogConfig { segment_bytes: 400, ..LogConfig::default() };
-    for kept in [0, 1] {
+    for (kept, lost) in [(0, false), (1, false), (0, true)] {
         let bench = Bench::with(config.clone());
         let mut log = bench.create();
         for _ in 0..12 {
@@ -68,10 +68,15 @@ fn a_log_can_be_ended_where_whole_batches_are_missing_at_the_end_of_a_segment() 
         let ends = ends(&whole);
         let (valid, next) = if kept == 0 { (0, ends[0].1 - 1) } else { ends[kept - 1] };
         bench.write_file(&segments[1], &whole[..valid]);
+        if lost {
+            bench.disk.remove(&bench.file(&segments[1])).expect("removes");
+        }
         let mut log = bench.open_unclean();
         assert_eq!(log.end_at_gap().expect("it can be read"), Some(next), "{kept} batches kept");
         assert_eq!(log.log_end_offset(), next);
         assert_eq!(log.end_at_gap().expect("it can be read"), None);
+        let [aside]: [_; 1] = bench.set_aside().try_into().expect("one directory");
+        assert!(segments[2..].iter().all(|name| aside.join(name).exists()), "later segments are kept");
         append(&mut log, &Spec::new(1).build());
         assert_eq!(headers(&mut log).last().map(|header| header.base_offset), Some(next));
     }
@@ -143,12 +148,14 @@ fn a_base_offset_that_goes_back_ends_the_log() {
 }
 
 #[test]
-fn damage_in_an_older_segment_drops_the_later_ones() {
+fn segments_behind_a_damaged_one_are_set_aside_whole() {
     let bench =
         Bench::with(LogConfig { segment_bytes: 600, file_delete_delay_ms: 0, ..LogConfig::default() });
     fill(&bench, 30);
     let bases: Vec<_> = bench.open_unclean().segment_offsets();
     assert!(bases.len() > 3);
+    let later: Vec<_> =
+        bases[2..].iter().map(|base| (log_name(base.0), bench.read_file(&log_name(base.0)))).collect();
     let name = log_name(bases[1].0);
     let mut damaged = bench.read_file(&name);
     let last = damaged.len() - 1;
@@ -160,6 +167,10 @@ fn damage_in_an_older_segment_drops_the_later_ones() {
     assert!(!bench.file(&log_name(bases[2].0)).exists());
     append(&mut log, &Spec::new(1).build());
     assert_eq!(headers(&mut log).last().map(|head| head.next_offset()), Some(log.log_end_offset()));
+    let [aside]: [_; 1] = bench.set_aside().try_into().expect("one directory");
+    for (name, bytes) in later {
+        assert!(bench.disk.read(&aside.join(&name)).expect("it is kept") == bytes, "{name}");
+    }
 }
 
 #[test]

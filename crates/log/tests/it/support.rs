@@ -110,6 +110,17 @@ impl Bench {
     }
 }
 
+impl Bench {
+    /// The directories with what the log has given up.
+    pub fn set_aside(&self) -> Vec<PathBuf> {
+        let listed = self.disk.list(self.dir.path()).expect("lists").into_iter();
+        listed
+            .filter(|found| found.name.ends_with("-stray"))
+            .map(|found| self.dir.path().join(found.name))
+            .collect()
+    }
+}
+
 /// The name of a segment's file.
 pub fn log_name(base: i64) -> String {
     format!("{base:020}.log")

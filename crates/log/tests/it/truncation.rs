@@ -1,4 +1,4 @@
-//! Truncation below the high watermark: what is given up stays in the partition's directory, and no start loads it.
+//! Truncation below the high watermark: what is given up stays beside the log, and no start loads it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,8 +16,12 @@ fn config() -> LogConfig {
 
 /// The truncated batches, in the order of their offsets.
 fn aside(bench: &Bench) -> Vec<u8> {
-    let names = bench.names().into_iter().filter(|name| name.ends_with(".truncated"));
-    names.flat_map(|name| bench.read_file(&name)).collect()
+    let dirs = bench.set_aside().into_iter();
+    let files =
+        dirs.flat_map(|dir| std::fs::read_dir(dir).expect("lists")).map(|file| file.expect("lists").path());
+    let mut logs: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "log")).collect();
+    logs.sort_by_key(|path| path.file_name().map(ToOwned::to_owned));
+    logs.iter().flat_map(|path| std::fs::read(path).expect("can be read")).collect()
 }
 
 #[test]
@@ -46,8 +50,7 @@ fn batches_cut_below_the_high_watermark_are_kept_aside() {
         append(&mut log, &Spec::new(1).build());
         log.set_high_watermark(Offset(to + 1));
         log.truncate_to(Offset(to)).expect("it can be cut again");
-        let count = bench.names().iter().filter(|name| name.ends_with(".truncated")).count();
-        assert!(count > 1, "the second cut leaves the files of the first alone: {:?}", bench.names());
+        assert_eq!(bench.set_aside().len(), 2, "the second cut leaves the files of the first alone");
         assert!(aside(&bench).len() > given_up.len());
     }
 }
@@ -89,7 +92,11 @@ fn flushed_batches_that_are_cut_are_aside_after_power_loss() {
         disk.end_process();
         disk.lose_power(&mut |_| 0);
         let files = disk.files().into_iter();
-        let kept = files.filter(|(path, _)| path.extension().is_some_and(|end| end == "truncated"));
+        let is_aside = |path: &Path| {
+            path.parent().is_some_and(|dir| dir.as_os_str().as_encoded_bytes().ends_with(b"-stray"))
+        };
+        let kept =
+            files.filter(|(path, _)| is_aside(path) && path.extension().is_some_and(|end| end == "log"));
         assert!(kept.flat_map(|(_, bytes)| bytes).collect::<Vec<_>>() == given_up, "to {to}");
     }
 }

@@ -1,6 +1,7 @@
 //! Three brokers and a controller in one process, each with its own listener: what followers have, what acks=all means, who
 //! is in sync, and what a broker's end does to all of that.
 
+mod damage;
 mod eligible;
 mod failures;
 mod in_sync;

@@ -1,0 +1,285 @@
+//! What no CRC covers: the base offset and the leader epoch of stored batches, compared with what lies around them.
+//!
+//! In a log as a broker wrote it each batch begins where the one before ends, and has the epoch that the checkpoint names for
+//! its offset. Compaction, replication from a compacted log, and other brokers leave gaps, so an offset that jumps is no damage
+//! yet: it counts as a gap once the next batch, or the next segment, goes on behind it. A batch whose offset was damaged upwards
+//! is contradicted by the one that follows, and one whose offset was damaged downwards by the one before.
+//!
+//! Where one bit is wrong and the batches around leave no other place, base offset and epoch are put right: the rest of the batch
+//! is what its CRC says. Everything else is a fault.
+//!
+//! Owns: that judgement, and the repair. Refuses: reading records, and cutting; see `recover` and `read`.
+
+use std::io;
+
+use thalweg_record::{LeaderEpoch, Offset, stamped_head, verify};
+
+use crate::disk::LogFile;
+use crate::epochs::LeaderEpochs;
+use crate::scan::{BatchFault, CorruptBatch, HeaderScan, Placed, ScanError};
+use crate::topic_partition::TopicPartition;
+
+/// Some bytes of a segment, and what is known of the log around them.
+#[derive(Clone, Copy)]
+pub(super) struct Region<'a> {
+    pub name: &'a TopicPartition,
+    /// Base offset of the segment.
+    pub segment: Offset,
+    pub file: &'a LogFile,
+    /// Where a batch begins.
+    pub from: u64,
+    /// Batches that begin here or behind are not judged.
+    pub to: u64,
+    /// Where the batches of the segment end.
+    pub size_bytes: u64,
+    /// Where the batch before ends.
+    pub expected: Offset,
+    /// Where the next segment begins.
+    pub next_base: Option<Offset>,
+    /// The epochs of the checkpoint; none, when that is of no use.
+    pub epochs: &'a LeaderEpochs,
+    /// Whether the log is known to have gaps.
+    pub has_gaps: bool,
+    /// All below it was synced, and the checkpoint of epochs before it.
+    pub synced_to: Offset,
+}
+
+/// Offsets without a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gap {
+    pub segment: Offset,
+    /// Position of the batch behind the gap.
+    pub position: u64,
+    /// Where the batch before the gap ends.
+    pub expected: Offset,
+    /// Base offset of the batch behind it.
+    pub found: Offset,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Examined {
+    /// The first batch that is damaged and cannot be put right. Nothing behind it was looked at.
+    pub fault: Option<CorruptBatch>,
+    /// The gaps that later batches confirm.
+    pub gaps: u64,
+    /// The first of them.
+    pub first_gap: Option<Gap>,
+    /// A gap before the last batch of all, which nothing confirms.
+    pub doubt: Option<Gap>,
+    /// Whether a batch was put right.
+    pub mended: bool,
+    /// Where the batches that were looked at end.
+    pub end: u64,
+    /// The offset after the last of them.
+    pub next_offset: Offset,
+}
+
+/// What a recovery has found odd in the order of a log, and could not judge: the topic's policy was not known yet.
+#[derive(Debug, Default)]
+pub(super) struct Oddities {
+    pub gaps: u64,
+    pub first_gap: Option<Gap>,
+    /// The offset from which on there is one batch, behind a gap that nothing confirms.
+    pub doubt: Option<Gap>,
+}
+
+impl Oddities {
+    pub(super) fn note(&mut self, examined: &Examined) {
+        self.gaps += examined.gaps;
+        self.first_gap = self.first_gap.or(examined.first_gap);
+        self.doubt = examined.doubt;
+    }
+
+    /// Nothing is known of what lies from `end` on, which is no part of the log any more.
+    pub(super) fn forget_from(&mut self, end: Offset) {
+        self.doubt = self.doubt.filter(|gap| gap.found < end);
+        if self.first_gap.is_some_and(|gap| gap.found >= end) {
+            self.first_gap = None;
+            self.gaps = 0;
+        }
+    }
+}
+
+enum Judgement {
+    Sound,
+    Gap,
+    Doubt,
+    Damaged,
+    /// Damaged, and this is what it was.
+    Was(Offset),
+}
+
+enum EpochJudgement {
+    Sound,
+    /// Damaged, and this is what it was.
+    Was(LeaderEpoch),
+    Damaged(CorruptBatch),
+}
+
+/// Compares the batches of a region with each other, and puts right what can be.
+pub(super) fn examine(region: Region<'_>) -> io::Result<Examined> {
+    let mut examined = Examined { end: region.from, next_offset: region.expected, ..Examined::default() };
+    let mut scan = HeaderScan::new(region.file, region.from, region.size_bytes);
+    let mut before: Option<Placed> = None;
+    let mut current = next_header(&mut scan)?;
+    while let Some(mut batch) = current.filter(|batch| batch.position < region.to) {
+        let expected = examined.next_offset;
+        if region.next_base.is_some_and(|next_base| expected >= next_base) {
+            // What lies here was cut before, and has come back.
+            break;
+        }
+        let next = next_header(&mut scan)?;
+        let has_gaps = region.has_gaps || examined.gaps > 0;
+        let judgement = region.judge_offset(&batch, expected, next.as_ref(), has_gaps);
+        let is_odd = match judgement {
+            Judgement::Sound => false,
+            // Most batches of a compacted log have a gap before them.
+            Judgement::Gap => !has_gaps,
+            Judgement::Doubt | Judgement::Damaged | Judgement::Was(_) => true,
+        };
+        if is_odd
+            && let Some(before) = &before
+            && let Some(fault) = region.damage_in(before)?
+        {
+            // Its length or its count of records is wrong, and what seems to follow it does not.
+            examined.fault = Some(fault);
+            return Ok(examined);
+        }
+        let gap = Gap {
+            segment: region.segment,
+            position: batch.position,
+            expected,
+            found: batch.header.base_offset,
+        };
+        match judgement {
+            Judgement::Sound => {}
+            Judgement::Gap => {
+                examined.gaps += 1;
+                examined.first_gap.get_or_insert(gap);
+            }
+            Judgement::Doubt => examined.doubt = Some(gap),
+            Judgement::Was(base_offset) if region.damage_in(&batch)?.is_none() => {
+                region.put_right(&mut batch, base_offset, None)?;
+                examined.mended = true;
+            }
+            Judgement::Was(_) | Judgement::Damaged => {
+                let reason = out_of_order(&batch, expected);
+                examined.fault = Some(CorruptBatch { position: batch.position, reason });
+                return Ok(examined);
+            }
+        }
+        match region.examine_epoch(&batch, before.as_ref(), next.as_ref())? {
+            EpochJudgement::Sound => {}
+            EpochJudgement::Was(epoch) => {
+                let base_offset = batch.header.base_offset;
+                region.put_right(&mut batch, base_offset, Some(epoch))?;
+                examined.mended = true;
+            }
+            EpochJudgement::Damaged(fault) => {
+                examined.fault = Some(fault);
+                return Ok(examined);
+            }
+        }
+        examined.next_offset = batch.header.next_offset();
+        examined.end = batch.end();
+        before = Some(batch);
+        current = next;
+    }
+    Ok(examined)
+}
+
+/// The next header; none where the bytes are no batch.
+fn next_header(scan: &mut HeaderScan<'_>) -> io::Result<Option<Placed>> {
+    match scan.next() {
+        Ok(batch) => Ok(batch),
+        Err(ScanError::Corrupt(_)) => Ok(None),
+        Err(ScanError::Io(error)) => Err(error),
+    }
+}
+
+fn out_of_order(batch: &Placed, expected: Offset) -> BatchFault {
+    let (base_offset, last_offset) = (batch.header.base_offset.0, batch.header.last_offset().0);
+    BatchFault::OffsetsOutOfOrder { base_offset, last_offset, expected: expected.0 }
+}
+
+impl Region<'_> {
+    fn judge_offset(
+        &self,
+        batch: &Placed,
+        expected: Offset,
+        next: Option<&Placed>,
+        has_gaps: bool,
+    ) -> Judgement {
+        let found = batch.header.base_offset;
+        if found == expected {
+            return Judgement::Sound;
+        }
+        let end = batch.header.next_offset();
+        let records = i64::from(batch.header.last_offset_delta) + 1;
+        let expected_end = Offset(expected.0.saturating_add(records));
+        // What comes behind, and where that begins at the earliest.
+        let bound = next.map(|next| next.header.base_offset).or(self.next_base);
+        let is_in_reach = end.0 > found.0 && end.0.saturating_sub(1 + self.segment.0) <= i64::from(i32::MAX);
+        let is_contradicted = found < expected || !is_in_reach || bound.is_some_and(|bound| bound < end);
+        if is_contradicted {
+            let fits = bound.map_or(!has_gaps, |bound| bound == expected_end);
+            let was = fits && (found.0 ^ expected.0).count_ones() == 1;
+            return if was { Judgement::Was(expected) } else { Judgement::Damaged };
+        }
+        if bound.is_some() { Judgement::Gap } else { Judgement::Doubt }
+    }
+
+    /// What is wrong with the bytes of a batch.
+    fn damage_in(&self, batch: &Placed) -> io::Result<Option<CorruptBatch>> {
+        let mut bytes = vec![0; batch.header.size_bytes()];
+        let read = self.file.read_at(&mut bytes, batch.position)?;
+        let verified = verify(&bytes[..read]);
+        Ok(verified.err().map(|error| CorruptBatch { position: batch.position, reason: error.into() }))
+    }
+
+    /// Judges the epoch of a batch whose offset is right.
+    fn examine_epoch(
+        &self,
+        batch: &Placed,
+        before: Option<&Placed>,
+        next: Option<&Placed>,
+    ) -> io::Result<EpochJudgement> {
+        let found = batch.header.leader_epoch;
+        let Some(known) = self.epochs.at(batch.header.base_offset) else {
+            return Ok(EpochJudgement::Sound);
+        };
+        // Where the batches around have other epochs than the checkpoint knows, the checkpoint is not to be believed.
+        let agrees =
+            |other: &Placed| self.epochs.at(other.header.base_offset) == Some(other.header.leader_epoch);
+        if found == known || !before.is_none_or(agrees) || !next.is_none_or(agrees) {
+            return Ok(EpochJudgement::Sound);
+        }
+        let is_one_bit = (found.0 ^ known.0).count_ones() == 1;
+        // At the end of what was synced, an epoch may have begun that the checkpoint has lost.
+        let is_certain = next.is_some() || batch.header.next_offset() <= self.synced_to;
+        if is_one_bit && is_certain && self.damage_in(batch)?.is_none() {
+            return Ok(EpochJudgement::Was(known));
+        }
+        let reason = BatchFault::LeaderEpoch { found: found.0, expected: known.0 };
+        Ok(EpochJudgement::Damaged(CorruptBatch { position: batch.position, reason }))
+    }
+
+    fn put_right(
+        &self,
+        batch: &mut Placed,
+        base_offset: Offset,
+        epoch: Option<LeaderEpoch>,
+    ) -> io::Result<()> {
+        let epoch = epoch.unwrap_or(batch.header.leader_epoch);
+        tracing::error!(
+            partition = %self.name, segment = self.segment.0, position = batch.position,
+            found_offset = batch.header.base_offset.0, expected_offset = base_offset.0,
+            found_epoch = batch.header.leader_epoch.0, expected_epoch = epoch.0,
+            "Batch had a damaged bit that its CRC does not cover, and is put right"
+        );
+        batch.header.base_offset = base_offset;
+        batch.header.leader_epoch = epoch;
+        self.file.write_all_at(&stamped_head(&batch.header, base_offset, epoch), batch.position)
+    }
+}

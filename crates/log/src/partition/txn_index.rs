@@ -1,0 +1,133 @@
+//! Whether the transaction indexes are whole.
+//!
+//! ```text
+//! transaction-index-checkpoint    text like the checkpoints: "base length crc" for each segment with a .txnindex
+//! ```
+//! A `.txnindex` has neither a length nor a checksum, and a segment without aborted transactions has none. So one that is
+//! missing, cut or damaged would show aborted records as committed. The checkpoint says what there was when segments were left,
+//! replaced, cut or closed; an index that differs is made again from the batches. Apache Kafka leaves the file alone.
+//!
+//! Owns: the checkpoint, and making an index again. Refuses: judging an index where there is no checkpoint, as in a directory
+//! that Apache Kafka left.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use crc_fast::CrcAlgorithm;
+use thalweg_record::Offset;
+
+use super::PartitionLog;
+use super::error::LogError;
+use super::load::Loading;
+use super::replay::{aborted_in, replay_segments};
+use crate::checkpoint::{self, TXN_INDEX_FILE, TxnIndexSum};
+use crate::config::LogConfig;
+use crate::disk::Disk;
+use crate::producers::{Producers, snapshot};
+use crate::segment::{Home, SNAPSHOT_SUFFIX, Segment};
+use crate::topic_partition::TopicPartition;
+
+impl PartitionLog {
+    /// Notes what the transaction indexes are now. Without any, no file comes into being.
+    pub(super) fn write_txn_checkpoint(&mut self) -> io::Result<()> {
+        write(&self.home, &self.segments)
+    }
+
+    /// As [`PartitionLog::write_txn_checkpoint`], where a failure costs no more than an index that is made again.
+    pub(super) fn note_txn_indexes(&mut self) {
+        if let Err(error) = self.write_txn_checkpoint() {
+            tracing::warn!(partition = %self.name, %error, "Checkpoint of the transaction indexes cannot be written yet");
+        }
+    }
+}
+
+fn write(home: &Home, segments: &[Segment]) -> io::Result<()> {
+    let path = home.dir.join(TXN_INDEX_FILE);
+    let mut sums = BTreeMap::new();
+    for segment in segments {
+        if let Some(sum) = sum_of(&home.disk, segment, home)? {
+            sums.insert(segment.base_offset, sum);
+        }
+    }
+    if sums.is_empty() && !home.disk.exists(&path) {
+        return Ok(());
+    }
+    checkpoint::write_txn_indexes(&home.disk, &path, &sums)
+}
+
+/// Length and checksum of a segment's transaction index; nothing where it has none.
+fn sum_of(disk: &Disk, segment: &Segment, home: &Home) -> io::Result<Option<TxnIndexSum>> {
+    let Some(path) = segment.txn_index(home) else { return Ok(None) };
+    let Some(bytes) = disk.read_if_exists(&path)? else { return Ok(None) };
+    let crc = crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, &bytes);
+    let crc = u32::try_from(crc).expect("a CRC-32C has 32 bits");
+    Ok(Some(TxnIndexSum { bytes: bytes.len() as u64, crc }))
+}
+
+impl Loading {
+    /// Compares the transaction indexes of the first `count` segments with the checkpoint, and makes those again that differ.
+    pub(super) fn check_txn_indexes(
+        &mut self,
+        count: usize,
+        name: &TopicPartition,
+        config: &LogConfig,
+        now_ms: i64,
+    ) -> Result<(), LogError> {
+        if !self.has_txn_checkpoint {
+            return Ok(());
+        }
+        let path = self.home.dir.join(TXN_INDEX_FILE);
+        let expected = match checkpoint::read_txn_indexes(&self.home.disk, &path) {
+            Ok(expected) => Some(expected),
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "Checkpoint of the transaction indexes is of no use");
+                None
+            }
+        };
+        let mut remade = false;
+        for index in 0..count {
+            let segment = &self.segments[index];
+            let base = segment.base_offset;
+            let found = sum_of(&self.home.disk, segment, &self.home)?;
+            if expected.as_ref().is_some_and(|expected| expected.get(&base) == found.as_ref()) {
+                continue;
+            }
+            tracing::warn!(
+                partition = %name, segment = base.0,
+                "Transaction index is not what it was, and is made again from the batches"
+            );
+            self.remake_txn_index(index, config, now_ms)?;
+            remade = true;
+        }
+        if remade {
+            self.home.disk.unless_full(write(&self.home, &self.segments))?;
+        }
+        Ok(())
+    }
+
+    fn remake_txn_index(&mut self, index: usize, config: &LogConfig, now_ms: i64) -> Result<(), LogError> {
+        let base = self.segments[index].base_offset;
+        let mut producers = self.producers_at(base, config, now_ms);
+        replay_segments(&self.home, &mut self.segments[..index], &mut producers, base)?;
+        let segment = &mut self.segments[index];
+        let aborted = aborted_in(&self.home, segment, &mut producers)?;
+        segment.replace_aborted(&self.home, &aborted)?;
+        Ok(())
+    }
+
+    /// The producers as of `offset` or before, from the newest snapshot that is whole.
+    fn producers_at(&self, offset: Offset, config: &LogConfig, now_ms: i64) -> Producers {
+        let mut older: Vec<_> =
+            self.snapshots.iter().copied().filter(|&snapshot| snapshot <= offset).collect();
+        older.sort_unstable();
+        for snapshot in older.into_iter().rev() {
+            let path = self.home.file(snapshot, SNAPSHOT_SUFFIX);
+            let mut producers = Producers::starting_at(snapshot.0);
+            let expiration_ms = config.producer_id_expiration_ms;
+            if snapshot::load(&self.home.disk, &path, &mut producers, now_ms, expiration_ms).is_ok() {
+                return producers;
+            }
+        }
+        Producers::starting_at(self.segments[0].base_offset.0)
+    }
+}

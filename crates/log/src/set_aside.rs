@@ -1,0 +1,119 @@
+//! Keeping what a log gives up: segments that do not fit it any more, and the end of one that is cut, because of damage, or
+//! because the leader of a follower lacks records that were acknowledged.
+//!
+//! ```text
+//! <log dir>/<topic>-<partition>.<32 hex digits>-stray/
+//!   <base offset>.log .index .timeindex .txnindex .snapshot   segments that were moved, under their own names
+//!   <base offset>.log                                         the end of a segment, named by its first batch
+//! ```
+//! The directory lies beside that of the partition. It is none of a partition: a start names it in a warning and opens nothing
+//! in it. Each `.log` file in it is a segment that Kafka's tools read.
+//!
+//! Owns: the order in which files move, so that a power failure leaves each in one of the two places. Refuses: deciding what a
+//! log gives up, and removing anything: that is for people.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thalweg_record::Offset;
+
+use crate::segment::{Home, LOG_SUFFIX, Segment};
+use crate::topic_partition::TopicPartition;
+
+/// Bytes that are copied at a time.
+const COPY_BYTES: usize = 1024 * 1024;
+
+/// A directory for what one log gives up.
+#[derive(Debug)]
+pub(crate) struct SetAside {
+    home: Home,
+    dir: PathBuf,
+}
+
+impl SetAside {
+    /// Creates the directory, on the medium: a file that moves into it must not go with its name.
+    pub(crate) fn create(home: &Home, name: &TopicPartition) -> io::Result<SetAside> {
+        let log_dir = home.dir.parent().unwrap_or(&home.dir);
+        let dir = log_dir.join(name.stray_dir_name());
+        home.disk.create_dir(&dir)?;
+        home.disk.sync_dir(log_dir)?;
+        Ok(SetAside { home: home.clone(), dir })
+    }
+
+    /// Keeps the end of a segment that is about to be cut at `position`, where the batch at `base` begins. Where there is no
+    /// room for it, nothing is left behind.
+    pub(crate) fn keep_end(
+        home: &Home,
+        name: &TopicPartition,
+        segment: &mut Segment,
+        position: u64,
+        base: Offset,
+    ) -> io::Result<SetAside> {
+        let aside = SetAside::create(home, name)?;
+        let kept =
+            if position < segment.size_bytes() { aside.copy_end(segment, position, base) } else { Ok(()) };
+        if kept.is_err()
+            && let Err(error) = home.disk.remove_dir(&aside.dir)
+        {
+            tracing::warn!(path = %aside.dir.display(), %error, "Directory that was to keep truncated batches cannot be removed");
+        }
+        kept.map(|()| aside)
+    }
+
+    /// Where the files are.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Moves the segments from `index` on, the last first, and on the medium too: were they to come back after a power
+    /// failure, they would stand behind what is appended in their place. A segment that cannot be moved stays, with those
+    /// before it.
+    pub(crate) fn take_from(&self, segments: &mut Vec<Segment>, index: usize) -> io::Result<()> {
+        while segments.len() > index {
+            let last = segments.last_mut().expect("there are more than `index`");
+            last.move_to(&self.home, &self.dir)?;
+            segments.pop();
+        }
+        self.sync()
+    }
+
+    /// Moves the files of the one segment that is left, which stays for the caller to replace.
+    pub(crate) fn take_files(&self, segment: &mut Segment) -> io::Result<()> {
+        segment.move_to(&self.home, &self.dir)?;
+        self.sync()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.home.disk.sync_dir(&self.dir)?;
+        self.home.disk.sync_dir(&self.home.dir)
+    }
+
+    /// The copy is on the medium when this returns.
+    fn copy_end(&self, segment: &mut Segment, position: u64, base: Offset) -> io::Result<()> {
+        let path = self.dir.join(format!("{:020}{LOG_SUFFIX}", base.0));
+        let copied = self.copy(segment, position, &path);
+        copied.and_then(|()| self.home.disk.sync_dir(&self.dir)).inspect_err(|_| {
+            if let Err(error) = self.home.disk.remove(&path) {
+                tracing::warn!(path = %path.display(), %error, "Half a copy cannot be removed");
+            }
+        })
+    }
+
+    fn copy(&self, segment: &mut Segment, position: u64, path: &Path) -> io::Result<()> {
+        let from = segment.file(&self.home)?;
+        let to = self.home.disk.open_or_create(path)?;
+        let mut chunk = vec![0; COPY_BYTES];
+        let mut at = position;
+        while at < segment.size_bytes() {
+            let wanted =
+                usize::try_from(segment.size_bytes() - at).map_or(COPY_BYTES, |left| left.min(COPY_BYTES));
+            let read = from.read_at(&mut chunk[..wanted], at)?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            to.write_all_at(&chunk[..read], at - position)?;
+            at += read as u64;
+        }
+        to.sync_data()
+    }
+}
