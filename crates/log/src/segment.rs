@@ -16,14 +16,17 @@ use std::sync::Arc;
 
 use thalweg_record::{BatchHeader, NO_TIMESTAMP, Offset};
 
+use crate::checkpoint::TxnIndexSum;
 use crate::disk::{self, Disk, LogFile};
 use crate::index::{Index, OffsetEntry, TimeEntry};
 use crate::scan::{CorruptBatch, HeaderScan, Placed, ScanError};
 
+mod compared;
 mod recent;
 pub mod transactions;
 mod write;
 
+use compared::Compared;
 pub use recent::{Boundary, RecentBatches};
 pub use write::{Piece, WriteError};
 
@@ -83,6 +86,8 @@ pub struct Segment {
     indexes_are_new: bool,
     /// Whether there is a transaction index.
     has_txn_index: bool,
+    /// What the transaction index is, once somebody wanted to know.
+    txn_index_sum: Option<TxnIndexSum>,
     /// The largest timestamp and the offset that brought it; `None` until it was looked up.
     max_timestamp: Option<TimeEntry>,
     /// Timestamp of the last entry of the time index; `None` until it was looked up.
@@ -94,20 +99,7 @@ pub struct Segment {
     bytes_since_index_entry: u64,
     recent: RecentBatches,
     ahead: write::Ahead,
-    /// The batches below this position were found on disk, and nothing has compared them with each other.
-    unjudged_to: u64,
-    /// Apart from these.
-    judged: Vec<Judged>,
-}
-
-/// Batches that were found on disk and compared with each other.
-#[derive(Clone, Copy, Debug)]
-pub struct Judged {
-    from: u64,
-    /// Where they end.
-    pub to: u64,
-    /// The offset after the last of them.
-    pub next_offset: Offset,
+    compared: Compared,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,9 +115,6 @@ enum IndexTrust {
 /// Walking past more than this many batches, in more than so many bytes, to find one says that the index is short.
 const SPARSE_BATCHES_MAX: usize = 1000;
 const SPARSE_BYTES_MAX: u64 = 1024 * 1024;
-
-/// Stretches of a segment that are remembered as compared: one for each of so many readers.
-const JUDGED_MAX: usize = 16;
 
 /// The entry of a segment without batches, and of one whose batches have no timestamps.
 const NO_TIME: TimeEntry = TimeEntry { timestamp: NO_TIMESTAMP, relative_offset: 0 };
@@ -164,6 +153,7 @@ impl Segment {
             indexes: IndexTrust::Checked,
             indexes_are_new: true,
             has_txn_index: false,
+            txn_index_sum: None,
             max_timestamp: Some(NO_TIME),
             last_time: Some(NO_TIMESTAMP),
             first_timestamp: None,
@@ -171,8 +161,7 @@ impl Segment {
             bytes_since_index_entry: 0,
             recent: RecentBatches::after(None),
             ahead: write::Ahead::default(),
-            unjudged_to: 0,
-            judged: Vec::new(),
+            compared: Compared::default(),
         })
     }
 
@@ -189,6 +178,7 @@ impl Segment {
             indexes: if complete { IndexTrust::Unchecked } else { IndexTrust::Rebuild },
             indexes_are_new: false,
             has_txn_index: found.txn_index,
+            txn_index_sum: None,
             max_timestamp: None,
             last_time: None,
             first_timestamp: None,
@@ -196,8 +186,7 @@ impl Segment {
             bytes_since_index_entry: 0,
             recent: RecentBatches::after(Some(u32::MAX)),
             ahead: write::Ahead::default(),
-            unjudged_to: size_bytes,
-            judged: Vec::new(),
+            compared: Compared::found(size_bytes),
         })
     }
 
@@ -303,35 +292,6 @@ impl Segment {
     pub fn batch_at(&mut self, home: &Home, position: u64) -> Result<Option<Placed>, ScanError> {
         let file = self.file(home)?;
         HeaderScan::new(&file, position, self.size_bytes).next()
-    }
-
-    /// Whether all batches between two positions were written by this process, or compared with each other by it.
-    pub fn is_judged(&self, from: u64, to: u64) -> bool {
-        let to = to.min(self.unjudged_to);
-        from >= self.unjudged_to || self.judged.iter().any(|judged| from >= judged.from && to <= judged.to)
-    }
-
-    /// Batches that were compared with each other and end between two positions.
-    pub fn judged_up_to(&self, from: u64, to: u64) -> Option<Judged> {
-        self.judged.iter().copied().find(|judged| judged.to > from && judged.to <= to)
-    }
-
-    /// Notes that batches were compared with each other.
-    pub fn note_judged(&mut self, from: u64, to: u64, next_offset: Offset) {
-        if let Some(judged) = self.judged.iter_mut().find(|judged| judged.to == from) {
-            (judged.to, judged.next_offset) = (to, next_offset);
-            return;
-        }
-        if self.judged.len() == JUDGED_MAX {
-            self.judged.remove(0);
-        }
-        self.judged.push(Judged { from, to, next_offset });
-    }
-
-    /// Notes that all batches were compared with each other.
-    pub fn set_judged(&mut self) {
-        self.unjudged_to = 0;
-        self.judged = Vec::new();
     }
 
     /// Where a batch begins that does not lie behind the one with `offset`.
@@ -579,44 +539,6 @@ impl Segment {
     /// Whether an offset can be expressed relative to the base offset.
     pub fn can_hold(&self, offset: Offset) -> bool {
         (0..=i64::from(i32::MAX)).contains(&(offset - self.base_offset))
-    }
-
-    /// The aborted transactions whose marker lies in this segment.
-    pub fn aborted_transactions(&self, home: &Home) -> io::Result<Vec<transactions::AbortedTransaction>> {
-        if !self.has_txn_index {
-            return Ok(Vec::new());
-        }
-        transactions::read(&home.disk, &home.file(self.base_offset, TXN_INDEX_SUFFIX))
-    }
-
-    /// The transaction index, if there is one.
-    pub fn txn_index(&self, home: &Home) -> Option<PathBuf> {
-        self.has_txn_index.then(|| home.file(self.base_offset, TXN_INDEX_SUFFIX))
-    }
-
-    /// Adds aborted transactions to the transaction index.
-    pub fn add_aborted(
-        &mut self,
-        home: &Home,
-        aborted: &[transactions::AbortedTransaction],
-    ) -> io::Result<()> {
-        transactions::append(&home.disk, &home.file(self.base_offset, TXN_INDEX_SUFFIX), aborted)?;
-        self.has_txn_index = true;
-        Ok(())
-    }
-
-    /// Has the transaction index say this and nothing else. One that says it already is left alone, so that a full disk
-    /// is in nobody's way.
-    pub fn replace_aborted(
-        &mut self,
-        home: &Home,
-        aborted: &[transactions::AbortedTransaction],
-    ) -> io::Result<()> {
-        if self.aborted_transactions(home)? != aborted {
-            transactions::replace(&home.disk, &home.file(self.base_offset, TXN_INDEX_SUFFIX), aborted)?;
-            self.has_txn_index = !aborted.is_empty();
-        }
-        Ok(())
     }
 
     /// The paths of the files that a segment at `base_offset` can have.

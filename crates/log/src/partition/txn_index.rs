@@ -13,16 +13,14 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use crc_fast::CrcAlgorithm;
 use thalweg_record::Offset;
 
 use super::PartitionLog;
 use super::error::LogError;
 use super::load::Loading;
 use super::replay::{aborted_in, replay_segments};
-use crate::checkpoint::{self, TXN_INDEX_FILE, TxnIndexSum};
+use crate::checkpoint::{self, TXN_INDEX_FILE};
 use crate::config::LogConfig;
-use crate::disk::Disk;
 use crate::producers::{Producers, snapshot};
 use crate::segment::{Home, SNAPSHOT_SUFFIX, Segment};
 use crate::topic_partition::TopicPartition;
@@ -30,7 +28,7 @@ use crate::topic_partition::TopicPartition;
 impl PartitionLog {
     /// Notes what the transaction indexes are now. Without any, no file comes into being.
     pub(super) fn write_txn_checkpoint(&mut self) -> io::Result<()> {
-        write(&self.home, &self.segments)
+        write(&self.home, &mut self.segments)
     }
 
     /// As [`PartitionLog::write_txn_checkpoint`], where a failure costs no more than an index that is made again.
@@ -41,11 +39,11 @@ impl PartitionLog {
     }
 }
 
-fn write(home: &Home, segments: &[Segment]) -> io::Result<()> {
+fn write(home: &Home, segments: &mut [Segment]) -> io::Result<()> {
     let path = home.dir.join(TXN_INDEX_FILE);
     let mut sums = BTreeMap::new();
     for segment in segments {
-        if let Some(sum) = sum_of(&home.disk, segment, home)? {
+        if let Some(sum) = segment.txn_index_sum(home)? {
             sums.insert(segment.base_offset, sum);
         }
     }
@@ -53,15 +51,6 @@ fn write(home: &Home, segments: &[Segment]) -> io::Result<()> {
         return Ok(());
     }
     checkpoint::write_txn_indexes(&home.disk, &path, &sums)
-}
-
-/// Length and checksum of a segment's transaction index; nothing where it has none.
-fn sum_of(disk: &Disk, segment: &Segment, home: &Home) -> io::Result<Option<TxnIndexSum>> {
-    let Some(path) = segment.txn_index(home) else { return Ok(None) };
-    let Some(bytes) = disk.read_if_exists(&path)? else { return Ok(None) };
-    let crc = crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, &bytes);
-    let crc = u32::try_from(crc).expect("a CRC-32C has 32 bits");
-    Ok(Some(TxnIndexSum { bytes: bytes.len() as u64, crc }))
 }
 
 impl Loading {
@@ -86,9 +75,9 @@ impl Loading {
         };
         let mut remade = false;
         for index in 0..count {
-            let segment = &self.segments[index];
+            let segment = &mut self.segments[index];
             let base = segment.base_offset;
-            let found = sum_of(&self.home.disk, segment, &self.home)?;
+            let found = segment.txn_index_sum(&self.home)?;
             if expected.as_ref().is_some_and(|expected| expected.get(&base) == found.as_ref()) {
                 continue;
             }
@@ -100,7 +89,7 @@ impl Loading {
             remade = true;
         }
         if remade {
-            self.home.disk.unless_full(write(&self.home, &self.segments))?;
+            self.home.disk.unless_full(write(&self.home, &mut self.segments))?;
         }
         Ok(())
     }

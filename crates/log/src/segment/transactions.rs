@@ -10,14 +10,17 @@
 //! ```
 //! The file exists only when the segment has such a transaction.
 //!
-//! Owns: the format and the search. Refuses: caching; it is read when a consumer asks for committed data and the
-//! segment has the file at all.
+//! Owns: the format and the search. Refuses: caching its entries; it is read when a consumer asks for committed data and
+//! the segment has the file at all.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use crc_fast::CrcAlgorithm;
 use thalweg_record::{Offset, ProducerId};
 
+use super::{Home, Segment, TXN_INDEX_SUFFIX};
+use crate::checkpoint::TxnIndexSum;
 use crate::disk::Disk;
 
 const ENTRY_BYTES: usize = 34;
@@ -35,9 +38,65 @@ pub struct AbortedTransaction {
     pub last_stable_offset: Offset,
 }
 
+impl Segment {
+    /// The aborted transactions whose marker lies in this segment.
+    pub fn aborted_transactions(&self, home: &Home) -> io::Result<Vec<AbortedTransaction>> {
+        if !self.has_txn_index {
+            return Ok(Vec::new());
+        }
+        read(&home.disk, &home.file(self.base_offset, TXN_INDEX_SUFFIX))
+    }
+
+    /// The transaction index, if there is one.
+    pub fn txn_index(&self, home: &Home) -> Option<PathBuf> {
+        self.has_txn_index.then(|| home.file(self.base_offset, TXN_INDEX_SUFFIX))
+    }
+
+    /// Adds aborted transactions to the transaction index.
+    pub fn add_aborted(&mut self, home: &Home, aborted: &[AbortedTransaction]) -> io::Result<()> {
+        self.txn_index_sum = None;
+        append(&home.disk, &home.file(self.base_offset, TXN_INDEX_SUFFIX), aborted)?;
+        self.has_txn_index = true;
+        Ok(())
+    }
+
+    /// Has the transaction index say this and nothing else. One that says it already is left alone, so that a full disk
+    /// is in nobody's way.
+    pub fn replace_aborted(&mut self, home: &Home, aborted: &[AbortedTransaction]) -> io::Result<()> {
+        if self.aborted_transactions(home)? != aborted {
+            self.txn_index_sum = None;
+            replace(&home.disk, &home.file(self.base_offset, TXN_INDEX_SUFFIX), aborted)?;
+            self.has_txn_index = !aborted.is_empty();
+        }
+        Ok(())
+    }
+
+    /// Drops the aborted transactions whose marker is not below `offset`.
+    pub fn truncate_transactions(&mut self, home: &Home, offset: Offset) -> io::Result<()> {
+        if self.has_txn_index {
+            let mut kept = self.aborted_transactions(home)?;
+            kept.truncate(kept.partition_point(|aborted| aborted.last_offset < offset));
+            self.replace_aborted(home, &kept)?;
+        }
+        Ok(())
+    }
+
+    /// Length and checksum of the transaction index; nothing where there is none.
+    pub fn txn_index_sum(&mut self, home: &Home) -> io::Result<Option<TxnIndexSum>> {
+        let Some(path) = self.txn_index(home).filter(|_| self.txn_index_sum.is_none()) else {
+            return Ok(self.txn_index_sum);
+        };
+        let Some(bytes) = home.disk.read_if_exists(&path)? else { return Ok(None) };
+        let crc = crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, &bytes);
+        let crc = u32::try_from(crc).expect("a CRC-32C has 32 bits");
+        self.txn_index_sum = Some(TxnIndexSum { bytes: bytes.len() as u64, crc });
+        Ok(self.txn_index_sum)
+    }
+}
+
 /// Adds entries to the index file, creating it for the first. After an error none of them counts: it is cut back to what
 /// it was.
-pub fn append(disk: &Disk, path: &Path, entries: &[AbortedTransaction]) -> io::Result<()> {
+fn append(disk: &Disk, path: &Path, entries: &[AbortedTransaction]) -> io::Result<()> {
     let file = disk.open_or_create(path)?;
     let whole = file.len()? / ENTRY_BYTES as u64 * ENTRY_BYTES as u64;
     let bytes: Vec<u8> = entries.iter().flat_map(encode).collect();
@@ -46,7 +105,7 @@ pub fn append(disk: &Disk, path: &Path, entries: &[AbortedTransaction]) -> io::R
 
 /// Has the index file hold these entries; without any, the file goes. It is overwritten in place, where there is room on a
 /// full disk too: a stop in the middle leaves a segment that is recovered, and its index made anew.
-pub fn replace(disk: &Disk, path: &Path, entries: &[AbortedTransaction]) -> io::Result<()> {
+fn replace(disk: &Disk, path: &Path, entries: &[AbortedTransaction]) -> io::Result<()> {
     if entries.is_empty() {
         return disk.remove(path);
     }
@@ -55,7 +114,7 @@ pub fn replace(disk: &Disk, path: &Path, entries: &[AbortedTransaction]) -> io::
 }
 
 /// All entries; bytes after the last whole one, or of an unknown version, are left out.
-pub fn read(disk: &Disk, path: &Path) -> io::Result<Vec<AbortedTransaction>> {
+fn read(disk: &Disk, path: &Path) -> io::Result<Vec<AbortedTransaction>> {
     let bytes = disk.read_if_exists(path)?.unwrap_or_default();
     Ok(bytes.chunks_exact(ENTRY_BYTES).map_while(decode).collect())
 }

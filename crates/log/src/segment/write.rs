@@ -257,8 +257,7 @@ impl Segment {
         }
         self.ahead = Ahead::default();
         self.size_bytes = size_bytes;
-        self.unjudged_to = self.unjudged_to.min(size_bytes);
-        self.judged.retain(|judged| judged.to <= size_bytes);
+        self.compared.cut(size_bytes);
         Ok(())
     }
 
@@ -287,16 +286,6 @@ impl Segment {
         self.recent = RecentBatches::after(before);
         self.reload_max_timestamp(home)?;
         Ok(cut_bytes)
-    }
-
-    /// Drops the aborted transactions whose marker is not below `offset`.
-    pub fn truncate_transactions(&mut self, home: &Home, offset: Offset) -> io::Result<()> {
-        if self.has_txn_index {
-            let mut kept = self.aborted_transactions(home)?;
-            kept.truncate(kept.partition_point(|aborted| aborted.last_offset < offset));
-            self.replace_aborted(home, &kept)?;
-        }
-        Ok(())
     }
 
     fn reload_max_timestamp(&mut self, home: &Home) -> Result<(), ScanError> {

@@ -174,13 +174,16 @@ fn a_flipped_header_bit_is_put_right_or_ends_the_log_after_an_unclean_stop() {
                     if !compact {
                         log.end_at_gap().expect("it is looked through");
                     }
-                    if let Some(doubt) = log.doubtful_from() {
+                    let doubt = log.doubtful_from();
+                    if let Some(doubt) = doubt {
                         log.truncate_to(doubt).expect("it can be cut");
                     }
                     let count = original.check(&mut log, &what);
-                    let all = original.batches.len();
+                    // A follower fetches the last batch again where a gap before it may be damage.
+                    let all = original.batches.len() - usize::from(compact && doubt.is_some());
                     assert!(count == all || count <= batch, "{what}: {count} batches");
-                    if recovery_point == Offset(0) && count < all {
+                    let all = original.batches.len();
+                    if recovery_point == Offset(0) && count < all && doubt.is_none() {
                         assert!(!original.bench.set_aside().is_empty() || batch == all - 1, "{what}");
                     }
                     if bit < 64 && !compact && batch + 1 < all {
