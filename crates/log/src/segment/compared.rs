@@ -1,0 +1,77 @@
+//! Which batches of a segment were compared with each other.
+//!
+//! What this process has written needs no comparison. What it found on disk does, once, before it is served: base offset and
+//! leader epoch lie outside the CRC, and only the batches around tell whether they are right.
+//!
+//! Owns: the memory of that, in a bounded number of stretches. Refuses: comparing; see `partition::examine`.
+
+use thalweg_record::Offset;
+
+use super::Segment;
+
+/// Stretches of a segment that are remembered: one for each of so many readers.
+const STRETCHES_MAX: usize = 16;
+
+/// What is known of a segment's batches.
+#[derive(Debug, Default)]
+pub(super) struct Compared {
+    /// The batches below this position were found on disk, and nothing has compared them with each other.
+    unknown_to: u64,
+    /// Apart from these.
+    stretches: Vec<Judged>,
+}
+
+/// Batches that were found on disk and compared with each other.
+#[derive(Clone, Copy, Debug)]
+pub struct Judged {
+    from: u64,
+    /// Where they end.
+    pub to: u64,
+    /// The offset after the last of them.
+    pub next_offset: Offset,
+}
+
+impl Compared {
+    /// Of a segment that was found with so many bytes.
+    pub(super) fn found(size_bytes: u64) -> Compared {
+        Compared { unknown_to: size_bytes, stretches: Vec::new() }
+    }
+
+    /// The segment ends here now.
+    pub(super) fn cut(&mut self, size_bytes: u64) {
+        self.unknown_to = self.unknown_to.min(size_bytes);
+        self.stretches.retain(|judged| judged.to <= size_bytes);
+    }
+}
+
+impl Segment {
+    /// Whether all batches between two positions were written by this process, or compared with each other by it.
+    pub fn is_judged(&self, from: u64, to: u64) -> bool {
+        let to = to.min(self.compared.unknown_to);
+        from >= self.compared.unknown_to
+            || self.compared.stretches.iter().any(|judged| from >= judged.from && to <= judged.to)
+    }
+
+    /// Batches that were compared with each other and end between two positions.
+    pub fn judged_up_to(&self, from: u64, to: u64) -> Option<Judged> {
+        self.compared.stretches.iter().copied().find(|judged| judged.to > from && judged.to <= to)
+    }
+
+    /// Notes that batches were compared with each other.
+    pub fn note_judged(&mut self, from: u64, to: u64, next_offset: Offset) {
+        if let Some(judged) = self.compared.stretches.iter_mut().find(|judged| judged.to == from) {
+            (judged.to, judged.next_offset) = (to, next_offset);
+            return;
+        }
+        if self.compared.stretches.len() == STRETCHES_MAX {
+            self.compared.stretches.remove(0);
+        }
+        self.compared.stretches.push(Judged { from, to, next_offset });
+    }
+
+    /// Notes that all batches were compared with each other.
+    pub fn set_judged(&mut self) {
+        self.compared.unknown_to = 0;
+        self.compared.stretches = Vec::new();
+    }
+}
