@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::connection::{Connection, ConnectionOptions};
 use crate::error::{BrokerUnknown, ClientError, NoBootstrapServer, Refused};
-use crate::metadata::{BrokerAddress, Metadata};
+use crate::metadata::{BrokerAddress, LastSeen, Metadata};
 use crate::stream::Connector;
 
 /// The first version of FindCoordinator that asks for several coordinators at a time.
@@ -50,6 +50,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     metadata: Arc<Metadata>,
+    seen: LastSeen,
     by_address: HashMap<String, Connection>,
 }
 
@@ -91,7 +92,7 @@ impl Cluster {
         &self.0.options
     }
 
-    /// Asks for the brokers and these topics, and keeps the answer. Topics that were asked for before are forgotten.
+    /// Asks for the brokers and these topics, and keeps the answer, but for partitions of which another broker has told news. Topics that were asked for before are forgotten.
     /// With `create`, brokers that allow it create the topics that do not exist. Errors of single topics and
     /// partitions are in the answer.
     pub async fn refresh(&self, topics: &[String], create: bool) -> Result<Arc<Metadata>, ClientError> {
@@ -138,9 +139,11 @@ impl Cluster {
             MetadataRequest { topics, allow_auto_topic_creation: create, ..MetadataRequest::default() };
         let response = self.send_any(&request).await?;
         Refused::check(response.error_code, None, || "Metadata of the cluster".to_owned())?;
-        let metadata = Arc::new(Metadata::from_response(response));
-        self.0.state.lock().metadata = Arc::clone(&metadata);
-        Ok(metadata)
+        let mut metadata = Metadata::from_response(response);
+        let mut state = self.0.state.lock();
+        metadata.prefer_newer(&mut state.seen);
+        state.metadata = Arc::new(metadata);
+        Ok(Arc::clone(&state.metadata))
     }
 
     /// Sends a request to any broker, and to another when the connection fails.

@@ -68,6 +68,10 @@ pub struct PartitionMetadata {
     pub offline: Vec<i32>,
 }
 
+/// The topics of all responses so far, each as the newest of them described it.
+#[derive(Debug, Default)]
+pub(crate) struct LastSeen(BTreeMap<String, TopicMetadata>);
+
 impl Metadata {
     /// What a response says.
     pub fn from_response(response: MetadataResponse) -> Metadata {
@@ -82,6 +86,23 @@ impl Metadata {
             controller_id: (response.controller_id >= 0).then_some(response.controller_id),
             brokers: brokers.collect(),
             topics: topics.map(|topic| (topic.name.to_string(), topic)).collect(),
+        }
+    }
+
+    /// Puts what was told of a partition before in the place of what is older by its leader epoch. Brokers learn of leaders at
+    /// different times, and one that is cut off from the controller still believes what was true then: it would be sent records
+    /// that are lost with it, or be read where it lacks what was replicated since.
+    pub(crate) fn prefer_newer(&mut self, seen: &mut LastSeen) {
+        for (name, topic) in self.topics.iter_mut().filter(|(_, topic)| topic.error.is_none()) {
+            if let Some(before) = seen.0.get(name).filter(|before| before.id == topic.id) {
+                for partition in &mut topic.partitions {
+                    let newer = before.partition(partition.index);
+                    if let Some(newer) = newer.filter(|newer| newer.leader_epoch > partition.leader_epoch) {
+                        partition.clone_from(newer);
+                    }
+                }
+            }
+            seen.0.insert(name.clone(), topic.clone());
         }
     }
 
@@ -139,4 +160,37 @@ impl PartitionMetadata {
 
 fn error(code: i16) -> Option<ErrorCode> {
     (code != 0).then(|| ErrorCode::from_i16(code).unwrap_or(ErrorCode::UnknownServerError))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_that_is_behind_changes_no_leader() {
+        let mut seen = LastSeen::default();
+        let mut told = |id, leader, epoch| {
+            let partition = MetadataResponsePartition {
+                leader_id: leader,
+                leader_epoch: epoch,
+                ..MetadataResponsePartition::default()
+            };
+            let topic = MetadataResponseTopic {
+                name: Some("t".to_owned()),
+                topic_id: Uuid(id),
+                partitions: vec![partition],
+                ..MetadataResponseTopic::default()
+            };
+            let response = MetadataResponse { topics: vec![topic], ..MetadataResponse::default() };
+            let mut metadata = Metadata::from_response(response);
+            metadata.prefer_newer(&mut seen);
+            metadata.leader("t", 0)
+        };
+        assert_eq!(told(1, 1, 4), Some(1));
+        assert_eq!(told(1, 2, 5), Some(2));
+        assert_eq!(told(1, 1, 4), Some(2), "it does not know yet");
+        assert_eq!(told(1, 1, 4), Some(2), "it does not know yet");
+        assert_eq!(told(1, -1, 5), None, "nobody leads at the moment");
+        assert_eq!(told(2, 3, 0), Some(3), "another topic of that name");
+    }
 }

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use thalweg_record::{LeaderEpoch, ProducerEpoch, ProducerId, increment_sequence};
+use thalweg_record::{ProducerEpoch, ProducerId, increment_sequence};
 use thalweg_wire::Uuid;
 use tokio::time::Instant;
 
@@ -42,7 +42,6 @@ pub(crate) struct PartitionQueue {
     pub(super) topic_id: Uuid,
     pub(super) partition: i32,
     pub(super) leader: Option<i32>,
-    leader_epoch: LeaderEpoch,
     pub(super) queue: VecDeque<Box<Batch>>,
     pub(super) in_flight: usize,
     retry_at: Option<Instant>,
@@ -85,7 +84,6 @@ impl PartitionQueue {
             topic_id,
             partition,
             leader: None,
-            leader_epoch: LeaderEpoch::NONE,
             queue: VecDeque::new(),
             in_flight: 0,
             retry_at: None,
@@ -101,15 +99,10 @@ impl PartitionQueue {
         }
     }
 
-    /// Takes over who leads. Brokers learn of it at different times: one that knows an older epoch than another has told
-    /// of would send batches to a leader that lacks what the next one has stored.
+    /// Takes over who leads.
     pub(super) fn apply(&mut self, topic_id: Uuid, known: &PartitionMetadata) {
-        if topic_id == self.topic_id && known.leader_epoch < self.leader_epoch {
-            return;
-        }
         self.topic_id = topic_id;
         self.leader = known.leader;
-        self.leader_epoch = known.leader_epoch;
     }
 
     /// Adds an empty batch at the end.
@@ -316,27 +309,5 @@ mod tests {
         assert_eq!(readiness(&queue), Readiness::Nothing);
         queue.ended(&oldest, true);
         assert_eq!(readiness(&queue), Readiness::Ready);
-    }
-
-    #[test]
-    fn a_broker_that_is_behind_changes_no_leader() {
-        let mut queue = PartitionQueue::new("t".into(), Uuid(1), 0);
-        let mut told = |id, leader, epoch| {
-            let partition = PartitionMetadata {
-                index: 0,
-                error: None,
-                leader: Some(leader),
-                leader_epoch: LeaderEpoch(epoch),
-                replicas: Vec::new(),
-                isr: Vec::new(),
-                offline: Vec::new(),
-            };
-            queue.apply(Uuid(id), &partition);
-            queue.leader
-        };
-        assert_eq!(told(1, 1, 4), Some(1));
-        assert_eq!(told(1, 2, 5), Some(2));
-        assert_eq!(told(1, 1, 4), Some(2), "it does not know yet");
-        assert_eq!(told(2, 3, 0), Some(3), "another topic of that name");
     }
 }

@@ -3,7 +3,7 @@
 
 use thalweg_sim::run;
 
-const SEEDS: [(u64, &str); 22] = [
+const SEEDS: [(u64, &str); 23] = [
     (3, "a reassignment waited for a replica that another was adding and it removed"),
     (8, "more than five batches were stored behind one whose answer was late, which was then stored twice"),
     (21, "the same"),
@@ -29,6 +29,10 @@ const SEEDS: [(u64, &str); 22] = [
     (1082, "the same"),
     (1114, "the same"),
     (1139, "the same"),
+    (
+        20218,
+        "a consumer believed a broker that was cut off from the controller, and read from a leader of a former epoch",
+    ),
 ];
 
 #[test]
