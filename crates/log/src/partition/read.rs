@@ -75,6 +75,17 @@ impl ReadHints {
     }
 }
 
+/// How many bytes of batches that were found on disk are compared with each other for one read.
+const COMPARED_BYTES_MAX: u64 = 1 << 20;
+
+/// Batches that can be served.
+struct Sound {
+    /// Where they begin.
+    start: u64,
+    /// Where they end, and the offset after them, when others follow that cannot be served with them.
+    end: Option<(u64, Offset)>,
+}
+
 impl PartitionLog {
     /// Finds whole batches that begin with the one containing `from`, lie below `upper_bound` (the high
     /// watermark, the last stable offset, or the log end for a follower) and make no more than `max_bytes`. When
@@ -117,8 +128,8 @@ impl PartitionLog {
         let base = self.segments[index].base_offset;
         let read = match self.sound_position_of(index, from, max_bytes) {
             Ok(None) => return Ok(None),
-            Ok(Some((start, sound_to))) => self
-                .slice(index, start, sound_to, max_bytes, upper_bound, min_one_message)
+            Ok(Some(sound)) => self
+                .slice(index, sound, max_bytes, upper_bound, min_one_message)
                 .map_err(LogError::in_segment(base)),
             Err(error) => Err(error),
         };
@@ -128,20 +139,20 @@ impl PartitionLog {
         read.map(Some)
     }
 
-    /// Where the first batch begins whose last offset is not below `from`, and where the batches end, with the offset after
-    /// them, that can be served with it. Batches that were found on disk are compared with each other first: no CRC covers
-    /// their offsets and epochs.
+    /// Where the first batch begins whose last offset is not below `from`, and what can be served with it. Batches that were
+    /// found on disk are compared with each other first: no CRC covers their offsets and epochs.
     fn sound_position_of(
         &mut self,
         index: usize,
         from: Offset,
         max_bytes: usize,
-    ) -> Result<Option<(u64, Option<(u64, Offset)>)>, LogError> {
+    ) -> Result<Option<Sound>, LogError> {
         let Some(start) = self.position_or_damage(index, from)? else { return Ok(None) };
-        let end = start.saturating_add(max_bytes.max(1) as u64);
-        if self.segments[index].is_judged(start, end) {
-            return Ok(Some((start, None)));
+        let wanted = start.saturating_add(max_bytes.max(1) as u64);
+        if self.segments[index].is_judged(start, wanted) {
+            return Ok(Some(Sound { start, end: None }));
         }
+        let end = wanted.min(start.saturating_add(COMPARED_BYTES_MAX));
         let (near, examined) = self.examine_around(index, from, start, end)?;
         let start = if examined.mended {
             self.hints = ReadHints::default();
@@ -152,16 +163,17 @@ impl PartitionLog {
         };
         let Some(fault) = examined.fault else {
             self.segments[index].note_judged(near, examined.end, examined.next_offset);
-            return Ok(Some((start, None)));
+            let end = (end < wanted).then_some((examined.end, examined.next_offset));
+            return Ok(Some(Sound { start, end }));
         };
         let base = self.segments[index].base_offset;
         let first = self.segments[index].batch_at(&self.home, start).map_err(LogError::in_segment(base))?;
         let contains = first.is_some_and(|first| first.header.base_offset <= from);
         if fault.position > start {
-            Ok(Some((start, Some((fault.position, examined.next_offset)))))
+            Ok(Some(Sound { start, end: Some((fault.position, examined.next_offset)) }))
         } else if let Some(first) = first.filter(|_| fault.position < start && contains) {
             // The damage lies before what is asked for.
-            Ok(Some((start, Some((first.end(), first.header.next_offset())))))
+            Ok(Some(Sound { start, end: Some((first.end(), first.header.next_offset())) }))
         } else {
             Err(LogError::Corrupt { segment: base, fault })
         }
@@ -251,8 +263,7 @@ impl PartitionLog {
     fn slice(
         &mut self,
         index: usize,
-        start: u64,
-        sound_to: Option<(u64, Offset)>,
+        Sound { start, end: sound_end }: Sound,
         max_bytes: usize,
         upper_bound: Offset,
         min_one_message: bool,
@@ -266,7 +277,7 @@ impl PartitionLog {
         } else {
             (self.position_of_bound(index, upper_bound)?, upper_bound)
         };
-        let (bound, bound_offset) = match sound_to {
+        let (bound, bound_offset) = match sound_end {
             Some((position, offset)) if position < bound => (position, offset),
             _ => (bound, bound_offset),
         };
