@@ -157,7 +157,7 @@ impl Driver {
                 written = snapshot_written(&mut self.snapshotting) => self.on_snapshot(written),
                 command = commands.recv() => {
                     let mut next = command;
-                    for _ in 0..DECIDED_AT_ONCE_MAX {
+                    for left in (0..DECIDED_AT_ONCE_MAX).rev() {
                         match next {
                             None => {
                                 self.stop().await;
@@ -171,9 +171,10 @@ impl Driver {
                             }
                             Some(Command::Ask { ask, reply }) => self.on_ask(ask, reply),
                         }
-                        match commands.try_recv() {
-                            Ok(command) => next = Some(command),
-                            Err(_) => break,
+                        // Taken only if it is served here: the queue keeps the others.
+                        match (left > 0).then(|| commands.try_recv()) {
+                            Some(Ok(command)) => next = Some(command),
+                            Some(Err(_)) | None => break,
                         }
                     }
                 }
