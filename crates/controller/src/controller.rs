@@ -7,7 +7,7 @@ use thalweg_log::disk::Disk;
 use thalweg_wire::frame;
 use thalweg_wire::request::{EnvelopeRequest, EnvelopeResponse};
 use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Message};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::dispatch;
 use crate::driver::{self, Command};
@@ -17,6 +17,8 @@ use crate::standing::{ControllerFigures, Standing};
 
 /// Requests that may wait for the controller's task.
 const COMMANDS_MAX: usize = 1024;
+/// Large requests that are read and decided at the same time: each may take much memory.
+const LARGE_AT_ONCE: usize = 4;
 
 /// A frame was not answered.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +47,7 @@ pub struct Controller {
     cluster_id: Arc<str>,
     standing: Arc<Standing>,
     disk: Disk,
+    large: Semaphore,
 }
 
 impl Controller {
@@ -61,7 +64,8 @@ impl Controller {
         let (commands, queue) = mpsc::channel(COMMANDS_MAX);
         let standing = Arc::clone(driver.standing());
         tokio::spawn(driver.run(queue));
-        Ok(Controller { commands, node_id, cluster_id, standing, disk })
+        let large = Semaphore::new(LARGE_AT_ONCE);
+        Ok(Controller { commands, node_id, cluster_id, standing, disk, large })
     }
 
     /// The id of the node.
@@ -90,11 +94,16 @@ impl Controller {
     }
 
     async fn handle_plain(&self, frame: Bytes) -> Result<Bytes, HandleError> {
-        let parsed = match dispatch::is_large(&frame) {
-            true => self.disk.work_in_place(|| dispatch::parse(frame)),
-            false => dispatch::parse(frame),
-        };
-        match parsed? {
+        if !dispatch::is_large(&frame) {
+            return self.answer(dispatch::parse(frame)?).await;
+        }
+        let _place = self.large.acquire().await.expect("the places are never closed");
+        let parsed = self.disk.work_in_place(|| dispatch::parse(frame))?;
+        self.answer(parsed).await
+    }
+
+    async fn answer(&self, parsed: dispatch::Parsed) -> Result<Bytes, HandleError> {
+        match parsed {
             dispatch::Parsed::Answered(frame) => Ok(frame),
             dispatch::Parsed::Asked(ask) => self.ask(|reply| Command::Ask { ask, reply }).await,
         }
@@ -117,7 +126,7 @@ impl Controller {
     ) -> Result<Bytes, HandleError> {
         let version = prefix.api_version;
         dispatch::check_version(ApiKey::Envelope, version)?;
-        let mut d = Decoder::new(frame);
+        let mut d = Decoder::new(frame).with_elements_max(dispatch::AROUND_MAX);
         frame::decode_request_header(&mut d, ApiKey::Envelope, version)?;
         let envelope = EnvelopeRequest::decode(&mut d, version)?;
         let refused = |code: ErrorCode| EnvelopeResponse { response_data: None, error_code: code.code() };

@@ -50,11 +50,18 @@ const SERVED: [ApiKey; 25] = [
     ApiKey::RemoveRaftVoter,
 ];
 
-/// Elements that the arrays of one request may have in all: a request is decided in one go, and nothing else is meanwhile.
+/// Elements that the arrays of one request may have in all. Clients' requests make a bounded number of records.
 const ELEMENTS_MAX: usize = 1_000_000;
+/// As [`ELEMENTS_MAX`], for requests of brokers whose records are as many as their elements.
+const ELEMENTS_OF_BROKERS_MAX: usize = 100_000;
+/// As [`ELEMENTS_MAX`], for what the task itself has to serve: nothing else is decided meanwhile. A broker has fewer
+/// directories, listeners and features.
+const ELEMENTS_ON_TASK_MAX: usize = 10_000;
+/// As [`ELEMENTS_MAX`], for what lies around a request: an envelope, and who it says has asked. Neither has an array.
+pub(crate) const AROUND_MAX: usize = 1_000;
 
-/// Frames from this length on are read and decided beside the workers.
-const LARGE: usize = 64 * 1024;
+/// Frames from this length on are read beside the workers, and decided beside the controller's task.
+const LARGE: usize = 16 * 1024;
 
 /// Whether the controller serves an API.
 pub fn serves(api: ApiKey) -> bool {
@@ -75,14 +82,15 @@ pub(crate) struct Decision {
     pub answer: Result<Bytes, EncodeError>,
 }
 
-/// A request that was read, waiting for the state that decides it.
-pub(crate) type Decide = Box<dyn FnOnce(&mut State, Now) -> Decision + Send>;
+/// A request that was read, waiting for the state that decides it. It may be decided more than once.
+pub(crate) type Decide = Box<dyn Fn(&mut State, Now) -> Decision + Send>;
 
 /// What the controller's task is asked.
 pub(crate) enum Ask {
-    /// To decide. A large request takes long.
+    /// To decide.
     Decide {
         decide: Decide,
+        /// It takes long, and follows from what a copy of the state has.
         is_large: bool,
     },
     /// To serve the log, which needs the log.
@@ -149,6 +157,33 @@ pub(crate) fn is_large(frame: &Bytes) -> bool {
     frame.len() >= LARGE
 }
 
+/// Where a request can be decided.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// From any copy of the state.
+    Anywhere,
+    /// By the controller's task alone: it is about the log, or about sessions, of which no copy may differ.
+    Task,
+}
+
+fn place(api: ApiKey) -> Place {
+    match api {
+        ApiKey::CreateTopics
+        | ApiKey::DeleteTopics
+        | ApiKey::CreatePartitions
+        | ApiKey::AlterConfigs
+        | ApiKey::IncrementalAlterConfigs
+        | ApiKey::ElectLeaders
+        | ApiKey::AlterPartitionReassignments
+        | ApiKey::ListPartitionReassignments
+        | ApiKey::AlterClientQuotas
+        | ApiKey::AlterPartition
+        | ApiKey::AssignReplicasToDirs
+        | ApiKey::AlterUserScramCredentials => Place::Anywhere,
+        _ => Place::Task,
+    }
+}
+
 /// Reads a frame.
 pub(crate) fn parse(frame: Bytes) -> Result<Parsed, HandleError> {
     let prefix = frame::peek_request(&frame)?;
@@ -165,8 +200,15 @@ pub(crate) fn parse(frame: Bytes) -> Result<Parsed, HandleError> {
         return encode(&response, api, 0, correlation_id).map(Parsed::Answered);
     }
     check_version(api, version)?;
-    let is_large = is_large(&frame);
-    let mut d = Decoder::new(frame).with_elements_max(ELEMENTS_MAX);
+    let elements_max = match place(api) {
+        Place::Task => ELEMENTS_ON_TASK_MAX,
+        Place::Anywhere if matches!(api, ApiKey::AlterPartition | ApiKey::AssignReplicasToDirs) => {
+            ELEMENTS_OF_BROKERS_MAX
+        }
+        Place::Anywhere => ELEMENTS_MAX,
+    };
+    let is_large = is_large(&frame) && place(api) == Place::Anywhere;
+    let mut d = Decoder::new(frame).with_elements_max(elements_max);
     frame::decode_request_header(&mut d, api, version)?;
     let call = Call { version, correlation_id, is_large };
     let ask = match api {
@@ -267,7 +309,7 @@ fn only_voter() -> ApiError {
 fn plain<R>(
     d: &mut Decoder,
     call: Call,
-    decide: impl FnOnce(&mut State, &R, Now) -> Result<Outcome<R::Response>, ApiError> + Send + 'static,
+    decide: impl Fn(&mut State, &R, Now) -> Result<Outcome<R::Response>, ApiError> + Send + 'static,
 ) -> Result<Ask, HandleError>
 where
     R: Refuse + Send + 'static,
@@ -400,7 +442,7 @@ pub(crate) fn check_envelope(envelope: &EnvelopeRequest) -> Result<(), ErrorCode
 
 /// Whether bytes are a principal as Kafka's brokers serialize it: a version, then `DefaultPrincipalData`.
 fn is_principal(bytes: &Bytes) -> bool {
-    let mut d = Decoder::new(bytes.clone());
+    let mut d = Decoder::new(bytes.clone()).with_elements_max(AROUND_MAX);
     match d.i16() {
         Ok(version)
             if (DefaultPrincipalData::MIN_VERSION..=DefaultPrincipalData::MAX_VERSION).contains(&version) =>

@@ -3,7 +3,8 @@
 //! What can happen to it: a request comes, a sync ends, a snapshot is written, time passes (a waiting Fetch is due, a
 //! broker's session ends, leaders are to be balanced, a snapshot is due). A request is decided, its records are
 //! appended and replayed at once; they are synced in the background, and only then the answer leaves. Requests that
-//! come during a sync are decided and appended meanwhile, and the next sync covers them all.
+//! come during a sync are decided and appended meanwhile, and the next sync covers them all. A large request is decided
+//! elsewhere meanwhile (`drafts`).
 //!
 //! After a failed write or sync the task ends: what is on disk is not known any more, and a restart reads it anew.
 
@@ -29,10 +30,12 @@ use crate::quorum::{
 use crate::standing::Standing;
 use crate::state::{Now, State};
 
+mod drafts;
 mod opening;
 mod session_clock;
 mod snapshots;
 
+use drafts::{Drafts, drafted};
 use session_clock::SessionClock;
 use snapshots::{Snapshotting, snapshot_written};
 
@@ -84,6 +87,7 @@ pub(crate) struct Driver {
     /// This node, in this epoch.
     leader: Leader,
     observers: Observers,
+    drafts: Drafts,
     waiting: VecDeque<Waiting>,
     parked: VecDeque<Parked>,
     flush: Option<Flush>,
@@ -155,9 +159,10 @@ impl Driver {
                 biased;
                 done = flushed(&mut self.flush) => self.on_flushed(done),
                 written = snapshot_written(&mut self.snapshotting) => self.on_snapshot(written),
+                drafted = drafted(&mut self.drafts) => self.on_drafted(drafted),
                 command = commands.recv() => {
                     let mut next = command;
-                    for _ in 0..DECIDED_AT_ONCE_MAX {
+                    for left in (0..DECIDED_AT_ONCE_MAX).rev() {
                         match next {
                             None => {
                                 self.stop().await;
@@ -171,9 +176,10 @@ impl Driver {
                             }
                             Some(Command::Ask { ask, reply }) => self.on_ask(ask, reply),
                         }
-                        match commands.try_recv() {
-                            Ok(command) => next = Some(command),
-                            Err(_) => break,
+                        // Taken only if it is served here: the queue keeps the others.
+                        match (left > 0).then(|| commands.try_recv()) {
+                            Some(Ok(command)) => next = Some(command),
+                            Some(Err(_)) | None => break,
                         }
                     }
                 }
@@ -189,11 +195,8 @@ impl Driver {
 
     fn on_ask(&mut self, ask: Ask, reply: Reply) {
         match ask {
-            Ask::Decide { decide, is_large: false } => self.on_decide(decide, reply),
-            Ask::Decide { decide, is_large: true } => {
-                let (disk, _) = self.log.snapshot_place();
-                disk.work_in_place(|| self.on_decide(decide, reply));
-            }
+            Ask::Decide { decide, is_large: false } => self.on_decide(&decide, reply),
+            Ask::Decide { decide, is_large: true } => self.on_large(decide, reply),
             Ask::Fetch { request, version, correlation_id } => {
                 self.on_fetch(&request, version, correlation_id, reply);
             }
@@ -210,10 +213,16 @@ impl Driver {
         }
     }
 
-    fn on_decide(&mut self, decide: Decide, reply: Reply) {
+    fn on_decide(&mut self, decide: &Decide, reply: Reply) {
         let now = self.now();
         self.standing.requested();
-        let Decision { records, answer } = decide(&mut self.state, now);
+        let decision = decide(&mut self.state, now);
+        self.carry_out(decision, now, reply);
+    }
+
+    /// Writes what was decided, and answers when that is committed.
+    fn carry_out(&mut self, decision: Decision, now: Now, reply: Reply) {
+        let Decision { records, answer } = decision;
         let frame = match answer {
             Ok(frame) => frame,
             Err(error) => return send(reply, Err(error.into())),
@@ -230,7 +239,11 @@ impl Driver {
                 return send(reply, Err(HandleError::Stopped));
             }
         }
-        let until = self.log.end_offset();
+        self.answer_after(self.log.end_offset(), frame, reply);
+    }
+
+    /// Answers once what lies before an offset is committed.
+    fn answer_after(&mut self, until: i64, frame: Bytes, reply: Reply) {
         if until <= self.log.high_watermark() {
             send(reply, Ok(frame));
         } else {

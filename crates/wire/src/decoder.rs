@@ -29,7 +29,7 @@ pub enum DecodeProblem {
     Length { length: i64, left: usize },
     #[error("{count} elements, where {left} bytes are left")]
     Count { count: i64, left: usize },
-    #[error("arrays of more than {max} elements in all; ask in several requests")]
+    #[error("arrays and tagged fields of more than {max} elements in all; ask in several requests")]
     Elements { max: usize },
     #[error("null, where this version allows none")]
     Null,
@@ -43,14 +43,14 @@ pub enum DecodeProblem {
     Presence { value: i8 },
 }
 
-/// A reading position in a frame.
-#[derive(Debug)]
+/// A reading position in a frame. A clone reads on from there.
+#[derive(Clone, Debug)]
 pub struct Decoder {
     /// What is left to read.
     rest: Bytes,
     /// The length of the whole, from which the position follows.
     total: usize,
-    /// How many elements the arrays may still have.
+    /// How many elements the arrays may still have, and how many tagged fields there may be.
     elements_left: usize,
     elements_max: usize,
 }
@@ -61,7 +61,8 @@ impl Decoder {
         Self { total: bytes.len(), rest: bytes, elements_left: usize::MAX, elements_max: usize::MAX }
     }
 
-    /// Lets all arrays together have no more than `max` elements: an element of two bytes can cost a hundred in memory.
+    /// Lets all arrays together have no more than `max` elements: an element of two bytes can cost a hundred in memory. A
+    /// tagged field counts as one, known or not: each costs time.
     pub fn with_elements_max(mut self, max: usize) -> Self {
         (self.elements_left, self.elements_max) = (max, max);
         self
@@ -254,14 +255,19 @@ impl Decoder {
         let left = self.rest.len();
         match usize::try_from(count) {
             Ok(n) if n.checked_mul(min_size).is_some_and(|size| size <= left) => {
-                let Some(elements_left) = self.elements_left.checked_sub(n) else {
-                    return Err(self.error(DecodeProblem::Elements { max: self.elements_max }));
-                };
-                self.elements_left = elements_left;
+                self.take_elements(n)?;
                 Ok(Some(n))
             }
             _ => Err(self.error(DecodeProblem::Count { count, left })),
         }
+    }
+
+    fn take_elements(&mut self, count: usize) -> Result<(), DecodeError> {
+        match self.elements_left.checked_sub(count) {
+            Some(left) => self.elements_left = left,
+            None => return Err(self.error(DecodeProblem::Elements { max: self.elements_max })),
+        }
+        Ok(())
     }
 
     /// Whether a struct that may be null is there. Where it may not be null, it is, and no byte says so.
@@ -288,6 +294,7 @@ impl Decoder {
         mut read: impl FnMut(&mut Decoder, u32) -> Result<bool, DecodeError>,
     ) -> Result<(), DecodeError> {
         for _ in 0..self.uvarint()? {
+            self.take_elements(1)?;
             let tag = self.uvarint()?;
             let size = self.uvarint()? as usize;
             let total = self.position() + size;

@@ -53,6 +53,7 @@ impl Driver {
             log,
             leader,
             observers: Observers::default(),
+            drafts: super::Drafts::default(),
             waiting: VecDeque::new(),
             parked: VecDeque::new(),
             flush: None,

@@ -167,7 +167,7 @@ impl State {
                 for topic in self.image.topics().sorted() {
                     let partitions = topic.partitions.keys().copied();
                     let mut result =
-                        self.elect_in(&topic.name, partitions, unclean, &mut records, &mut words);
+                        self.elect_in(&topic.name, partitions, unclean, &mut records, &mut words)?;
                     result.partition_result.retain(|r| r.error_code != ErrorCode::ElectionNotNeeded.code());
                     results.push(result);
                 }
@@ -175,13 +175,11 @@ impl State {
             Some(topics) => {
                 for topic in topics {
                     let partitions = topic.partitions.iter().copied();
-                    let result = self.elect_in(&topic.topic, partitions, unclean, &mut records, &mut words);
+                    let result =
+                        self.elect_in(&topic.topic, partitions, unclean, &mut records, &mut words)?;
                     results.push(result);
                 }
             }
-        }
-        if records.len() > RECORDS_PER_REQUEST_MAX {
-            return Err(super::too_many_records());
         }
         let response = ElectLeadersResponse { replica_election_results: results, ..Default::default() };
         Ok(Outcome::new(records, response))
@@ -194,19 +192,22 @@ impl State {
         unclean: bool,
         records: &mut Vec<VersionedRecord>,
         words: &mut Words,
-    ) -> ReplicaElectionResult {
+    ) -> Result<ReplicaElectionResult, ApiError> {
         let mut partition_result = Vec::new();
         for partition_id in partitions {
             let (error_code, error_message) = match self.elect_leader(topic, partition_id, unclean) {
                 Ok(record) => {
                     records.push(record);
+                    if records.len() > RECORDS_PER_REQUEST_MAX {
+                        return Err(super::too_many_records());
+                    }
                     (0, None)
                 }
                 Err(error) => (error.code.code(), words.keep(error.message)),
             };
             partition_result.push(PartitionResult { partition_id, error_code, error_message });
         }
-        ReplicaElectionResult { topic: topic.to_owned(), partition_result }
+        Ok(ReplicaElectionResult { topic: topic.to_owned(), partition_result })
     }
 
     fn elect_leader(&self, name: &str, index: i32, unclean: bool) -> Result<VersionedRecord, ApiError> {

@@ -128,6 +128,7 @@ impl<R> Outcome<R> {
 
 /// The state that decisions are made from: the image with all records so far, committed or not, and what a controller
 /// knows beyond the log.
+#[derive(Clone)]
 pub(crate) struct State {
     pub node_id: i32,
     pub cluster_id: String,
@@ -168,6 +169,12 @@ impl State {
             heartbeats: Heartbeats::new(timeout),
             rng: SmallRng::seed_from_u64(seed),
         }
+    }
+
+    /// A copy that a request can be decided from while this one goes on.
+    pub fn draft(&mut self) -> State {
+        let rng = SmallRng::from_rng(&mut self.rng);
+        State { rng, ..self.clone() }
     }
 
     /// The image with all records so far.

@@ -35,6 +35,9 @@ impl State {
                 let (error_code, error_message) = match outcome {
                     Ok(record) => {
                         records.extend(record);
+                        if records.len() > RECORDS_PER_REQUEST_MAX {
+                            return Err(super::too_many_records());
+                        }
                         (0, None)
                     }
                     Err(error) => (error.code.code(), words.keep(error.message)),
@@ -43,9 +46,6 @@ impl State {
                 partitions.push(ReassignablePartitionResponse { partition_index, error_code, error_message });
             }
             responses.push(ReassignableTopicResponse { name: topic.name.clone(), partitions });
-        }
-        if records.len() > RECORDS_PER_REQUEST_MAX {
-            return Err(super::too_many_records());
         }
         let response = AlterPartitionReassignmentsResponse {
             allow_replication_factor_change: request.allow_replication_factor_change,

@@ -6,6 +6,7 @@ mod cost;
 mod formatted;
 mod golden;
 mod kafka;
+mod large;
 mod log;
 mod recovery;
 mod support;

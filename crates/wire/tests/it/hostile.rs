@@ -225,3 +225,17 @@ fn arrays_have_a_bound_in_all() {
     let refused = decode(4).expect_err("one too many");
     assert_eq!(refused.problem, DecodeProblem::Elements { max: 4 });
 }
+
+#[test]
+fn tagged_fields_have_the_same_bound() {
+    use thalweg_wire::data::RequestHeader;
+    use thalweg_wire::{DecodeProblem, Decoder, Message};
+    // A header without a client's name, and five fields that nobody knows, of no bytes.
+    let mut bytes = vec![0, 18, 0, 3, 0, 0, 0, 1, 0xff, 0xff, 5];
+    bytes.extend([77, 0].repeat(5));
+    let decode =
+        |max| RequestHeader::decode(&mut Decoder::new(Bytes::from(bytes.clone())).with_elements_max(max), 2);
+    assert_eq!(decode(5).expect("as many as may be").correlation_id, 1);
+    let refused = decode(4).expect_err("one too many");
+    assert_eq!(refused.problem, DecodeProblem::Elements { max: 4 });
+}

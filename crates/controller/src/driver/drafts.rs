@@ -1,0 +1,117 @@
+//! Large requests are decided beside the controller's task, one at a time, each from a copy of the state: heartbeats, fetches
+//! and small requests go on meanwhile. What was decided is written if the state is still the one that was copied; otherwise
+//! the request is decided again.
+//!
+//! Owns: which large requests wait, and that one does not wait for ever where the state keeps changing. How many there can be
+//! is bounded where they are read.
+
+use std::collections::VecDeque;
+
+use tokio::task::{JoinError, JoinHandle};
+
+use super::{Driver, Reply, send};
+use crate::dispatch::{Decide, Decision};
+
+/// How often a request is decided from a copy. After that the task itself decides it.
+const DRAFTS_MAX: u32 = 8;
+
+/// The large requests.
+#[derive(Default)]
+pub(super) struct Drafts {
+    waiting: VecDeque<(Decide, Reply)>,
+    running: Option<Draft>,
+}
+
+/// A request that is being decided.
+struct Draft {
+    /// Where the log of the state ended that it is decided from.
+    base: i64,
+    count: u32,
+    reply: Reply,
+    task: JoinHandle<Drafted>,
+}
+
+/// What was decided, and the request, if it may have to be decided again.
+struct Drafted {
+    decision: Decision,
+    decide: Option<Decide>,
+}
+
+/// A request that was decided: how, from which state, and who waits for it.
+pub(super) struct Done {
+    outcome: Result<Drafted, JoinError>,
+    base: i64,
+    count: u32,
+    reply: Reply,
+}
+
+impl Driver {
+    /// Begins to decide a large request, or has it wait for the one before it.
+    pub(super) fn on_large(&mut self, decide: Decide, reply: Reply) {
+        self.standing.requested();
+        self.drafts.waiting.push_back((decide, reply));
+        self.next_draft();
+    }
+
+    fn next_draft(&mut self) {
+        if self.drafts.running.is_none()
+            && let Some((decide, reply)) = self.drafts.waiting.pop_front()
+        {
+            self.begin_draft(decide, reply, 1);
+        }
+    }
+
+    fn begin_draft(&mut self, decide: Decide, reply: Reply, count: u32) {
+        let (now, base, mut state) = (self.now(), self.state.next_offset(), self.state.draft());
+        let (disk, _) = self.log.snapshot_place();
+        let task = disk.spawn(move || {
+            let decision = decide(&mut state, now);
+            // A request of a million names takes a while to free: here, if it is not needed any more.
+            let is_final = decision.records.is_empty() || decision.answer.is_err();
+            Drafted { decision, decide: (!is_final).then_some(decide) }
+        });
+        self.drafts.running = Some(Draft { base, count, reply, task });
+    }
+
+    /// Writes and answers what was decided, or has it decided again.
+    pub(super) fn on_drafted(&mut self, done: Done) {
+        let Done { outcome, base, count, reply } = done;
+        let Drafted { decision, decide } = match outcome {
+            Ok(drafted) => drafted,
+            Err(error) => return self.die(&error),
+        };
+        match (decide, decision.answer) {
+            // It is right for the state that was copied, which is younger than the request.
+            (None, Ok(frame)) => self.answer_after(base, frame, reply),
+            (None, Err(error)) => send(reply, Err(error.into())),
+            (Some(decide), _) if self.state.next_offset() != base && count < DRAFTS_MAX => {
+                return self.begin_draft(decide, reply, count + 1);
+            }
+            (Some(decide), answer) => {
+                let ((disk, _), now) = (self.log.snapshot_place(), self.now());
+                let decision = if self.state.next_offset() == base {
+                    Decision { records: decision.records, answer }
+                } else {
+                    disk.work_in_place(|| decide(&mut self.state, now))
+                };
+                self.carry_out(decision, now, reply);
+                // Freed elsewhere, and nobody waits for that.
+                drop(disk.spawn(move || drop(decide)));
+            }
+        }
+        self.next_draft();
+    }
+}
+
+/// Waits for the request that is being decided, for ever if there is none.
+pub(super) async fn drafted(drafts: &mut Drafts) -> Done {
+    match &mut drafts.running {
+        None => std::future::pending().await,
+        Some(running) => {
+            let outcome = (&mut running.task).await;
+            let Draft { base, count, reply, .. } =
+                drafts.running.take().expect("it was there before the wait");
+            Done { outcome, base, count, reply }
+        }
+    }
+}
