@@ -1,7 +1,7 @@
 //! Opening after a stop at any byte, and with files that lie.
 
 use thalweg_log::{LogConfig, OpenOptions};
-use thalweg_record::{Offset, batches};
+use thalweg_record::{BatchHeader, Offset, batches};
 
 use crate::support::*;
 
@@ -114,6 +114,26 @@ fn zeroes_and_garbage_after_the_end_are_cut() {
         assert!(read_all(&mut log, Offset(0), 1 << 20) == whole);
         assert_eq!(bench.read_file(&log_name(0)).len(), whole.len());
     }
+}
+
+/// Verified one by one, they would take minutes.
+#[test]
+fn what_looks_like_headers_of_long_batches_is_set_aside_and_not_verified_for_ever() {
+    const TAIL_BYTES: usize = 2 << 20;
+    let bench = Bench::new();
+    let whole = fill(&bench, 5);
+    let end = bench.open_unclean().log_end_offset();
+    let mut tail = vec![0xff; BatchHeader::LEN];
+    while tail.len() + 2 * BatchHeader::LEN < TAIL_BYTES {
+        let batch_bytes = i32::try_from(TAIL_BYTES - 2 * BatchHeader::LEN - tail.len()).expect("small");
+        tail.extend(end.0.to_be_bytes());
+        tail.extend(batch_bytes.to_be_bytes());
+        tail.extend(&whole[12..BatchHeader::LEN]);
+    }
+    bench.write_file(&log_name(0), &[&whole[..], &tail].concat());
+    let mut log = bench.open_unclean();
+    assert!(read_all(&mut log, Offset(0), 1 << 20) == whole);
+    assert_eq!(bench.set_aside().len(), 1);
 }
 
 #[test]
