@@ -32,6 +32,7 @@ class Field:
         self.versions = Versions(words[2])
         options = dict(word.split("=", 1) for word in words[3:] if "=" in word)
         self.null = Versions(options.get("null", "none"))
+        self.is_null_by_default = options.get("default") == "null"
         tag, _, tagged = options.get("tag", "").partition("@")
         self.tag, self.tagged = (int(tag), Versions(tagged)) if tag else (None, Versions("none"))
         self.fields = []

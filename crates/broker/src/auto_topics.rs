@@ -5,7 +5,7 @@ use crate::api::{Call, forward};
 use crate::broker::Broker;
 use parking_lot::Mutex;
 use std::time::Duration;
-use thalweg_hash::HashSet;
+use thalweg_hash::{HashMap, HashSet};
 use thalweg_metadata::topic_name::{self, OFFSETS, TRANSACTIONS};
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use thalweg_wire::request::{CreateTopicsRequest, CreateTopicsResponse};
@@ -15,11 +15,23 @@ use tokio::time::Instant;
 /// How long a request waits for a topic that it has created to appear in the image. Beyond it the client hears that
 /// there is no leader yet, and asks again.
 const APPEARS_WITHIN: Duration = Duration::from_millis(500);
+/// How often the same failure is logged: clients ask again a few times a second, for as long as it lasts.
+const LOGGED_EVERY: Duration = Duration::from_secs(60);
 
 /// The topics that are being created, so that many requests for one create it once.
 #[derive(Debug, Default)]
 pub struct AutoTopics {
     in_creation: Mutex<HashSet<String>>,
+    failures: Mutex<HashMap<&'static str, Failure>>,
+}
+
+/// Topics of a kind that could not be created when they were asked for last.
+#[derive(Debug)]
+struct Failure {
+    logged_at: Instant,
+    reason: String,
+    /// How often it has failed since it was logged.
+    omitted: u64,
 }
 
 /// Topics whose creation has begun. Who creates them may be dropped in the middle of it, with the connection that asked;
@@ -35,6 +47,37 @@ impl AutoTopics {
         let mut in_creation = self.in_creation.lock();
         let names = names.iter().filter(|name| in_creation.insert((*name).clone())).cloned().collect();
         Creation { topics: self, names }
+    }
+
+    /// Takes note of a failure. It is logged if it is new, has another reason than before, or lasts: with how many were left
+    /// out.
+    fn failed(&self, kind: &'static str, reason: &str, now: Instant) -> Option<u64> {
+        let mut failures = self.failures.lock();
+        let before = failures.get_mut(kind);
+        if let Some(before) = before
+            && before.reason == reason
+            && now.duration_since(before.logged_at) < LOGGED_EVERY
+        {
+            before.omitted += 1;
+            return None;
+        }
+        let new = Failure { logged_at: now, reason: reason.to_owned(), omitted: 0 };
+        let omitted = failures.insert(kind, new).map_or(0, |before| before.omitted);
+        Some(omitted)
+    }
+
+    /// Takes note of a success. Says whether the ones before failed.
+    fn succeeded(&self, kind: &'static str) -> bool {
+        self.failures.lock().remove(kind).is_some()
+    }
+}
+
+/// Topics that fail alike: each of the coordinators' own, and all of clients.
+fn kind(name: &str) -> &'static str {
+    match name {
+        OFFSETS => OFFSETS,
+        TRANSACTIONS => TRANSACTIONS,
+        _ => "of clients",
     }
 }
 
@@ -59,6 +102,7 @@ pub async fn create(broker: &Broker, names: Vec<String>, client: Option<&Call>) 
     if !started.names.is_empty() {
         let topics = started.names.iter().map(|name| creatable(broker, name)).collect();
         let request = CreateTopicsRequest { topics, timeout_ms: 30_000, validate_only: false };
+        let (kind, now) = (kind(&started.names[0]), Instant::now());
         match send(broker, request, client).await {
             Ok(response) => {
                 let is_failure = |code: i16| {
@@ -71,16 +115,25 @@ pub async fn create(broker: &Broker, names: Vec<String>, client: Option<&Call>) 
                     let error =
                         ErrorCode::from_i16(code).map_or_else(|| code.to_string(), |error| error.to_string());
                     let (message, others) = (topic.error_message, failed.count());
-                    tracing::warn!(
-                        topic = topic.name,
-                        error,
-                        message,
-                        others,
-                        "A topic could not be created"
-                    );
+                    if let Some(omitted) = broker.auto_topics.failed(kind, &error, now) {
+                        tracing::warn!(
+                            topic = topic.name,
+                            error,
+                            message,
+                            others,
+                            omitted,
+                            "A topic could not be created"
+                        );
+                    }
+                } else if topic_name::is_internal(kind) && broker.auto_topics.succeeded(kind) {
+                    tracing::info!(topic = started.names[0], "Topics can be created again");
                 }
             }
-            Err(error) => tracing::warn!(error, "Topics could not be created"),
+            Err(error) => {
+                if let Some(omitted) = broker.auto_topics.failed(kind, &error, now) {
+                    tracing::warn!(topic = started.names[0], error, omitted, "Topics could not be created");
+                }
+            }
         }
     }
     wait_for_leaders(broker, &names).await;
@@ -158,5 +211,20 @@ mod tests {
         assert_eq!(topics.begin(&names).names, ["t"], "the other is being created");
         drop(first);
         assert_eq!(topics.begin(&names).names, names);
+    }
+
+    #[test]
+    fn a_failure_that_lasts_is_logged_once_a_minute() {
+        let (topics, began) = (AutoTopics::default(), Instant::now());
+        let logged =
+            |kind, reason, after_ms| topics.failed(kind, reason, began + Duration::from_millis(after_ms));
+        assert_eq!(logged(OFFSETS, "too few brokers", 0), Some(0));
+        assert_eq!(logged(TRANSACTIONS, "too few brokers", 0), Some(0), "another topic");
+        let repeated = (1..120).filter_map(|half| logged(OFFSETS, "too few brokers", half * 500));
+        assert_eq!(repeated.count(), 0);
+        assert_eq!(logged(OFFSETS, "too few brokers", 60_000), Some(119));
+        assert_eq!(logged(OFFSETS, "another reason", 60_500), Some(0));
+        assert!(topics.succeeded(OFFSETS) && !topics.succeeded(OFFSETS));
+        assert_eq!(logged(OFFSETS, "too few brokers", 61_000), Some(0), "it worked meanwhile");
     }
 }

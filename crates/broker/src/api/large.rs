@@ -6,7 +6,7 @@
 //!
 //! Owns: which requests those are, how many elements a request may have, and how large an answer may be.
 
-use super::{Api, Call, unreadable};
+use super::{Call, Serve, unreadable};
 use crate::broker::Broker;
 use crate::net::Reply;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ impl AnswerRoom {
 /// Whether a request takes so long that a worker is not kept for it.
 pub(super) fn is_large(broker: &Broker, key: ApiKey, frame_len: usize) -> bool {
     match key {
-        // Its bytes cost little each; it takes care itself of many partitions and of what is dear to look into.
+        // Its bytes cost little each; it takes care itself of many elements and of what is dear to look into.
         ApiKey::Produce => false,
         // These go through all that there is of something, whatever their own size.
         ApiKey::ListGroups
@@ -87,18 +87,18 @@ pub(super) fn is_large(broker: &Broker, key: ApiKey, frame_len: usize) -> bool {
 }
 
 /// Serves a request beside the workers.
-pub(super) fn serve(broker: &Arc<Broker>, api: &'static Api, call: Call, d: Decoder) -> Reply {
+pub(super) fn serve(broker: &Arc<Broker>, serve: Serve, call: Call, d: Decoder) -> Reply {
     let broker = Arc::clone(broker);
     Reply::Later(Box::pin(async move {
         let disk = broker.log_dirs.disk().clone();
         let mut place =
             Some(broker.large_requests.places.acquire().await.expect("the places are never closed"));
-        let version = call.version;
-        let begun = disk.work_in_place(|| (api.serve)(&broker, call, d));
+        let (key, version) = (call.key, call.version);
+        let begun = disk.work_in_place(|| serve(&broker, call, d));
         let mut answer = match begun {
             Ok(Reply::Later(answer) | Reply::Ordered(answer)) => answer,
             Ok(ready) => return ready,
-            Err(error) => return unreadable(api, version, &error),
+            Err(error) => return unreadable(key, version, &error),
         };
         std::future::poll_fn(|cx| {
             let polled = disk.work_in_place(|| answer.as_mut().poll(cx));

@@ -316,16 +316,16 @@ impl Handler for ApiHandler {
             frame,
         };
         if large::is_large(&self.broker, api.key, call.frame.len()) {
-            return large::serve(&self.broker, api, call, d);
+            return large::serve(&self.broker, api.serve, call, d);
         }
         match (api.serve)(&self.broker, call, d) {
             Ok(reply) => reply,
-            Err(error) => unreadable(api, version, &error),
+            Err(error) => unreadable(api.key, version, &error),
         }
     }
 }
 
 /// A request that is not what its version says closes its connection.
-fn unreadable(api: &Api, version: i16, error: &DecodeError) -> Reply {
-    Reply::Close(format!("{:?} version {version}: {error}", api.key))
+fn unreadable(key: ApiKey, version: i16, error: &DecodeError) -> Reply {
+    Reply::Close(format!("{key:?} version {version}: {error}"))
 }

@@ -16,8 +16,8 @@
 mod large;
 mod verify;
 
-use super::Call;
 use super::elsewhere::{self, Named};
+use super::{Call, large as beside};
 use crate::broker::Broker;
 use crate::metrics::RequestMetrics;
 use crate::net::Reply;
@@ -26,6 +26,7 @@ use bytes::Bytes;
 use large::Large;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_hash::HashSet;
 use thalweg_log::VerificationGuard;
 use thalweg_record::{BatchHeader, Compression};
 use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
@@ -33,7 +34,7 @@ use thalweg_wire::request::produce_response::{
     BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse, TopicProduceResponse,
 };
 use thalweg_wire::request::{ProduceRequest, ProduceResponse};
-use thalweg_wire::{DecodeError, Decoder, ErrorCode, Message, Records, Uuid};
+use thalweg_wire::{DecodeError, DecodeProblem, Decoder, ErrorCode, Message, Records, Uuid};
 use tokio::time::Instant;
 use verify::{Begun, Guards};
 
@@ -45,25 +46,41 @@ const BY_TOPIC_ID: i16 = 13;
 const KNOWS_ZSTD: i16 = 7;
 /// With so many partitions, a request is served beside the runtime's workers: each takes some microseconds.
 const MANY_PARTITIONS: usize = 1_000;
+/// With so many elements, it is read there too.
+const MANY_ELEMENTS: usize = 2 * MANY_PARTITIONS;
 
 /// Appends what the request brings, and answers when its acks say so.
-pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Reply, DecodeError> {
+pub fn handle(broker: &Arc<Broker>, call: Call, d: Decoder) -> Result<Reply, DecodeError> {
+    let few = ProduceRequest::decode(&mut d.clone().with_elements_max(MANY_ELEMENTS), call.version);
+    match few {
+        Err(error) if matches!(error.problem, DecodeProblem::Elements { .. }) => {
+            Ok(beside::serve(broker, handle_many, call, d))
+        }
+        few => Ok(begin(broker, call, few?)),
+    }
+}
+
+fn handle_many(broker: &Arc<Broker>, call: Call, mut d: Decoder) -> Result<Reply, DecodeError> {
     let request = ProduceRequest::decode(&mut d, call.version)?;
+    Ok(begin(broker, call, request))
+}
+
+fn begin(broker: &Arc<Broker>, mut call: Call, request: ProduceRequest) -> Reply {
     // The request's memory is free as soon as its records are appended, not when the answer leaves.
     call.frame = Bytes::new();
     match verify::begin(broker, call.version, &request) {
-        Ok(Begun::Ready(guards)) => Ok(append(broker, call, request, guards)),
+        Ok(Begun::Ready(guards)) => append(broker, call, request, guards),
         Ok(Begun::Asks(unverified)) => {
             let broker = Arc::clone(broker);
-            Ok(Reply::Later(Box::pin(async move {
+            Reply::Later(Box::pin(async move {
                 let guards = unverified.verify(&broker).await;
                 match append(&broker, call, request, guards) {
                     Reply::Later(rest) | Reply::Ordered(rest) => rest.await,
                     ready => ready,
                 }
-            })))
+            }))
         }
-        Err(error) => Ok(refuse_all(broker, &call, request, error)),
+        Err(error) => refuse_all(broker, &call, request, error),
     }
 }
 
@@ -212,11 +229,15 @@ struct Appends {
     waits: Vec<(Place, Durable)>,
     /// Batches that were left for later.
     large: Vec<Large>,
+    /// The partitions that these are for: what follows for the same partition is left for later too, so that it stays
+    /// behind.
+    held_up: HashSet<(Uuid, i32)>,
 }
 
 impl Appends {
     fn new(acks: i16) -> Appends {
-        Appends { acks, budget: OpeningBudget::inline(), waits: Vec::new(), large: Vec::new() }
+        let (waits, large, held_up) = (Vec::new(), Vec::new(), HashSet::default());
+        Appends { acks, budget: OpeningBudget::inline(), waits, large, held_up }
     }
 }
 
@@ -278,9 +299,14 @@ fn append_partition(
         return Err(ErrorCode::InvalidTopicException.into());
     }
     let (index, now_ms) = (data.index, broker.clock.now_ms());
-    let appended =
-        partition.append_from_client(&records, appends.acks, guard, now_ms, &mut appends.budget)?;
+    let own = (partition.topic_id, index);
+    let appended = if appends.held_up.contains(&own) {
+        None
+    } else {
+        partition.append_from_client(&records, appends.acks, guard, now_ms, &mut appends.budget)?
+    };
     let Some(appended) = appended else {
+        appends.held_up.insert(own);
         appends.large.push(Large { place, partition: Arc::clone(partition), records, guard });
         return Ok(PartitionProduceResponse { index, ..Default::default() });
     };

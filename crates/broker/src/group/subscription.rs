@@ -4,10 +4,15 @@ use bytes::Bytes;
 use thalweg_wire::data::ConsumerProtocolSubscription;
 use thalweg_wire::{Decoder, Message};
 
+/// The most topics that a consumer's metadata is read for. A name of two bytes takes a dozen times as many once it is read,
+/// under the lock of all groups of a partition.
+const TOPICS_MAX: usize = 100_000;
+
 /// The topics named in a consumer's metadata: a version, then the message. Only the fields of version 0 are read,
-/// with which every version begins. Nothing, when the bytes are no such message: groups may carry what they like.
+/// with which every version begins. Nothing, when the bytes are no such message, or name too many topics: groups may
+/// carry what they like.
 pub(super) fn subscribed_topics(metadata: &Bytes) -> Option<Vec<String>> {
-    let mut d = Decoder::new(metadata.clone());
+    let mut d = Decoder::new(metadata.clone()).with_elements_max(TOPICS_MAX);
     if d.i16().ok()? < 0 {
         return None;
     }
@@ -31,6 +36,19 @@ mod tests {
             let topics = subscribed_topics(&Bytes::from(bytes));
             assert_eq!(topics, Some(vec!["a".to_owned(), "b".to_owned()]), "version {version}");
         }
+    }
+
+    #[test]
+    fn too_many_topics_are_not_read() {
+        let tells = |count: usize| {
+            let topics = vec![String::new(); count];
+            let subscription = ConsumerProtocolSubscription { topics, ..Default::default() };
+            let mut bytes = vec![0, 0];
+            bytes.extend(subscription.to_bytes(0).expect("it fits"));
+            subscribed_topics(&Bytes::from(bytes)).is_some()
+        };
+        assert!(tells(super::TOPICS_MAX));
+        assert!(!tells(super::TOPICS_MAX + 1));
     }
 
     #[test]

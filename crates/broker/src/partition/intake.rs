@@ -88,25 +88,24 @@ pub(super) fn take(
         return Ok(Some(Taken::Unchanged));
     }
     // What a codec will yield is not known before; what needs none is.
-    if header.attributes.compression() == Ok(Compression::None) {
-        let cost = if wanted.is_some() {
-            size.saturating_mul(RECOMPRESSION_COST)
-        } else {
-            size / UNCOMPRESSED_DISCOUNT
-        };
-        if cost > budget.bytes {
-            return Ok(None);
-        }
+    let cost = match header.attributes.compression() {
+        Ok(Compression::None) if wanted.is_some() => Some(size.saturating_mul(RECOMPRESSION_COST)),
+        Ok(Compression::None) => Some(size / UNCOMPRESSED_DISCOUNT),
+        _ => None,
+    };
+    if cost.map_or(budget.bytes == 0, |cost| cost > budget.bytes) {
+        return Ok(None);
     }
     let taken = match wanted {
         Some(wanted) => recompress(&batch, &rules, wanted, max, budget),
         None => walk(&batch, &rules, budget),
     };
-    match taken {
-        Ok(taken) => Ok(Some(taken)),
-        Err(error) if budget.bytes < DECOMPRESSED_BYTES_MAX_DEFAULT && is_too_large(&error) => Ok(None),
-        Err(error) => Err(error),
-    }
+    taken.map(Some).or_else(|error| {
+        let was_short = budget.bytes < DECOMPRESSED_BYTES_MAX_DEFAULT && is_too_large(&error);
+        // How far a codec came is not known: it may have been all that was allowed, and many such batches may follow.
+        budget.spend(cost.unwrap_or(budget.bytes));
+        if was_short { Ok(None) } else { Err(error) }
+    })
 }
 
 fn is_too_large(error: &AppendError) -> bool {
@@ -180,4 +179,50 @@ fn recompress(
     // What a codec had made small may be large without it.
     let size = bytes.len();
     if size > max { Err(AppendError::TooLarge { size, max }) } else { Ok(Taken::Rewritten(bytes)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{BrokerConfig, ServerProperties};
+
+    fn settings() -> EffectiveTopicConfig {
+        let config = BrokerConfig::new(&ServerProperties::default()).expect("the defaults are valid");
+        config.topic_defaults.apply(&Default::default()).0
+    }
+
+    fn gzip(value: &[u8]) -> Bytes {
+        let options = BatchOptions { compression: Compression::Gzip, ..BatchOptions::default() };
+        let mut builder = BatchBuilder::new(options);
+        builder.append(1_700_000_000_000, None, Some(value), &[]).expect("fits");
+        builder.build()
+    }
+
+    fn taken(records: &Bytes, budget: &mut OpeningBudget) -> Result<Option<Taken>, AppendError> {
+        take(records, &settings(), 1_700_000_000_000, budget)
+    }
+
+    #[test]
+    fn a_batch_that_is_left_for_later_has_cost_its_budget() {
+        let (bomb, small) = (gzip(&vec![0; 2 * INLINE_BYTES]), gzip(b"small"));
+        let mut budget = OpeningBudget::inline();
+        assert!(matches!(taken(&small, &mut budget), Ok(Some(Taken::Unchanged))));
+        assert!(matches!(taken(&bomb, &mut budget), Ok(None)), "too much for here");
+        assert!(matches!(taken(&small, &mut budget), Ok(None)), "nothing is left of the budget");
+        assert!(matches!(taken(&small, &mut OpeningBudget::whole()), Ok(Some(Taken::Unchanged))));
+    }
+
+    #[test]
+    fn a_batch_that_is_refused_has_cost_its_budget() {
+        let (good, small) = (gzip(&vec![0; INLINE_BYTES / 2]), gzip(b"small"));
+        let mut bad = good.to_vec();
+        let end = bad.len();
+        // The codec's own check sum at its end.
+        bad[end - 8] ^= 1;
+        let crc = thalweg_record::crc(&bad).to_be_bytes();
+        bad[17..21].copy_from_slice(&crc);
+        let mut budget = OpeningBudget::inline();
+        assert!(taken(&Bytes::from(bad), &mut budget).is_err());
+        assert!(matches!(taken(&small, &mut budget), Ok(None)), "nothing is left of the budget");
+    }
 }

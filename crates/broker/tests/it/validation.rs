@@ -217,6 +217,30 @@ async fn large_batches_keep_the_order_of_their_connection() {
     broker.stop().await;
 }
 
+/// Kafka takes the last batch of such a request and answers once; here each is stored and answered, in its turn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_that_is_named_twice_gets_its_batches_in_order() {
+    let dir = data();
+    let broker = start(&dir).await;
+    let topic = Topic::create(&broker, "topic", 1, &[]).await;
+    let large = batch_at(T, &[&vec![0; 6 << 20], b"large"], of(Compression::Lz4));
+    let small = batch_at(T, &[b"small"], of(Compression::None));
+    let mut request = produce(8, &topic, 0, -1, large.clone());
+    for (position, records) in [small.clone(), large, small].into_iter().enumerate() {
+        // Behind the first in its topic, and in topics of the same name.
+        let mut more = produce(8, &topic, 0, -1, records).topic_data;
+        match position {
+            0 => request.topic_data[0].partition_data.append(&mut more[0].partition_data),
+            _ => request.topic_data.append(&mut more),
+        }
+    }
+    let answer = broker.ask_at(&request, 8).await;
+    let parts = answer.responses.iter().flat_map(|topic| &topic.partition_responses);
+    let offsets: Vec<_> = parts.map(|part| (code(part), part.base_offset)).collect();
+    assert_eq!(offsets, [0, 2, 3, 5].map(|offset| (ErrorCode::None, offset)));
+    broker.stop().await;
+}
+
 /// A batch of some kilobytes whose only record is larger than any batch may become.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_that_becomes_too_large_is_refused_while_others_are_served() {
