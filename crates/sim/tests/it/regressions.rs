@@ -3,7 +3,7 @@
 
 use thalweg_sim::run;
 
-const SEEDS: [(u64, &str); 22] = [
+const SEEDS: [(u64, &str); 24] = [
     (3, "a reassignment waited for a replica that another was adding and it removed"),
     (8, "more than five batches were stored behind one whose answer was late, which was then stored twice"),
     (21, "the same"),
@@ -29,6 +29,8 @@ const SEEDS: [(u64, &str); 22] = [
     (1082, "the same"),
     (1114, "the same"),
     (1139, "the same"),
+    (5249, "the simulation took the power of a broker while another was held up, and looked in sync"),
+    (10036, "the same"),
 ];
 
 #[test]
