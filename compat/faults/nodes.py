@@ -1,4 +1,5 @@
-"""Clusters of real processes: brokers of Thalweg or Apache Kafka, under the embedded controller or three of Kafka's.
+"""Clusters of real processes: brokers of Thalweg or Apache Kafka, under the embedded controller, one of Thalweg beside them, or
+three of Kafka's.
 
 Owns the processes and their directories. All listeners are advertised through the network that can be cut.
 """
@@ -30,14 +31,15 @@ SETTINGS = {
 }
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 JVM = ["java", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"]
-# The makes of a kind's brokers, the roles of the first of them, and whether there are three controllers of Kafka's beside.
+# The makes of a kind's brokers, the roles of the first of them, and the makes of the controllers beside them.
 KINDS = {
-    "single": (["thalweg"], "broker,controller", False),
-    "embedded": (["thalweg"] * 3, "broker,controller", False),
-    "apache-controllers": (["thalweg"] * 3, "broker", True),
-    "mixed": (["apache", "thalweg", "apache", "thalweg"], "broker", True),
-    "apache-single": (["apache"], "broker,controller", False),
-    "apache": (["apache"] * 3, "broker", True),
+    "single": (["thalweg"], "broker,controller", []),
+    "embedded": (["thalweg"] * 3, "broker,controller", []),
+    "own-controller": (["thalweg"] * 3, "broker", ["thalweg"]),
+    "apache-controllers": (["thalweg"] * 3, "broker", ["apache"] * 3),
+    "mixed": (["apache", "thalweg", "apache", "thalweg"], "broker", ["apache"] * 3),
+    "apache-single": (["apache"], "broker,controller", []),
+    "apache": (["apache"] * 3, "broker", ["apache"] * 3),
 }
 # The id of the first controller that is no broker.
 FIRST_CONTROLLER = 101
@@ -144,8 +146,8 @@ class Node:
 
 
 class Cluster:
-    """All nodes of a kind of cluster: `single`, `embedded`, `apache-controllers`, `mixed`, or the oracle's, `apache-single`
-    and `apache`.
+    """All nodes of a kind of cluster: `single`, `embedded`, `own-controller`, `apache-controllers`, `mixed`, or the oracle's,
+    `apache-single` and `apache`.
 
     `release` says as which release of Kafka its controllers are formatted, `dynamic` whether they keep in their log who votes
     (KIP-853), which is not configured then.
@@ -154,14 +156,12 @@ class Cluster:
     def __init__(self, kind, directory, network, settings=None, release=None, dynamic=False):
         self.kind, self.directory, self.network, self.release, self.dynamic = kind, directory, network, release, dynamic
         self.directory.mkdir(parents=True)
-        makes, first_role, has_quorum = KINDS[kind]
+        makes, first_role, controllers = KINDS[kind]
         roles = [first_role] + ["broker"] * (len(makes) - 1)
         self.replicas = min(3, len(makes))
         self.settings = {**SETTINGS, **replication(self.replicas), **(settings or {})}
         self.nodes = []
-        if has_quorum:
-            ids = range(FIRST_CONTROLLER, FIRST_CONTROLLER + 3)
-            self.nodes += [Node(self, "apache", node_id, "controller") for node_id in ids]
+        self.nodes += [Node(self, make, FIRST_CONTROLLER + i, "controller") for i, make in enumerate(controllers)]
         self.nodes += [Node(self, make, 1 + i, role) for i, (make, role) in enumerate(zip(makes, roles))]
         self.brokers = [node for node in self.nodes if node.is_broker()]
         self.controllers = [node for node in self.nodes if node.is_controller()]

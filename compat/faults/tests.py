@@ -11,6 +11,7 @@ import subprocess
 import time
 
 from faults import say
+from loss_tests import *  # noqa: F403
 from network import CLIENTS
 from nodes import SESSION_S, told
 from ordeal import PARTITIONS, Ordeal

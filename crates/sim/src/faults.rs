@@ -178,8 +178,12 @@ impl Faults {
         if self.plan.flushes || id == CONTROLLER {
             return true;
         }
-        // Who is cut off looks in sync for a while, and may be fenced before the one that has lost its power.
-        self.heals_ms.is_none() && self.is_renewed(simulation) && simulation.unsettled().is_none()
+        // Who is cut off or held up looks in sync for a while, and may be fenced before the one that has lost its power:
+        // that one would be left alone in sync.
+        self.heals_ms.is_none()
+            && !is_one_held(simulation)
+            && self.is_renewed(simulation)
+            && simulation.unsettled().is_none()
     }
 
     /// Whether all brokers that have lost power are registered anew, and all know. Until then the controller counts them
@@ -208,8 +212,7 @@ impl Faults {
     /// An acknowledged record is on all replicas that are in sync, so that one may be lost while all are. The next one may be
     /// lost when that one is in sync again.
     fn may_replace(&self, simulation: &Simulation) -> bool {
-        let hidden = (1..=BROKERS).any(|id| simulation.machines[id].is_held(simulation.now_ms));
-        !hidden
+        !is_one_held(simulation)
             && self.heals_ms.is_none()
             && self.is_renewed(simulation)
             && simulation.tasks.are_done()
@@ -266,4 +269,9 @@ impl Faults {
         let mut chance = self.chance.clone();
         simulation.machines[id].disk.set_delays(move || Duration::from_millis(chance.below(most_ms + 1)));
     }
+}
+
+/// Whether a broker is held up.
+fn is_one_held(simulation: &Simulation) -> bool {
+    (1..=BROKERS).any(|id| simulation.machines[id].is_held(simulation.now_ms))
 }

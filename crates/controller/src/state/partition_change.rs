@@ -221,6 +221,7 @@ impl<'a> PartitionChange<'a> {
         if elected.unclean {
             // Records that only the others have are lost: the new leader alone is in sync now.
             record.isr = Some(vec![elected.leader]);
+            self.last_known.clear();
             if self.partition.leader_recovery_state != LeaderRecoveryState::Recovering {
                 self.recovery = LeaderRecoveryState::Recovering;
             }
@@ -266,14 +267,17 @@ impl<'a> PartitionChange<'a> {
     }
 
     /// Works out who is asked when nobody is in sync or eligible: the last leader first, as in Kafka, then those that were
-    /// eligible until they were not stopped in order. One whose log is not there any more comes last, or not at all.
+    /// eligible until they were not stopped in order, as long as nothing is committed without them. The leader may have
+    /// died with them, and be known to have lost its log only later. One whose log is not there any more comes last, or not
+    /// at all.
     fn note_last_known(&mut self) {
-        let Some((lost, log)) = self.lost.filter(|_| self.elr_below.is_some()) else { return };
+        let Some(min_isr) = self.elr_below else { return };
+        let Some((lost, log)) = self.lost else { return };
         if log == ReplicaLog::Suspect {
             let partition = self.partition;
             let was_complete =
                 partition.isr.contains(&lost) || partition.eligible_leader_replicas.contains(&lost);
-            if was_complete && !partition.has_leader() && !self.last_known.contains(&lost) {
+            if was_complete && self.isr.len() < min_isr && !self.last_known.contains(&lost) {
                 self.last_known.push(lost);
             }
             return;
@@ -318,16 +322,17 @@ impl<'a> PartitionChange<'a> {
     }
 
     fn remember_leader(&mut self, record: &mut PartitionChangeRecord) {
-        if self.elr_below.is_none() {
-            return;
-        }
-        if record.leader == NO_LEADER
-            && self.last_known.is_empty()
-            && !self.is_lost_for_good(self.partition.leader)
-        {
-            self.last_known.push(self.partition.leader);
-        } else if record.leader >= 0 {
+        let last = self.partition.leader;
+        let has_leader = record.leader >= 0 || (record.leader == NO_LEADER_CHANGE && last != NO_LEADER);
+        let isr = record.isr.as_ref().unwrap_or(&self.isr);
+        // Where enough are in sync, more is committed than the others know.
+        if self.elr_below.is_none_or(|min_isr| has_leader && isr.len() >= min_isr) {
             self.last_known.clear();
+        } else if has_leader {
+            self.last_known.retain(|id| !isr.contains(id) && !self.elr.contains(id));
+        } else if record.leader == NO_LEADER && !self.is_lost_for_good(last) {
+            self.last_known.retain(|id| *id != last);
+            self.last_known.insert(0, last);
         }
         if self.last_known != self.partition.last_known_elr {
             record.last_known_elr = Some(std::mem::take(&mut self.last_known));
@@ -337,7 +342,8 @@ impl<'a> PartitionChange<'a> {
     /// Whether a replica's log is gone, or others know what it would.
     fn is_lost_for_good(&self, replica: i32) -> bool {
         self.lost.is_some_and(|(lost, log)| {
-            lost == replica && (log == ReplicaLog::Gone || (log == ReplicaLog::Away && !self.elr.is_empty()))
+            let others_know = !self.elr.is_empty() || self.last_known.iter().any(|id| *id != replica);
+            lost == replica && (log == ReplicaLog::Gone || (log == ReplicaLog::Away && others_know))
         })
     }
 

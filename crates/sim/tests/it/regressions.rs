@@ -3,7 +3,7 @@
 
 use thalweg_sim::run;
 
-const SEEDS: [(u64, &str); 23] = [
+const SEEDS: [(u64, &str); 25] = [
     (3, "a reassignment waited for a replica that another was adding and it removed"),
     (8, "more than five batches were stored behind one whose answer was late, which was then stored twice"),
     (21, "the same"),
@@ -33,6 +33,8 @@ const SEEDS: [(u64, &str); 23] = [
         20218,
         "a consumer believed a broker that was cut off from the controller, and read from a leader of a former epoch",
     ),
+    (5249, "the simulation took the power of a broker while another was held up, and looked in sync"),
+    (10036, "the same"),
 ];
 
 #[test]

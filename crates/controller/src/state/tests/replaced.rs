@@ -237,6 +237,73 @@ fn last_leader_leads_again_when_no_broker_was_stopped_in_order() {
     assert!(partition.last_known_elr.is_empty());
 }
 
+/// Brokers 2 and 3 are fenced, and the leader is believed to live for some time more.
+fn bench_with_a_leader_alone() -> Bench {
+    let mut bench = bench(1);
+    bench.now.monotonic_ms += SESSION_MS / 2;
+    bench.beat(1, |_| {});
+    bench.now.monotonic_ms += SESSION_MS / 2;
+    assert!(bench.fence_stale());
+    let partition = bench.partition("t", 0);
+    assert_eq!((partition.leader, partition.isr), (1, vec![1]));
+    bench
+}
+
+#[test]
+fn replicas_that_return_beside_a_leader_whose_log_is_gone_are_not_forgotten() {
+    // Those that registered again were not stopped in order, so that they are not eligible any more; but nothing was
+    // committed without them.
+    for others in [[2, 3], [3, 2]] {
+        for unfenced_early in [false, true] {
+            let mut bench = bench_with_a_leader_alone();
+            for id in others {
+                bench.register(id, &[directory(OLD, id)]).expect("its session has ended");
+                if unfenced_early {
+                    bench.beat(id, |_| {});
+                }
+            }
+            bench.now.monotonic_ms += SESSION_MS / 2;
+            others.iter().filter(|_| unfenced_early).for_each(|id| drop(bench.beat(*id, |_| {})));
+            assert!(bench.fence_stale(), "the leader died as well");
+            comes_back(&mut bench, 1, NEW);
+            for id in others {
+                bench.beat(id, |_| {});
+            }
+            let partition = bench.partition("t", 0);
+            let what = format!("{others:?}, unfenced early {unfenced_early}: {partition:?}");
+            assert_eq!((partition.leader, &*partition.isr), (others[0], &[others[0]][..]), "{what}");
+        }
+    }
+}
+
+#[test]
+fn last_leader_comes_before_replicas_that_returned_beside_it() {
+    let mut bench = bench_with_a_leader_alone();
+    for id in [2, 3] {
+        comes_back(&mut bench, id, OLD);
+    }
+    bench.now.monotonic_ms += SESSION_MS / 2;
+    [2, 3].map(|id| bench.beat(id, |_| {}));
+    assert!(bench.fence_stale(), "the leader died as well");
+    assert_eq!(bench.partition("t", 0).leader, NO_LEADER, "it is waited for");
+    comes_back(&mut bench, 1, OLD);
+    assert_eq!(bench.partition("t", 0).leader, 1);
+}
+
+#[test]
+fn replicas_that_returned_are_forgotten_once_more_is_committed_without_them() {
+    let mut bench = bench_with_a_leader_alone();
+    comes_back(&mut bench, 3, OLD);
+    comes_back(&mut bench, 2, OLD);
+    assert_eq!(bench.partition("t", 0).last_known_elr, [3, 2]);
+    assert_eq!(bench.propose("t", &[1, 2]), ErrorCode::None);
+    let partition = bench.partition("t", 0);
+    assert!(
+        partition.last_known_elr.is_empty() && partition.eligible_leader_replicas.is_empty(),
+        "{partition:?}"
+    );
+}
+
 #[test]
 fn sessions_that_end_soon_after_each_other_end_together() {
     let mut bench = bench(0);

@@ -518,7 +518,9 @@ pub(super) fn view(image: &Image, last_known: usize) -> Vec<String> {
     let partitions = image.topics().sorted().into_iter().flat_map(|topic| {
         topic.partitions.iter().map(|(index, partition)| {
             let mut partition = (**partition).clone();
-            partition.last_known_elr.truncate(last_known);
+            // Kafka forgets them all once somebody leads, though nothing is committed without them.
+            let known = if partition.has_leader() && last_known == 1 { 0 } else { last_known };
+            partition.last_known_elr.truncate(known);
             format!("{}-{index} {partition:?}", topic.name)
         })
     });
