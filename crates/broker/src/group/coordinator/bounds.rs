@@ -87,17 +87,26 @@ impl GroupCoordinator {
     }
 }
 
-/// Leaves each partition of an OffsetFetch in once. Kafka answers one as often as it is named; no client can tell.
-pub(super) fn drop_repeated(topics: &mut [OffsetFetchRequestTopics]) {
-    let mut seen: HashMap<(String, u128), HashSet<i32>> = HashMap::default();
-    let is_only = topics.len() == 1;
-    for topic in topics {
-        if is_only && topic.partition_indexes.len() == 1 {
-            return;
-        }
-        let seen = seen.entry((topic.name.clone(), topic.topic_id.0)).or_default();
-        topic.partition_indexes.retain(|index| seen.insert(*index));
+/// Leaves each topic of an OffsetFetch in once, with all its partitions, and each of these once. Kafka answers topics and
+/// partitions as often as they are named; no client can tell.
+pub(super) fn merge_repeated(topics: &mut Vec<OffsetFetchRequestTopics>) {
+    if let [only] = &topics[..]
+        && only.partition_indexes.len() == 1
+    {
+        return;
     }
+    let mut places: HashMap<(String, u128), (usize, HashSet<i32>)> = HashMap::default();
+    let mut merged: Vec<OffsetFetchRequestTopics> = Vec::with_capacity(topics.len());
+    for mut topic in std::mem::take(topics) {
+        let key = (topic.name.clone(), topic.topic_id.0);
+        let (place, seen) = places.entry(key).or_insert_with(|| (merged.len(), HashSet::default()));
+        topic.partition_indexes.retain(|index| seen.insert(*index));
+        match merged.get_mut(*place) {
+            Some(first) => first.partition_indexes.append(&mut topic.partition_indexes),
+            None => merged.push(topic),
+        }
+    }
+    *topics = merged;
 }
 
 /// The topics of an OffsetFetch in pieces of at most [`ENTRIES_AT_ONCE`] partitions, of which a topic may be spread over several.
@@ -199,11 +208,11 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_that_is_named_again_is_looked_up_once() {
+    fn what_is_named_again_is_answered_once_and_whole() {
         let mut topics = vec![topic("a", 0..3), topic("b", 0..1), topic("a", 2..5)];
         topics[0].partition_indexes.push(1);
-        drop_repeated(&mut topics);
+        merge_repeated(&mut topics);
         let indexes: Vec<_> = topics.iter().map(|topic| topic.partition_indexes.clone()).collect();
-        assert_eq!(indexes, [vec![0, 1, 2], vec![0], vec![3, 4]]);
+        assert_eq!(indexes, [vec![0, 1, 2, 3, 4], vec![0]]);
     }
 }

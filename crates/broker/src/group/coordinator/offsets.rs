@@ -204,7 +204,7 @@ impl GroupCoordinator {
         room: &mut AnswerRoom,
     ) -> OffsetFetchResponseGroup {
         if let Some(topics) = &mut request.topics {
-            bounds::drop_repeated(topics);
+            bounds::merge_repeated(topics);
         }
         let asked = if version < 2 { request.topics.clone() } else { None };
         let mut unknown = Vec::new();
