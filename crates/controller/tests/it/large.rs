@@ -18,11 +18,7 @@ fn topic(name: String) -> CreatableTopic {
 }
 
 fn versions() -> ApiVersionsRequest {
-    ApiVersionsRequest {
-        client_software_name: "test".to_owned(),
-        client_software_version: "1".to_owned(),
-        ..Default::default()
-    }
+    ApiVersionsRequest { client_software_name: "test".to_owned(), client_software_version: "1".to_owned() }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -263,7 +263,9 @@ fn replicas_that_return_beside_a_leader_whose_log_is_gone_are_not_forgotten() {
                 }
             }
             bench.now.monotonic_ms += SESSION_MS / 2;
-            others.iter().filter(|_| unfenced_early).for_each(|id| drop(bench.beat(*id, |_| {})));
+            for id in others.iter().filter(|_| unfenced_early) {
+                bench.beat(*id, |_| {});
+            }
             assert!(bench.fence_stale(), "the leader died as well");
             comes_back(&mut bench, 1, NEW);
             for id in others {
@@ -283,7 +285,9 @@ fn last_leader_comes_before_replicas_that_returned_beside_it() {
         comes_back(&mut bench, id, OLD);
     }
     bench.now.monotonic_ms += SESSION_MS / 2;
-    [2, 3].map(|id| bench.beat(id, |_| {}));
+    for id in [2, 3] {
+        bench.beat(id, |_| {});
+    }
     assert!(bench.fence_stale(), "the leader died as well");
     assert_eq!(bench.partition("t", 0).leader, NO_LEADER, "it is waited for");
     comes_back(&mut bench, 1, OLD);
