@@ -32,6 +32,7 @@ use thalweg_client::InvalidSetting;
 use thalweg_log::{LogDirs, LogDirsOptions, TopicPartition};
 use thalweg_record::Compression;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// How long connections may take to finish what they have begun when the broker stops. By then it leads nothing, and
 /// whoever goes on sending without a pause is refused again and again.
@@ -212,6 +213,10 @@ async fn join(
 ) -> Result<Membership, JoinError> {
     let membership = Membership::start(broker.controller.clone(), options, publisher).await?;
     broker.set_epoch(membership.broker_epoch());
+    let patience = broker.config().controller.initial_registration_timeout;
+    let given_up = replication::give_up_lost(broker, Instant::now() + patience).await;
+    given_up.map_err(|last| JoinError::Timeout { after: patience, last })?;
+    broker.log_dirs.forget_lost();
     membership.unfence().await?;
     Ok(membership)
 }

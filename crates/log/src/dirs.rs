@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use thalweg_hash::HashMap;
+use thalweg_hash::{HashMap, HashSet};
 use thalweg_record::Offset;
 
 use crate::checkpoint::{HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE};
@@ -65,6 +65,8 @@ pub struct LogDirs {
     previous_broker_epoch: Option<i64>,
     /// Copies that were found when the directories were opened.
     futures: Mutex<HashMap<TopicPartition, PartitionLog>>,
+    /// Partitions that had committed records, and whose logs were not found then.
+    lost: Mutex<HashSet<TopicPartition>>,
     disk: Disk,
     clock: Clock,
 }
@@ -167,6 +169,17 @@ impl LogDirs {
     /// The id of the directory in which a partition is.
     pub fn directory_of(&self, name: &TopicPartition) -> Option<Uuid> {
         self.dirs.iter().find(|dir| dir.state.contains(name)).map(|dir| dir.state.id())
+    }
+
+    /// Whether a partition that is in none of the directories was in one of them, with committed records: its high watermark
+    /// is known, and its log was removed while no broker ran.
+    pub fn has_lost(&self, name: &TopicPartition) -> bool {
+        self.lost.lock().contains(name)
+    }
+
+    /// Ends what [`LogDirs::has_lost`] says: it is of what was found at the start.
+    pub fn forget_lost(&self) {
+        self.lost.lock().clear();
     }
 
     /// Creates a partition: in the directory with the given id, or in the one with the fewest partitions. One whose

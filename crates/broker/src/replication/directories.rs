@@ -1,12 +1,16 @@
 //! Telling the controller in which directory a replica lies, where the image says otherwise (Kafka's
 //! `AssignmentsManager`): a broker with several directories chooses one itself, and one whose disk was replaced has a new one.
 //! Until the controller knows, it does not elect the replica.
+//!
+//! A log may also be gone from a directory that is still there, as when somebody removes a partition's folder. The controller
+//! would not see that: the replica would be in sync, or eligible, with an empty log. So before the broker may lead, it says
+//! that the replica lies in a directory that no broker has, and makes the log again once the image shows that.
 
 use super::PartitionKey;
 use super::answer::backoff;
 use crate::broker::Broker;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_metadata::Image;
@@ -14,6 +18,7 @@ use thalweg_wire::request::AssignReplicasToDirsRequest;
 use thalweg_wire::request::assign_replicas_to_dirs_request::{DirectoryData, PartitionData, TopicData};
 use thalweg_wire::{ErrorCode, Message, Uuid};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// How many partitions go into one request, as Kafka's controller allows.
 const REQUEST_PARTITIONS_MAX: usize = 2250;
@@ -28,6 +33,8 @@ type Places = BTreeMap<PartitionKey, Uuid>;
 pub struct DirectoryAssignments {
     waiting: Mutex<Places>,
     reported: Notify,
+    /// Replicas whose logs are gone, though the controller counts on them.
+    lost: Mutex<BTreeSet<PartitionKey>>,
 }
 
 impl DirectoryAssignments {
@@ -35,6 +42,11 @@ impl DirectoryAssignments {
     pub fn report(&self, topic_id: Uuid, partition: i32, directory: Uuid) {
         self.waiting.lock().insert((topic_id, partition), directory);
         self.reported.notify_one();
+    }
+
+    /// The log of a replica is gone from a directory that is still there.
+    pub fn report_lost(&self, topic_id: Uuid, partition: i32) {
+        self.lost.lock().insert((topic_id, partition));
     }
 
     async fn next(&self) -> Places {
@@ -85,6 +97,49 @@ pub async fn run(broker: Arc<Broker>) {
         tokio::time::sleep(backoff(failures, RETRY_MAX)).await;
         broker.directories.report_again(places);
     }
+}
+
+/// Gives up the replicas whose logs are gone, before the broker may lead; tries again until then.
+pub async fn give_up_lost(broker: &Broker, until: Instant) -> Result<(), String> {
+    let lost = std::mem::take(&mut *broker.directories.lost.lock());
+    let nowhere = Uuid::random();
+    let mut places: Places = lost.into_iter().map(|key| (key, nowhere)).collect();
+    if places.is_empty() {
+        return Ok(());
+    }
+    let first = name_of(broker, places.keys().next().copied());
+    tracing::error!(
+        partitions = places.len(),
+        first,
+        "Logs are gone from a directory that is still there: their replicas are not in sync and begin again empty"
+    );
+    let mut failures = 0;
+    while !places.is_empty() {
+        let rest = places.keys().nth(REQUEST_PARTITIONS_MAX).copied();
+        let rest = rest.map(|first| places.split_off(&first)).unwrap_or_default();
+        let told = tell(broker, &places).await;
+        if let Ok(told) = &told {
+            places.retain(|key, _| !told.contains(key));
+            // A topic that was deleted meanwhile is none to give up.
+            still_news(&mut places, &broker.image(), broker.node_id);
+        }
+        let is_done = places.is_empty();
+        places.extend(rest);
+        if is_done {
+            continue;
+        }
+        if Instant::now() >= until {
+            return Err(told.err().unwrap_or_else(|| "the controller refuses it".to_owned()));
+        }
+        failures += 1;
+        tokio::time::sleep(backoff(failures, RETRY_MAX)).await;
+    }
+    Ok(())
+}
+
+fn name_of(broker: &Broker, key: Option<PartitionKey>) -> Option<String> {
+    let (topic, partition) = key?;
+    Some(format!("{}-{partition}", broker.image().topics().get_by_id(topic)?.name))
 }
 
 /// Leaves out what the image shows by now, and replicas that are the broker's no more.

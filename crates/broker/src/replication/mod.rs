@@ -20,7 +20,7 @@ mod surroundings;
 mod throttle;
 
 pub use answer::truncation;
-pub use directories::DirectoryAssignments;
+pub use directories::{DirectoryAssignments, give_up_lost};
 pub use fetchers::Fetchers;
 pub use isr_changes::{IsrChanges, IsrCounters};
 pub use leadership::{ChangeOutcome, IsrChange, Leadership};

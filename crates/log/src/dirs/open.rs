@@ -97,9 +97,11 @@ impl LogDirs {
         let mut jobs = Vec::new();
         let mut epochs = Vec::new();
         let mut deleted = HashSet::default();
+        let mut lost = HashSet::default();
         for Locked { path, lock, meta } in locked {
             match open_dir(&options, &cluster_id, &path, meta, &mut deleted) {
                 Ok((state, found, epoch)) => {
+                    lost.extend(state.missing(&found));
                     jobs.extend(found);
                     epochs.push(epoch);
                     dirs.push(LogDir { state, _lock: lock });
@@ -114,12 +116,19 @@ impl LogDirs {
             return Err(NoDirectory { reasons: reasons.join("; ") }.into());
         }
         moves::settle(&options.disk, &mut jobs, &deleted);
+        // One that moved is in another directory; a copy may be all that is left of one, or take its place.
+        for job in &jobs {
+            lost.remove(&job.name);
+        }
         let (logs, futures) = open_partitions(&options, jobs, config_of);
         let futures = Mutex::new(futures.into_iter().map(|log| (log.name().clone(), log)).collect());
         let all_clean_with_one_epoch = failed.is_empty() && epochs.windows(2).all(|pair| pair[0] == pair[1]);
         let previous_broker_epoch = if all_clean_with_one_epoch { epochs[0] } else { None };
         let LogDirsOptions { node_id, disk, clock, .. } = options;
-        let dirs = LogDirs { cluster_id, node_id, dirs, failed, previous_broker_epoch, futures, disk, clock };
+        // One that is not here may have moved to a directory that cannot be opened now.
+        let lost = Mutex::new(if failed.is_empty() { lost } else { HashSet::default() });
+        let dirs =
+            LogDirs { cluster_id, node_id, dirs, failed, previous_broker_epoch, futures, lost, disk, clock };
         // Recovery may have moved log ends below the recovery points on disk.
         dirs.checkpoint_recovery_points();
         Ok((dirs, logs))

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use thalweg_hash::HashMap;
+use thalweg_hash::{HashMap, HashSet};
 use thalweg_record::Offset;
 
 use super::PartitionDescription;
+use super::open::Job;
 use crate::checkpoint::{self, CLEANER_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE};
 use crate::disk::Disk;
 use crate::partition::PublishedOffsets;
@@ -227,6 +228,14 @@ impl DirState {
                 Written::new()
             }
         }
+    }
+
+    /// The partitions whose high watermarks were read, other than 0, and that are not among those found.
+    pub(super) fn missing(&self, found: &[Job]) -> Vec<TopicPartition> {
+        let known = self.written(Checkpoint::HighWatermark).lock();
+        let found: HashSet<&TopicPartition> = found.iter().map(|job| &job.name).collect();
+        let had_records = known.iter().filter(|(_, high_watermark)| **high_watermark > Offset::ZERO);
+        had_records.map(|(name, _)| name).filter(|name| !found.contains(name)).cloned().collect()
     }
 
     /// Writes a checkpoint file, when it would say something new.

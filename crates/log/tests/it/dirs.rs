@@ -167,6 +167,36 @@ fn checkpoints_have_kafkas_form() {
 }
 
 #[test]
+fn log_that_was_removed_while_no_broker_ran_is_known_as_lost() {
+    let dir = TempDir::new();
+    let (dirs, _) = open(options(&[dir.path()])).expect("opens");
+    let mut logs: Vec<_> = (0..4).map(|index| create(&dirs, index)).collect();
+    for log in &mut logs[..3] {
+        append(log, &Spec::new(5).build());
+        log.set_high_watermark(Offset(5));
+    }
+    dirs.checkpoint_high_watermarks();
+    assert!((0..4).all(|index| !dirs.has_lost(&partition(index))), "all are there");
+    // 0 stays, 1 is removed with its records, 2 is deleted as its topic is, 3 never had any.
+    dirs.delete(&mut logs[2]).expect("deletes");
+    drop((dirs, logs));
+    for index in [1, 3] {
+        std::fs::remove_dir_all(dir.path().join(partition(index).dir_name())).expect("is removed");
+    }
+    let (dirs, logs) = open(options(&[dir.path()])).expect("opens again");
+    assert_eq!(logs.len(), 1);
+    assert_eq!([0, 1, 2, 3].map(|index| dirs.has_lost(&partition(index))), [false, true, true, false]);
+    // It is still known after a start that came to nothing, and no longer once the log has begun again.
+    drop((dirs, logs));
+    let (dirs, logs) = open(options(&[dir.path()])).expect("opens again");
+    assert!(dirs.has_lost(&partition(1)));
+    let log = create(&dirs, 1);
+    drop((dirs, logs, log));
+    let (dirs, _logs) = open(options(&[dir.path()])).expect("opens again");
+    assert!(!dirs.has_lost(&partition(1)));
+}
+
+#[test]
 fn a_deleted_partition_goes_and_a_new_one_of_its_name_inherits_nothing() {
     let dir = TempDir::new();
     let (dirs, _) = open(options(&[dir.path()])).expect("opens");

@@ -60,3 +60,30 @@ async fn replaced_broker_is_filled_by_the_others_after_all_were_killed() {
     assert_eq!(log.len(), 10);
     cluster.stop_all().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn replica_whose_folder_was_removed_does_not_lead_with_an_empty_log() {
+    let interval = ("replica.high.watermark.checkpoint.interval.ms", "100");
+    let mut cluster = Cluster::start(&[("broker.session.timeout.ms", "2000"), interval]).await;
+    let topic = cluster.create("topic", &[&[3, 2, 1]], &[("min.insync.replicas", "2")]).await;
+    for round in 0..10 {
+        cluster.put(&topic, 0, -1, format!("{round}").as_bytes()).await;
+    }
+    let data = cluster.dirs[2].path().to_owned();
+    let checkpoint = data.join("replication-offset-checkpoint");
+    let is_noted = || std::fs::read_to_string(&checkpoint).is_ok_and(|text| text.contains("topic 0 10\n"));
+    wait_for("the high watermark on disk", is_noted).await;
+    for id in 1..=3 {
+        cluster.kill(id).await;
+    }
+    // The directory keeps its id, so that the controller knows of nothing.
+    std::fs::remove_dir_all(data.join("topic-0")).expect("is removed");
+    for id in [3, 2, 1] {
+        cluster.begin(id).await;
+    }
+    wait_for("2 as the leader", || cluster.registration(&topic, 0).leader == 2).await;
+    cluster.wait_for_isr(&topic, 0, &[1, 2, 3]).await;
+    let log = values_of(&cluster.assert_same(&topic, 0, &[1, 2, 3]).await);
+    assert_eq!(log.len(), 10);
+    cluster.stop_all().await;
+}
