@@ -178,10 +178,10 @@ impl Faults {
         if self.plan.flushes || id == CONTROLLER {
             return true;
         }
-        // Who is cut off or held up looks in sync for a while, and may be fenced before the one that has lost its power:
-        // that one would be left alone in sync.
+        // Who is cut off, held up or about to stop looks in sync for a while, and may be fenced before the one that has lost
+        // its power: that one would be left alone in sync.
         self.heals_ms.is_none()
-            && !is_one_held(simulation)
+            && !is_one_leaving(simulation)
             && self.is_renewed(simulation)
             && simulation.unsettled().is_none()
     }
@@ -212,7 +212,7 @@ impl Faults {
     /// An acknowledged record is on all replicas that are in sync, so that one may be lost while all are. The next one may be
     /// lost when that one is in sync again.
     fn may_replace(&self, simulation: &Simulation) -> bool {
-        !is_one_held(simulation)
+        !is_one_leaving(simulation)
             && self.heals_ms.is_none()
             && self.is_renewed(simulation)
             && simulation.tasks.are_done()
@@ -271,7 +271,8 @@ impl Faults {
     }
 }
 
-/// Whether a broker is held up.
-fn is_one_held(simulation: &Simulation) -> bool {
-    (1..=BROKERS).any(|id| simulation.machines[id].is_held(simulation.now_ms))
+/// Whether a broker is held up, or was told to stop: the others may not know yet that it is not there.
+fn is_one_leaving(simulation: &Simulation) -> bool {
+    (1..=BROKERS)
+        .any(|id| simulation.machines[id].is_held(simulation.now_ms) || simulation.machines[id].is_stopping())
 }

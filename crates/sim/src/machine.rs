@@ -139,6 +139,11 @@ impl SimMachine {
         }
     }
 
+    /// Whether the process was asked to stop, and has not ended yet.
+    pub fn is_stopping(&self) -> bool {
+        self.is_running() && self.process.as_ref().is_some_and(|process| process.stop.is_none())
+    }
+
     /// The process ends at once, as by SIGKILL.
     pub fn kill(&mut self) {
         self.end(true);

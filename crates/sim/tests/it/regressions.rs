@@ -3,7 +3,7 @@
 
 use thalweg_sim::run;
 
-const SEEDS: [(u64, &str); 25] = [
+const SEEDS: [(u64, &str); 26] = [
     (3, "a reassignment waited for a replica that another was adding and it removed"),
     (8, "more than five batches were stored behind one whose answer was late, which was then stored twice"),
     (21, "the same"),
@@ -35,6 +35,7 @@ const SEEDS: [(u64, &str); 25] = [
     ),
     (5249, "the simulation took the power of a broker while another was held up, and looked in sync"),
     (10036, "the same"),
+    (21791, "the simulation took the power of a broker while another had been told to stop"),
 ];
 
 #[test]
