@@ -4,6 +4,7 @@
 //! in [`api`], and works on a [`partition`], the [`coordinator`]s of [`group`]s and of [`transaction`]s, or the cluster's image,
 //! which [`membership`] keeps by KRaft's requests and [`publisher`] acts on. [`replication`] follows other brokers.
 
+mod answer_parts;
 pub mod api;
 pub mod auto_topics;
 pub mod broker;

@@ -4,10 +4,12 @@
 //! metrics (KIP-714) are described from the tables of [`crate::config`] and the image. Version 1 adds sources and
 //! synonyms, version 3 types and documentation. A broker's configuration is told by that broker alone.
 //!
-//! Departures: a resource that is named again with the same keys is described once (Kafka repeats it); a broker's keys that are not served appear only when they are set; the documentation is our own; there are
-//! no loggers whose level could be changed, so those of a broker are an empty list.
+//! Departures: a resource that is named again with the same keys is described once (Kafka repeats it); a broker's keys that
+//! are not served appear only when they are set; the documentation is our own; there are no loggers whose level could be
+//! changed, so those of a broker are an empty list.
 
-use super::{AnswerRoom, Call};
+use super::Call;
+use crate::answer_parts::AnswerRoom;
 use crate::broker::Broker;
 use crate::config::describe::{DescribedConfig, WantedKeys};
 use crate::config::describe_client_metrics;

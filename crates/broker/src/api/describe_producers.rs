@@ -3,7 +3,7 @@
 
 use super::Call;
 use super::elsewhere::Named;
-use crate::api::AnswerRoom;
+use crate::answer_parts::AnswerRoom;
 use crate::broker::Broker;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_metadata::topic_name;

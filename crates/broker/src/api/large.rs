@@ -4,7 +4,7 @@
 //! worker back first and goes on as a blocking thread would, where the system's scheduler shares the processors out. Few are
 //! under way at once: each may take much memory while it is decided.
 //!
-//! Owns: which requests those are, how many elements a request may have, and how large an answer may be.
+//! Owns: which requests those are, and how many elements a request may have.
 
 use super::{Call, Serve, unreadable};
 use crate::broker::Broker;
@@ -16,9 +16,6 @@ use tokio::sync::Semaphore;
 /// Elements that the arrays of one request may have in all. Kafka has no such bound; an element of two bytes takes a hundred
 /// and more once it is read and answered.
 pub const ELEMENTS_MAX: usize = 1_000_000;
-/// The most bytes that an answer may take in memory, without the batches of a fetch. Kafka has no bound below 2 GiB; librdkafka
-/// takes answers of up to 100 MB by default, and the metadata of two million partitions fits.
-pub const ANSWER_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// Frames from this length on are served beside the workers.
 const LARGE: usize = 64 * 1024;
@@ -36,34 +33,6 @@ pub struct LargeRequests {
 impl Default for LargeRequests {
     fn default() -> Self {
         Self { places: Semaphore::new(AT_ONCE) }
-    }
-}
-
-/// What is left of the size that an answer may have, for an API whose answer can be far larger than its request.
-#[derive(Debug)]
-pub struct AnswerRoom {
-    left: usize,
-}
-
-impl AnswerRoom {
-    /// Room for a whole answer.
-    pub fn new() -> Self {
-        Self { left: ANSWER_BYTES_MAX }
-    }
-
-    /// Takes room for a part of about `bytes` bytes; false where there is no more.
-    pub fn take(&mut self, bytes: usize) -> bool {
-        match self.left.checked_sub(bytes) {
-            Some(left) => {
-                self.left = left;
-                true
-            }
-            None => {
-                // What is smaller than this part does not squeeze in behind it.
-                self.left = 0;
-                false
-            }
-        }
     }
 }
 

@@ -35,9 +35,9 @@ mod transactions;
 mod write_txn_markers;
 
 pub use fetch::FetchSessions;
-pub(crate) use large::AnswerRoom;
 pub use large::LargeRequests;
 
+use crate::answer_parts::ANSWER_BYTES_MAX;
 use crate::broker::Broker;
 use crate::metrics::RequestMetrics;
 use crate::net::{Frame, Handler, Peer, Reply};
@@ -86,11 +86,11 @@ impl Call {
     /// The response as a frame.
     pub fn reply<R: Request>(&self, response: &R::Response) -> Reply {
         match encode_response(response, self.key, self.version, self.correlation_id) {
-            Ok((bytes, _)) if bytes.len() > large::ANSWER_BYTES_MAX => Reply::Close(format!(
+            Ok((bytes, _)) if bytes.len() > ANSWER_BYTES_MAX => Reply::Close(format!(
                 "the answer to {:?} takes {} bytes, and {} are the most: ask for less at once",
                 self.key,
                 bytes.len(),
-                large::ANSWER_BYTES_MAX
+                ANSWER_BYTES_MAX
             )),
             Ok((bytes, _)) => Reply::Now(Frame::bytes(bytes.freeze())),
             Err(error) => {

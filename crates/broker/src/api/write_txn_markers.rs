@@ -4,11 +4,10 @@
 //! is refused. kafka-transactions.sh aborts hanging transactions with it too.
 
 use super::Call;
+use crate::answer_parts::merge;
 use crate::broker::Broker;
 use crate::transaction::{Marker, Outcome, join_all, write_marker};
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use thalweg_hash::HashMap;
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_wire::request::write_txn_markers_request::WritableTxnMarker;
 use thalweg_wire::request::write_txn_markers_response::{
@@ -40,19 +39,14 @@ pub async fn handle(
         }));
     }
     let mut codes = codes.into_iter();
-    let mut results: Vec<WritableTxnMarkerResult> = Vec::new();
-    let mut places: HashMap<i64, usize> = HashMap::default();
-    for marker in &request.markers {
-        let topics = topic_results(marker, &mut codes);
-        // As Kafka's answer: one entry for each producer.
-        match places.entry(marker.producer_id) {
-            Entry::Occupied(place) => results[*place.get()].topics.extend(topics),
-            Entry::Vacant(free) => {
-                free.insert(results.len());
-                results.push(WritableTxnMarkerResult { producer_id: marker.producer_id, topics });
-            }
-        }
-    }
+    let each = request.markers.iter().map(|marker| WritableTxnMarkerResult {
+        producer_id: marker.producer_id,
+        topics: topic_results(marker, &mut codes),
+    });
+    // As Kafka's answer: one entry for each producer.
+    let mut results = Vec::new();
+    let producer = |result: &WritableTxnMarkerResult| result.producer_id;
+    merge(&mut results, each.collect(), producer, |first, again| first.topics.extend(again.topics));
     WriteTxnMarkersResponse { markers: results }
 }
 

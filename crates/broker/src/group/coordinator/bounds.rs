@@ -1,10 +1,9 @@
-//! What keeps large requests from being dear to others: parts of answers put together without looking for their places, locks
-//! that are held for a bounded time, and writes that could not pass and are not made.
+//! What keeps large requests from being dear to others: locks that are held for a bounded time, and writes that could not pass
+//! and are not made.
 
 use super::GroupCoordinator;
-use std::collections::hash_map::Entry;
-use std::hash::Hash;
-use thalweg_hash::{HashMap, HashSet};
+use crate::answer_parts::merge;
+use thalweg_hash::HashSet;
 use thalweg_record::Compression;
 use thalweg_wire::request::offset_commit_request::OffsetCommitRequestTopic;
 use thalweg_wire::request::offset_fetch_request::OffsetFetchRequestTopics;
@@ -18,32 +17,6 @@ const OFFSET_RECORD_BYTES: usize = 32;
 /// How many times smaller compression may make a batch of offsets, so that it is worth trying.
 const COMPRESSED_AT_BEST: usize = 16;
 
-/// Adds topics to an answer. One that is there already takes the partitions over.
-pub(super) fn merge<T, K: Hash + Eq>(
-    answered: &mut Vec<T>,
-    more: Vec<T>,
-    key: impl Fn(&T) -> K,
-    join: impl Fn(&mut T, T),
-) {
-    if answered.is_empty() && more.len() <= 1 {
-        *answered = more;
-        return;
-    }
-    let mut places: HashMap<K, usize> = HashMap::default();
-    for (place, topic) in answered.iter().enumerate() {
-        places.entry(key(topic)).or_insert(place);
-    }
-    for topic in more {
-        match places.entry(key(&topic)) {
-            Entry::Occupied(place) => join(&mut answered[*place.get()], topic),
-            Entry::Vacant(free) => {
-                free.insert(answered.len());
-                answered.push(topic);
-            }
-        }
-    }
-}
-
 /// The fewest bytes in which offsets can be written: names of the group and of the topic, and metadata of these lengths.
 fn record_bytes(group: &str, topic: &str, metadata: Option<&str>, metadata_max: usize) -> usize {
     // Metadata that is too long is refused, and not written.
@@ -54,13 +27,9 @@ fn record_bytes(group: &str, topic: &str, metadata: Option<&str>, metadata_max: 
 impl GroupCoordinator {
     /// Whether offsets of a group are more than a batch of its partition can hold, whatever becomes of them.
     pub(super) fn is_beyond_a_batch(&self, group: &str, topics: &[OffsetCommitRequestTopic]) -> bool {
-        let metadata_max = self.shards.shared().offset_metadata_len_max;
-        let bytes = topics.iter().flat_map(|topic| {
-            topic.partitions.iter().map(move |partition| {
-                record_bytes(group, &topic.name, partition.committed_metadata.as_deref(), metadata_max)
-            })
-        });
-        bytes.sum::<usize>() > self.batch_bytes_max(group)
+        self.are_beyond_a_batch(group, topics, |topic| {
+            (&topic.name, topic.partitions.iter().map(|partition| partition.committed_metadata.as_deref()))
+        })
     }
 
     /// The same of offsets that a transaction commits.
@@ -69,11 +38,22 @@ impl GroupCoordinator {
         group: &str,
         topics: &[TxnOffsetCommitRequestTopic],
     ) -> bool {
+        self.are_beyond_a_batch(group, topics, |topic| {
+            (&topic.name, topic.partitions.iter().map(|partition| partition.committed_metadata.as_deref()))
+        })
+    }
+
+    /// `offsets` is a topic's name, and the metadata of each of its offsets.
+    fn are_beyond_a_batch<'a, T, M: Iterator<Item = Option<&'a str>>>(
+        &self,
+        group: &str,
+        topics: &'a [T],
+        offsets: impl Fn(&'a T) -> (&'a String, M),
+    ) -> bool {
         let metadata_max = self.shards.shared().offset_metadata_len_max;
-        let bytes = topics.iter().flat_map(|topic| {
-            topic.partitions.iter().map(move |partition| {
-                record_bytes(group, &topic.name, partition.committed_metadata.as_deref(), metadata_max)
-            })
+        let bytes = topics.iter().map(|topic| {
+            let (name, metadata) = offsets(topic);
+            metadata.map(|metadata| record_bytes(group, name, metadata, metadata_max)).sum::<usize>()
         });
         bytes.sum::<usize>() > self.batch_bytes_max(group)
     }
@@ -95,21 +75,16 @@ pub(super) fn merge_repeated(topics: &mut Vec<OffsetFetchRequestTopics>) {
     {
         return;
     }
-    let mut places: HashMap<(String, u128), (usize, HashSet<i32>)> = HashMap::default();
-    let mut merged: Vec<OffsetFetchRequestTopics> = Vec::with_capacity(topics.len());
-    for mut topic in std::mem::take(topics) {
-        let key = (topic.name.clone(), topic.topic_id.0);
-        let (place, seen) = places.entry(key).or_insert_with(|| (merged.len(), HashSet::default()));
+    let named = std::mem::take(topics);
+    let key = |topic: &OffsetFetchRequestTopics| (topic.name.clone(), topic.topic_id);
+    merge(topics, named, key, |first, again| first.partition_indexes.extend(again.partition_indexes));
+    for topic in topics {
+        let mut seen = HashSet::default();
         topic.partition_indexes.retain(|index| seen.insert(*index));
-        match merged.get_mut(*place) {
-            Some(first) => first.partition_indexes.append(&mut topic.partition_indexes),
-            None => merged.push(topic),
-        }
     }
-    *topics = merged;
 }
 
-/// The topics of an OffsetFetch in pieces of at most [`ENTRIES_AT_ONCE`] partitions, of which a topic may be spread over several.
+/// The topics of an OffsetFetch in pieces of at most [`ENTRIES_AT_ONCE`] partitions. A topic may be spread over several.
 pub(super) fn pieces(topics: Vec<OffsetFetchRequestTopics>) -> Vec<Vec<OffsetFetchRequestTopics>> {
     let count: usize = topics.iter().map(|topic| 1 + topic.partition_indexes.len()).sum();
     if count <= ENTRIES_AT_ONCE {

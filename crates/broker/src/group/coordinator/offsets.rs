@@ -4,7 +4,7 @@
 use super::super::answer::{Answer, ClientInfo, write_error};
 use super::GroupCoordinator;
 use super::bounds;
-use crate::api::AnswerRoom;
+use crate::answer_parts::{AnswerRoom, merge};
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::VerificationGuard;
 use thalweg_wire::request::offset_commit_request::OffsetCommitRequestTopic;
@@ -64,7 +64,7 @@ impl GroupCoordinator {
         let key = |topic: &OffsetCommitResponseTopic| {
             (topic.name.clone(), if by_id { topic.topic_id } else { Uuid::ZERO })
         };
-        bounds::merge(&mut response.topics, committed, key, |topic, more| {
+        merge(&mut response.topics, committed, key, |topic, more| {
             topic.partitions.extend(more.partitions);
         });
         for topic in &mut response.topics {
@@ -149,7 +149,7 @@ impl GroupCoordinator {
             match asked.await {
                 Ok(Answer::TxnOffsetCommit(committed)) => {
                     let key = |topic: &TxnOffsetCommitResponseTopic| topic.name.clone();
-                    bounds::merge(&mut response.topics, committed.topics, key, |topic, more| {
+                    merge(&mut response.topics, committed.topics, key, |topic, more| {
                         topic.partitions.extend(more.partitions);
                     });
                     return response;
@@ -328,7 +328,7 @@ impl GroupCoordinator {
         };
         if response.error_code == ErrorCode::None.code() {
             let key = |topic: &OffsetDeleteResponseTopic| topic.name.clone();
-            bounds::merge(&mut response.topics, refused, key, |topic, more| {
+            merge(&mut response.topics, refused, key, |topic, more| {
                 topic.partitions.extend(more.partitions);
             });
         }
