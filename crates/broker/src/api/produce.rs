@@ -74,10 +74,7 @@ fn begin(broker: &Arc<Broker>, mut call: Call, request: ProduceRequest) -> Reply
             let broker = Arc::clone(broker);
             Reply::Later(Box::pin(async move {
                 let guards = unverified.verify(&broker).await;
-                match append(&broker, call, request, guards) {
-                    Reply::Later(rest) | Reply::Ordered(rest) => rest.await,
-                    ready => ready,
-                }
+                append(&broker, call, request, guards).settled().await
             }))
         }
         Err(error) => refuse_all(broker, &call, request, error),
@@ -111,10 +108,7 @@ fn append(broker: &Arc<Broker>, call: Call, request: ProduceRequest, mut guards:
     Reply::Later(Box::pin(async move {
         let mut waits = waits;
         large::append(&broker, acks, large, &mut response, &mut waits).await;
-        match acknowledge(&broker, call, acks, timeout, response, waits) {
-            Reply::Later(rest) | Reply::Ordered(rest) => rest.await,
-            ready => ready,
-        }
+        acknowledge(&broker, call, acks, timeout, response, waits).settled().await
     }))
 }
 
@@ -261,12 +255,10 @@ fn append_topic(
                     let place = (topic_index, position);
                     append_partition(broker, call, appends, place, &partition, guard, data)
                 })
-                .inspect_err(|error| {
-                    tracing::debug!(topic = %partition.topic, partition = index, %error, "Refused to append");
-                }),
-            None => Err(AppendError::from(named.missing(broker, index))),
+                .unwrap_or_else(|error| refused_by(&partition, &error)),
+            None => refused(index, &AppendError::from(named.missing(broker, index))),
         };
-        partition_responses.push(result.unwrap_or_else(|error| refused(index, &error)));
+        partition_responses.push(result);
     }
     TopicProduceResponse { name: topic.name, topic_id, partition_responses }
 }
@@ -310,9 +302,7 @@ fn append_partition(
         appends.large.push(Large { place, partition: Arc::clone(partition), records, guard });
         return Ok(PartitionProduceResponse { index, ..Default::default() });
     };
-    let wait = Partition::durable(partition, appends.acks, &appended);
-    appends.waits.extend(wait.map(|wait| (place, wait)));
-    Ok(accepted(index, &appended))
+    Ok(accepted(partition, appends.acks, place, &appended, &mut appends.waits))
 }
 
 fn is_zstd(records: &[u8]) -> bool {
@@ -320,14 +310,29 @@ fn is_zstd(records: &[u8]) -> bool {
     header.is_ok_and(|header| header.attributes.compression() == Ok(Compression::Zstd))
 }
 
-fn accepted(index: i32, appended: &Appended) -> PartitionProduceResponse {
+/// The entry of a batch that is in the log; notes what is to be waited for before it is answered.
+fn accepted(
+    partition: &Arc<Partition>,
+    acks: i16,
+    place: Place,
+    appended: &Appended,
+    waits: &mut Vec<(Place, Durable)>,
+) -> PartitionProduceResponse {
+    let wait = Partition::durable(partition, acks, appended);
+    waits.extend(wait.map(|wait| (place, wait)));
     PartitionProduceResponse {
-        index,
+        index: partition.index,
         base_offset: appended.base_offset.0,
         log_append_time_ms: appended.log_append_time_ms,
         log_start_offset: appended.log_start_offset.0,
         ..Default::default()
     }
+}
+
+/// The entry of a batch that its partition refused.
+fn refused_by(partition: &Partition, error: &AppendError) -> PartitionProduceResponse {
+    tracing::debug!(topic = %partition.topic, partition = partition.index, %error, "Refused to append");
+    refused(partition.index, error)
 }
 
 fn refused(index: i32, error: &AppendError) -> PartitionProduceResponse {

@@ -95,6 +95,16 @@ pub enum Reply {
     Close(String),
 }
 
+impl Reply {
+    /// What is to be sent in the end, once all that it waits for is there.
+    pub async fn settled(mut self) -> Reply {
+        while let Reply::Later(rest) | Reply::Ordered(rest) = self {
+            self = rest.await;
+        }
+        self
+    }
+}
+
 /// What serves the requests of connections.
 pub trait Handler: Clone + Send + 'static {
     /// What it keeps for one connection.

@@ -4,9 +4,9 @@
 //! Owns: that no such batch holds up other connections. Each is looked into and appended on a thread for such work, a
 //! few at a time over all connections, while its own connection waits.
 
-use super::{Place, accepted, refused};
+use super::{Place, accepted, refused_by};
 use crate::broker::Broker;
-use crate::partition::{AppendError, Durable, OpeningBudget, Partition};
+use crate::partition::{Durable, OpeningBudget, Partition};
 use bytes::Bytes;
 use std::sync::Arc;
 use thalweg_log::VerificationGuard;
@@ -39,22 +39,10 @@ pub(super) async fn append(
         });
         let appended = work.await.expect("appending does not panic");
         let (topic, position) = place;
-        let entry = &mut response.responses[topic].partition_responses[position];
-        *entry = match appended {
-            Ok(Some(appended)) => {
-                let wait = Partition::durable(&partition, acks, &appended);
-                waits.extend(wait.map(|wait| (place, wait)));
-                accepted(entry.index, &appended)
-            }
+        response.responses[topic].partition_responses[position] = match appended {
+            Ok(Some(appended)) => accepted(&partition, acks, place, &appended, waits),
             Ok(None) => unreachable!("the budget has no bound"),
-            Err(error) => {
-                log_refusal(&partition, &error);
-                refused(entry.index, &error)
-            }
+            Err(error) => refused_by(&partition, &error),
         };
     }
-}
-
-fn log_refusal(partition: &Partition, error: &AppendError) {
-    tracing::debug!(topic = %partition.topic, partition = partition.index, %error, "Refused to append");
 }

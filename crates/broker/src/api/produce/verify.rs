@@ -71,7 +71,8 @@ pub fn begin(broker: &Broker, version: i16, request: &ProduceRequest) -> Result<
     let (mut places, mut batches) = (Vec::new(), Vec::new());
     for (topic_index, topic) in request.topic_data.iter().enumerate() {
         for (index, data) in topic.partition_data.iter().enumerate() {
-            let Some(header) = transactional_header(&data.records) else { continue };
+            let header = transactional_header(&data.records).filter(|header| header.producer_id.is_some());
+            let Some(header) = header else { continue };
             let own = Producer { id: header.producer_id.0, epoch: header.producer_epoch.0 };
             if *producer.get_or_insert(own) != own {
                 return Err(ErrorCode::InvalidProducerIdMapping);
@@ -144,16 +145,12 @@ fn told(error: ErrorCode, verification: Verification) -> AppendError {
 
 fn has_transactional_batches(request: &ProduceRequest) -> bool {
     let mut parts = request.topic_data.iter().flat_map(|topic| &topic.partition_data);
-    parts.any(|data| {
-        let Some(Records::Inline(bytes)) = &data.records else { return false };
-        BatchHeader::parse(bytes).is_ok_and(|header| header.attributes.is_transactional())
-    })
+    parts.any(|data| transactional_header(&data.records).is_some())
 }
 
 fn transactional_header(records: &Option<Records>) -> Option<BatchHeader> {
     let Some(Records::Inline(bytes)) = records else { return None };
-    let header = BatchHeader::parse(bytes).ok()?;
-    (header.producer_id.is_some() && header.attributes.is_transactional()).then_some(header)
+    BatchHeader::parse(bytes).ok().filter(|header| header.attributes.is_transactional())
 }
 
 fn find(
