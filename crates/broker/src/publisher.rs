@@ -133,15 +133,17 @@ impl Publisher {
 
     /// Whether the controller counts on a log that is gone from its directory. It is made again when the controller knows.
     fn is_lost(&self, change: &LocalPartition) -> bool {
-        let (id, registration) = (self.broker.node_id, &change.registration);
         let name = TopicPartition::new(&change.topic.name, change.partition);
+        if !self.broker.log_dirs.has_lost(&name) {
+            return false;
+        }
+        let (id, registration) = (self.broker.node_id, &change.registration);
         let is_found = self.found.lock().as_ref().is_some_and(|found| found.contains_key(&name));
         let counted =
             [&registration.isr, &registration.eligible_leader_replicas, &registration.last_known_elr];
         let online = self.broker.log_dirs.online_ids();
         let is_known = |directory: Uuid| !directory.is_reserved() && online.contains(&log_uuid(directory));
         !is_found
-            && self.broker.log_dirs.has_lost(&name)
             && registration.replicas.len() > 1
             && counted.iter().any(|replicas| replicas.contains(&id))
             && registration.directory(id).is_some_and(is_known)
