@@ -214,10 +214,7 @@ impl Segment {
     /// the file open for themselves.
     pub fn release(&mut self, home: &Home) -> io::Result<()> {
         self.write_indexes(home)?;
-        self.close_indexes();
-        if let Some(file) = self.file.take() {
-            self.ahead.release(&file, self.size_bytes)?;
-        }
+        self.close_files()?;
         self.recent.forget();
         Ok(())
     }
