@@ -8,12 +8,12 @@ use crate::config::{BrokerConfig, CONTROLLER_MECHANISM};
 use crate::controller_node::ControllerNode;
 use crate::loading::Loading;
 use crate::machine::Machine;
-use crate::membership::{self, ControllerLink, JoinError, QuorumOptions};
+use crate::membership::{ControllerLink, JoinError, QuorumOptions};
 use crate::net::ConnectionSettings;
 use crate::server::{StartError, bind_all, open_logs};
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_client::{Connector, Security};
+use thalweg_client::{Connector, Security, host_and_port};
 use thalweg_log::LogDirs;
 use tokio::time::Instant;
 
@@ -97,13 +97,13 @@ pub(crate) async fn refusal(broker: &Broker, error: JoinError) -> StartError {
 
 fn voters(config: &BrokerConfig) -> impl Iterator<Item = (i32, String)> {
     let voters = config.controller.voters.iter();
-    voters.map(|voter| (voter.id, membership::address(&voter.host, voter.port)))
+    voters.map(|voter| (voter.id, host_and_port(&voter.host, voter.port)))
 }
 
 /// Where the controllers are asked for.
 fn quorum_servers(config: &BrokerConfig) -> Vec<String> {
     let servers = config.controller.bootstrap_servers.iter();
-    let servers: Vec<String> = servers.map(|(host, port)| membership::address(host, *port)).collect();
+    let servers: Vec<String> = servers.map(|(host, port)| host_and_port(host, *port)).collect();
     match servers.is_empty() {
         true => voters(config).map(|(_, address)| address).collect(),
         false => servers,

@@ -2,9 +2,8 @@
 
 use crate::broker::Broker;
 use crate::config::{BrokerConfig, INTER_BROKER_MECHANISM, SecurityProtocol};
-use crate::membership::address;
 use std::time::Duration;
-use thalweg_client::{ClientError, Connection, ConnectionOptions, InvalidSetting, Security};
+use thalweg_client::{ClientError, Connection, ConnectionOptions, InvalidSetting, Security, host_and_port};
 
 /// A broker cannot be reached.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +67,7 @@ pub async fn connect(
         return Err(PeerError::NoEndpoint { broker: id, listener });
     };
     let security = security(&config, endpoint.security_protocol).await?;
-    let address = address(&endpoint.host, endpoint.port);
+    let address = host_and_port(&endpoint.host, endpoint.port);
     let options = ConnectionOptions {
         client_id: format!("broker-{}-{purpose}", broker.node_id),
         connect_timeout: timeout,

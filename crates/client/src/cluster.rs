@@ -92,9 +92,9 @@ impl Cluster {
         &self.0.options
     }
 
-    /// Asks for the brokers and these topics, and keeps the answer, but for partitions of which another broker has told news. Topics that were asked for before are forgotten.
-    /// With `create`, brokers that allow it create the topics that do not exist. Errors of single topics and
-    /// partitions are in the answer.
+    /// Asks for the brokers and these topics, and keeps the answer, but for partitions of which another broker has
+    /// told news. Topics that were asked for before are forgotten. With `create`, brokers that allow it create the
+    /// topics that do not exist. Errors of single topics and partitions are in the answer.
     pub async fn refresh(&self, topics: &[String], create: bool) -> Result<Arc<Metadata>, ClientError> {
         let topics = topics
             .iter()

@@ -36,7 +36,8 @@ const WRITE_FRAMES_MAX: usize = 32;
 pub struct ConnectionOptions {
     /// `client.id`: who asks, in the broker's logs and quotas.
     pub client_id: String,
-    /// Time for a connection to be made, and as long again for the broker to tell its versions; `socket.connection.setup.timeout.ms`.
+    /// Time for a connection to be made, and as long again for the broker to tell its versions;
+    /// `socket.connection.setup.timeout.ms`.
     pub connect_timeout: Duration,
     /// Time for an answer; `request.timeout.ms`. A request can have its own.
     pub request_timeout: Duration,

@@ -35,7 +35,7 @@ pub use error::{
     RequestTimedOut, UnencodableRequest, UnreadableResponse, VersionMismatch,
 };
 pub use frames::FrameReader;
-pub use metadata::{BrokerAddress, Metadata, PartitionMetadata, TopicMetadata};
+pub use metadata::{BrokerAddress, Metadata, PartitionMetadata, TopicMetadata, host_and_port};
 pub use offsets::{CommittedOffset, Committer, ListedOffset, OffsetSpec, TopicPartition, commit, committed};
 pub use partitioner::key_partition;
 pub use producer::{

@@ -1,6 +1,7 @@
 //! What a client knows about a cluster: its brokers, and its topics with the leaders of their partitions.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use thalweg_record::LeaderEpoch;
@@ -115,12 +116,13 @@ impl Metadata {
 impl BrokerAddress {
     /// `host:port`, with brackets around an IPv6 address.
     pub fn address(&self) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
+        host_and_port(&self.host, self.port)
     }
+}
+
+/// `host:port`, with brackets around an IPv6 address.
+pub fn host_and_port(host: &str, port: impl fmt::Display) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 impl TopicMetadata {

@@ -32,7 +32,6 @@ use tokio::time::Instant;
 pub use link::{ControllerLink, LinkError};
 pub use observer::ObserverError;
 pub use quorum::QuorumOptions;
-pub(crate) use quorum::address;
 
 use crate::watch;
 use member::{Member, Wish};

@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use thalweg_client::{
     ApiVersions, ClientError, Connection, ConnectionOptions, Connector, RequestOptions, Security,
+    host_and_port,
 };
 use thalweg_wire::data::voters_record::Voter;
 use thalweg_wire::request::{
@@ -103,7 +104,9 @@ impl Quorum {
     pub fn learn(&self, voters: &[Voter]) {
         let endpoints = voters.iter().flat_map(|voter| &voter.endpoints);
         let reached = endpoints.filter(|endpoint| endpoint.name == self.options.listener);
-        self.search.lock().learn(reached.map(|endpoint| address(&endpoint.host, endpoint.port)).collect());
+        self.search
+            .lock()
+            .learn(reached.map(|endpoint| host_and_port(&endpoint.host, endpoint.port)).collect());
     }
 
     /// The versions of an API that the active controller serves; none while it is not known, or where it serves none.
@@ -284,14 +287,9 @@ fn told_by(response: &FetchResponse) -> Option<Told> {
     Some(Told {
         leader_id,
         epoch: data.current_leader.leader_epoch,
-        address: endpoint.map(|endpoint| address(&endpoint.host, endpoint.port)),
+        address: endpoint.map(|endpoint| host_and_port(&endpoint.host, endpoint.port)),
         by_leader: data.error_code == ErrorCode::None.code(),
     })
-}
-
-/// `host:port`, with brackets around an IPv6 address.
-pub(crate) fn address(host: &str, port: impl std::fmt::Display) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 /// Whether an answer says that its sender is not the active controller.

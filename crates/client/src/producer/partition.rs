@@ -1,9 +1,10 @@
 //! One partition's queue of batches and its sequence numbers. Pure: events and a `now` come in.
 //!
-//! With idempotence, up to five batches are under way at a time, from when the first is stored. When one comes back, those behind it come back too, as
-//! out of order; all return to the queue in their order, and each is sent again only when none before it is under way.
-//! When a gap can never close (a batch was given up, or the broker has forgotten the producer), the partition waits until
-//! nothing is under way and starts again at sequence 0 with the next epoch (KIP-360).
+//! With idempotence, up to five batches are under way at a time, from when the first is stored. When one comes back,
+//! those behind it come back too, as out of order; all return to the queue in their order, and each is sent again
+//! only when none before it is under way. When a gap can never close (a batch was given up, or the broker has
+//! forgotten the producer), the partition waits until nothing is under way and starts again at sequence 0 with the
+//! next epoch (KIP-360).
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! Certificates and private keys, from where Kafka's settings have them: PEM or PKCS12 files, or PEM in the setting itself.
 //!
-//! What a file is, its first bytes say; `ssl.truststore.type` and `ssl.keystore.type` need not be set. Java's own format, JKS, is
-//! refused with the command that converts it: nothing but Java writes it, and Java has written PKCS12 by default since 9.
+//! What a file is, its first bytes say; `ssl.truststore.type` and `ssl.keystore.type` need not be set. Java's own
+//! format, JKS, is refused with the command that converts it: nothing but Java writes it, and Java has written PKCS12
+//! by default since 9.
 
 use std::path::Path;
 

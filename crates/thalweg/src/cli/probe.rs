@@ -102,7 +102,7 @@ pub async fn ask(address: &str, options: &ConnectionOptions) -> Result<View, Cli
         && described.error_code == 0
     {
         brokers.extend(described.brokers.into_iter().map(|broker| {
-            let address = host_and_port(&broker.host, broker.port);
+            let address = thalweg_client::host_and_port(&broker.host, broker.port);
             (broker.broker_id, Registered { address, rack: broker.rack, is_fenced: broker.is_fenced })
         }));
     }
@@ -145,9 +145,4 @@ pub async fn warn_of_silent(cluster: &Cluster, brokers: BTreeSet<i32>) {
              broker"
         );
     }
-}
-
-/// `host:port`, with brackets around an IPv6 address.
-pub fn host_and_port(host: &str, port: i32) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }

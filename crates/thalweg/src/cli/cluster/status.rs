@@ -20,7 +20,7 @@ use super::report::{NotTold, PartitionStatus, Quorum, QuorumNode, Reassignment, 
 use super::views::Views;
 use crate::cli::connect::Connect;
 use crate::cli::failure::Unhealthy;
-use crate::cli::probe::{Answers, host_and_port, probe};
+use crate::cli::probe::{Answers, probe};
 
 /// Topics whose settings one request asks for.
 const TOPICS_PER_REQUEST: usize = 200;
@@ -35,15 +35,15 @@ const CONTROLLERS_WAIT: Duration = Duration::from_secs(5);
 /// The pause before another look, where brokers' answers differ: they may have been taken before and after a change.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Show how a cluster is: which brokers answer, partitions without a leader, with too few replicas in sync or with less than they
-/// should have, reassignments, and the controllers' quorum.
+/// Show how a cluster is: which brokers answer, partitions without a leader, with too few replicas in sync or with
+/// less than they should have, reassignments, and the controllers' quorum.
 ///
 /// Every broker is asked on its own listener, and counts only if it answers. It works with every cluster that speaks Kafka's
 /// protocol.
 ///
-/// Exit codes: 0 healthy; 3 degraded: all partitions are served, but brokers, replicas or controllers are missing, or brokers know
-/// different states; 4 unavailable: some partition has no leader that answers, or too few replicas for acks=all; 5 unreachable: no
-/// broker answers. 1 and 2 are errors of the command itself.
+/// Exit codes: 0 healthy; 3 degraded: all partitions are served, but brokers, replicas or controllers are missing, or
+/// brokers know different states; 4 unavailable: some partition has no leader that answers, or too few replicas for
+/// acks=all; 5 unreachable: no broker answers. 1 and 2 are errors of the command itself.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -241,7 +241,7 @@ async fn quorum(broker: &Connection) -> Result<Quorum, ClientError> {
         .iter()
         .filter_map(|node| {
             let listener = node.listeners.first()?;
-            Some((node.node_id, host_and_port(&listener.host, i32::from(listener.port))))
+            Some((node.node_id, thalweg_client::host_and_port(&listener.host, listener.port)))
         })
         .collect();
     let leader = partition.leader_id;

@@ -19,8 +19,8 @@ const POLL: Duration = Duration::from_millis(500);
 ///
 /// Each broker is a process of its own on 127.0.0.1. Their data stays in --dir, and the next start finds it. With
 /// --controllers embedded the first broker is the only controller too: while it is down, no leader changes and no topic is created.
-/// A cluster that survives the loss of a controller needs Apache Kafka's: with --controllers apache three of them run beside the
-/// brokers, which needs Java 17, and any one of them may fail.
+/// A cluster that survives the loss of a controller needs Apache Kafka's: with --controllers apache three of them run
+/// beside the brokers, which needs Java 17, and any one of them may fail.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -1,6 +1,7 @@
 //! What the brokers' answers come to together: for each partition the newest word on it, and which brokers know less.
 //!
-//! Answers are taken at slightly different moments. What differs is taken for a problem only when it still does after another look.
+//! Answers are taken at slightly different moments. What differs is taken for a problem only when it still does after
+//! another look.
 
 use std::collections::{BTreeMap, BTreeSet};
 
