@@ -28,7 +28,13 @@ pub(crate) fn read_i32(bytes: &[u8], at: &mut usize) -> Result<i32, VarintFault>
         }
         _ => read_long_u32(bytes, at)?,
     };
-    Ok((raw >> 1).cast_signed() ^ -(raw & 1).cast_signed())
+    Ok(signed(raw))
+}
+
+/// The value whose zigzag form is `raw`.
+#[inline]
+pub(crate) fn signed(raw: u32) -> i32 {
+    (raw >> 1).cast_signed() ^ -(raw & 1).cast_signed()
 }
 
 fn read_long_u32(bytes: &[u8], at: &mut usize) -> Result<u32, VarintFault> {

@@ -110,9 +110,13 @@ fn walk_plain_record(bytes: &[u8], at: usize, visit: &mut impl FnMut(WalkedRecor
     if !is_plain || bytes.get(headers_at) != Some(&0) {
         return None;
     }
-    let timestamp_delta = i64::from(signed(timestamp_delta));
+    let timestamp_delta = i64::from(varint::signed(timestamp_delta));
     // Given on rather than returned: through registers, a third of the time.
-    visit(WalkedRecord { timestamp_delta, offset_delta: signed(offset_delta), has_key: key & 1 == 0 });
+    visit(WalkedRecord {
+        timestamp_delta,
+        offset_delta: varint::signed(offset_delta),
+        has_key: key & 1 == 0,
+    });
     Some(end)
 }
 
@@ -158,11 +162,6 @@ impl SmallIntegers {
         self.word >>= 8;
         self.taken += 1;
     }
-}
-
-#[inline]
-fn signed(raw: u32) -> i32 {
-    (raw >> 1).cast_signed() ^ -(raw & 1).cast_signed()
 }
 
 /// A length in zigzag form; none when it is negative.
