@@ -7,6 +7,8 @@
     reason = "real time is what is measured, and printed on request"
 )]
 
+#[path = "../../../wire/tests/support/growth.rs"]
+mod growth;
 #[path = "../../../wire/tests/support/largest.rs"]
 mod largest;
 
@@ -14,20 +16,12 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use growth::{FEW, Growth, MANY};
 use largest::{NAMINGS, Values};
 use thalweg_wire::ApiKey;
 use thalweg_wire::frame::LENGTH_LEN;
 
 use crate::support::{Bench, CLUSTER_ID, NODE};
-
-/// Elements of the shorter requests.
-const FEW: usize = 2_000;
-/// How many times as many the longer ones have.
-const FACTOR: u32 = 8;
-/// What a longer request may take beside its share: a machine that does other things too.
-const NOISE: Duration = Duration::from_millis(60);
-/// How often a request is sent before its time is believed to be too long.
-const TRIES: usize = 4;
 
 /// What takes requests past their first checks.
 async fn values(bench: &Bench) -> Values {
@@ -68,15 +62,12 @@ async fn values(bench: &Bench) -> Values {
     }
 }
 
-async fn time(bench: &Bench, frame: &Bytes) -> Duration {
+async fn time(bench: &Bench, frame: &[u8]) -> Duration {
+    let request = Bytes::copy_from_slice(&frame[LENGTH_LEN..]);
     let started = Instant::now();
     // A refusal is an answer too.
-    let _ = bench.controller.handle(frame.slice(LENGTH_LEN..)).await;
+    let _ = bench.controller.handle(request).await;
     started.elapsed()
-}
-
-fn limit(short: Duration) -> Duration {
-    short * FACTOR * 2 + NOISE
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -87,7 +78,7 @@ async fn no_request_costs_the_controller_more_than_its_size() {
     let schemas = largest::schemas();
     let mut keys: Vec<i16> = schemas.keys().copied().collect();
     keys.sort_unstable();
-    let (mut walked, mut steep) = (0, Vec::new());
+    let (mut walked, mut growth) = (0, Growth::default());
     for key in keys.into_iter().filter_map(ApiKey::from_i16).filter(|key| thalweg_controller::serves(*key)) {
         walked += 1;
         let (schema, (min, max)) = (&schemas[&(key as i16)], key.versions());
@@ -95,27 +86,14 @@ async fn no_request_costs_the_controller_more_than_its_size() {
             for (path, naming) in
                 schema.arrays(version).iter().flat_map(|p| NAMINGS.map(|naming| (p, naming)))
             {
-                let frame = |count| Bytes::from(schema.frame(version, path, count, naming, &values));
-                let (few, many) = (frame(FEW), frame(FEW * FACTOR as usize));
-                let (mut short, mut long) = (Duration::MAX, Duration::MAX);
-                for _ in 0..TRIES {
-                    short = short.min(time(&bench, &few).await);
-                    long = long.min(time(&bench, &many).await);
-                    // What is far beyond the limit is no noise.
-                    if long <= limit(short) || long > 4 * limit(short) {
-                        break;
-                    }
-                }
+                let frame = |count| schema.frame(version, path, count, naming, &values);
                 let shape = format!("{key:?} version {version}, {} {naming:?}", path.join("."));
-                if std::env::var_os("COST_TABLE").is_some() {
-                    eprintln!("{shape}: {short:?} {long:?}");
-                }
-                if long > limit(short) {
-                    steep.push(format!("{shape}: {FEW} took {short:?}, {FACTOR} times as many {long:?}"));
-                }
+                growth
+                    .compare(&shape, &frame(FEW), &frame(MANY), async |frame| time(&bench, frame).await)
+                    .await;
             }
         }
     }
     assert_eq!(walked, 25, "every API that is served is in the schema");
-    assert!(steep.is_empty(), "time grows faster than the request:\n{}", steep.join("\n"));
+    growth.assert_linear();
 }

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_stream::plan::Plan;
-use thalweg_stream::runtime::{Ended, Figures, RunOptions, Running, Taps, start};
-use thalweg_stream::{Cluster, Guarantee, OnError};
+use thalweg_stream::runtime::{Ended, Figures, Running, start};
 use tokio::runtime::Runtime;
 
-use super::Lines;
+use super::{Lines, options};
 
 /// Longer than anything here takes, on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -28,14 +27,7 @@ impl Served {
         let lines = Arc::new(Lines::default());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime");
-        let options = RunOptions {
-            on_error: OnError::Fail,
-            cluster: Cluster { bootstrap: "localhost:9092".to_owned(), properties: None },
-            guarantee: Guarantee::AtLeastOnce,
-            instance: "0".to_owned(),
-            console: lines.clone(),
-            taps: Taps::default(),
-        };
+        let options = options(lines.clone());
         let running = runtime.block_on(async { start(&plan, &options) });
         let running = running.unwrap_or_else(|error| panic!("{error}"));
         let said = lines.0.lock().expect("no test panics with the lock")[0].clone();

@@ -21,6 +21,18 @@ impl Console for Lines {
     }
 }
 
+/// Options of a run that fails at the first bad message.
+fn options(console: Arc<Lines>) -> RunOptions {
+    RunOptions {
+        on_error: OnError::Fail,
+        cluster: Cluster { bootstrap: "localhost:9092".to_owned(), properties: None },
+        guarantee: Guarantee::AtLeastOnce,
+        instance: "0".to_owned(),
+        console,
+        taps: Taps::default(),
+    }
+}
+
 /// Runs a text to its end: what it has done, and the lines of its stages.
 fn run(text: &str) -> (Figures, Vec<String>) {
     let plan = Plan::read(text, None, "s").unwrap_or_else(|error| panic!("{error}"));
@@ -30,14 +42,7 @@ fn run(text: &str) -> (Figures, Vec<String>) {
         .enable_all()
         .build()
         .expect("a runtime");
-    let options = RunOptions {
-        on_error: OnError::Fail,
-        cluster: Cluster { bootstrap: "localhost:9092".to_owned(), properties: None },
-        guarantee: Guarantee::AtLeastOnce,
-        instance: "0".to_owned(),
-        console: lines.clone(),
-        taps: Taps::default(),
-    };
+    let options = options(lines.clone());
     let figures = runtime.block_on(async {
         let mut running = start(&plan, &options).unwrap_or_else(|error| panic!("{error}"));
         running.ended().await.unwrap_or_else(|error| panic!("{error}"));

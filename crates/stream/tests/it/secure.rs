@@ -1,5 +1,5 @@
-//! The http sink over TLS: to a server whose certificate is trusted, and not to another. Kafka stages to a cluster whose certificate
-//! nobody trusts.
+//! The http sink over TLS: to a server whose certificate is trusted, and not to another. Kafka stages to a cluster
+//! whose certificate nobody trusts.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -102,8 +102,8 @@ async fn messages_reach_a_server_that_is_trusted_and_no_other() {
     assert!(error.contains("Cannot find a certificate to trust in"), "{error}");
 }
 
-/// What has no use to be tried again is told at once, and not when the time is over for which trouble is waited out: five minutes
-/// for a sink.
+/// What has no use to be tried again is told at once, and not when the time is over for which trouble is waited out:
+/// five minutes for a sink.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_whose_certificate_nobody_trusts_is_told_of_at_once() {
     let (address, _, _requests) = server().await;

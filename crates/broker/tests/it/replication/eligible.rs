@@ -51,14 +51,7 @@ async fn replaced_broker_is_filled_by_the_others_after_all_were_killed() {
         cluster.kill(id).await;
     }
     cluster.dirs[2] = tempfile::tempdir().expect("a temporary directory");
-    for id in [3, 2, 1] {
-        cluster.begin(id).await;
-    }
-    wait_for("2 as the leader", || cluster.registration(&topic, 0).leader == 2).await;
-    cluster.wait_for_isr(&topic, 0, &[1, 2, 3]).await;
-    let log = values_of(&cluster.assert_same(&topic, 0, &[1, 2, 3]).await);
-    assert_eq!(log.len(), 10);
-    cluster.stop_all().await;
+    begin_and_find_all(cluster, &topic).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -78,6 +71,11 @@ async fn replica_whose_folder_was_removed_does_not_lead_with_an_empty_log() {
     }
     // The directory keeps its id, so that the controller knows of nothing.
     std::fs::remove_dir_all(data.join("topic-0")).expect("is removed");
+    begin_and_find_all(cluster, &topic).await;
+}
+
+/// Starts all brokers, of which 3 has nothing left: 2 leads, and no replica lacks any of the ten records.
+async fn begin_and_find_all(mut cluster: Cluster, topic: &Topic) {
     for id in [3, 2, 1] {
         cluster.begin(id).await;
     }

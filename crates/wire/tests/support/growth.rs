@@ -1,0 +1,59 @@
+//! Requests of two lengths, and the times that they take: whether an API's cost grows faster than its requests.
+
+use std::time::Duration;
+
+/// Elements of the shorter requests.
+pub const FEW: usize = 2_000;
+/// Elements of the longer requests.
+pub const MANY: usize = FEW * FACTOR as usize;
+
+/// How many times as many elements the longer requests have.
+const FACTOR: u32 = 8;
+/// What a longer request may take beside its share: a machine that does other things too.
+const NOISE: Duration = Duration::from_millis(60);
+/// How often a request is sent before its time is believed to be too long.
+const TRIES: usize = 4;
+
+/// The most time that a request of [`MANY`] elements may take, when one of [`FEW`] takes `short`.
+fn limit(short: Duration) -> Duration {
+    short * FACTOR * 2 + NOISE
+}
+
+/// The shapes of requests whose time grew faster than their length.
+#[derive(Default)]
+pub struct Growth {
+    steep: Vec<String>,
+}
+
+impl Growth {
+    /// Times a shape's two requests, whose frames are `few` and `many`.
+    pub async fn compare(
+        &mut self,
+        shape: &str,
+        few: &[u8],
+        many: &[u8],
+        mut time: impl AsyncFnMut(&[u8]) -> Duration,
+    ) {
+        let (mut short, mut long) = (Duration::MAX, Duration::MAX);
+        for _ in 0..TRIES {
+            short = short.min(time(few).await);
+            long = long.min(time(many).await);
+            // What is far beyond the limit is no noise.
+            if long <= limit(short) || long > 4 * limit(short) {
+                break;
+            }
+        }
+        if std::env::var_os("COST_TABLE").is_some() {
+            eprintln!("{shape}: {short:?} {long:?}");
+        }
+        if long > limit(short) {
+            self.steep.push(format!("{shape}: {FEW} took {short:?}, {FACTOR} times as many {long:?}"));
+        }
+    }
+
+    /// # Panics
+    /// When a shape was steep; names them all.
+    pub fn assert_linear(&self) {
+        assert!(self.steep.is_empty(), "time grows faster than the request:\n{}", self.steep.join("\n"));
+    }
+}
