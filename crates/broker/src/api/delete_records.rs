@@ -11,6 +11,7 @@
 //! back.
 
 use super::Call;
+use crate::answer_parts::merge;
 use crate::broker::Broker;
 use crate::partition::Partition;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use std::time::Duration;
 use thalweg_metadata::topic_name;
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::ErrorCode;
+use thalweg_wire::request::delete_records_request::DeleteRecordsTopic;
 use thalweg_wire::request::delete_records_response::{
     DeleteRecordsPartitionResult, DeleteRecordsTopicResult,
 };
@@ -60,7 +62,7 @@ type Outcomes = Vec<(String, Vec<(i32, Result<Deleted, ErrorCode>)>)>;
 fn delete(broker: &Broker, request: DeleteRecordsRequest) -> Outcomes {
     let mut outcomes = Vec::with_capacity(request.topics.len());
     let mut moved = false;
-    for topic in request.topics {
+    for topic in each_once(request.topics) {
         let partitions: Vec<_> = topic
             .partitions
             .iter()
@@ -76,6 +78,23 @@ fn delete(broker: &Broker, request: DeleteRecordsRequest) -> Outcomes {
         broker.log_dirs.checkpoint_log_starts();
     }
     outcomes
+}
+
+/// As Kafka: a partition that is named twice is asked for once, by the last offset.
+fn each_once(named: Vec<DeleteRecordsTopic>) -> Vec<DeleteRecordsTopic> {
+    let mut topics = Vec::new();
+    let name = |topic: &DeleteRecordsTopic| topic.name.clone();
+    merge(&mut topics, named, name, |first, again| first.partitions.extend(again.partitions));
+    for topic in &mut topics {
+        let partitions = std::mem::take(&mut topic.partitions);
+        merge(
+            &mut topic.partitions,
+            partitions,
+            |asked| asked.partition_index,
+            |first, again| *first = again,
+        );
+    }
+    topics
 }
 
 async fn answer(

@@ -1,4 +1,5 @@
-//! InitProducerId (key 22), versions 0 to 5, and 6 where unstable ones are served: an id and an epoch for an idempotent or a transactional producer.
+//! InitProducerId (key 22), versions 0 to 5, and 6 where unstable ones are served: an id and an epoch for an
+//! idempotent or a transactional producer.
 //!
 //! Without a transactional id it is an id that nobody had before. With one it is the coordinator's word
 //! (`crate::transaction`): whoever had the id before is fenced, and its open transaction is aborted first. Version 3 lets a

@@ -6,11 +6,12 @@
 
 use super::Call;
 use super::elsewhere::Named;
+use crate::answer_parts::merge;
 use crate::broker::Broker;
 use crate::partition::{
     EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, Isolation, LATEST_TIERED, MAX_TIMESTAMP, Reader,
 };
-use thalweg_hash::HashMap;
+use thalweg_hash::{HashMap, HashSet};
 use thalweg_record::LeaderEpoch;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::list_offsets_request::ListOffsetsPartition;
@@ -51,7 +52,17 @@ pub fn handle(broker: &Broker, call: &Call, request: ListOffsetsRequest) -> List
         });
         ListOffsetsTopicResponse { partitions: partitions.collect(), name: topic.name.clone() }
     });
-    ListOffsetsResponse { throttle_time_ms: 0, topics: topics.collect() }
+    let mut response = ListOffsetsResponse::default();
+    let name = |topic: &ListOffsetsTopicResponse| topic.name.clone();
+    merge(&mut response.topics, topics.collect(), name, |first, again| {
+        first.partitions.extend(again.partitions)
+    });
+    // As Kafka: what is named twice is refused once.
+    for topic in &mut response.topics {
+        let mut seen = HashSet::default();
+        topic.partitions.retain(|partition| seen.insert(partition.partition_index));
+    }
+    response
 }
 
 fn lookup(

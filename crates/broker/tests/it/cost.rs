@@ -7,11 +7,14 @@
     reason = "real time is what is measured, and printed on request"
 )]
 
+#[path = "../../../wire/tests/support/growth.rs"]
+mod growth;
 #[path = "../../../wire/tests/support/largest.rs"]
 mod largest;
 
 use crate::records::Topic;
 use crate::running::Running;
+use growth::{FEW, Growth, MANY};
 use largest::{NAMINGS, Naming, Schema, Values};
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -25,15 +28,6 @@ use thalweg_wire::request::offset_commit_request::{OffsetCommitRequestPartition,
 use thalweg_wire::request::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-
-/// Elements of the shorter requests.
-const FEW: usize = 2_000;
-/// How many times as many the longer ones have.
-const FACTOR: u32 = 8;
-/// What a longer request may take beside `FACTOR` times what the shorter one takes: a machine that does other things too.
-const NOISE: Duration = Duration::from_millis(60);
-/// How often a request is sent before its time is believed to be too long.
-const TRIES: usize = 4;
 
 /// A broker in which the names that requests have exist.
 async fn broker(dir: &tempfile::TempDir) -> (Running, Topic) {
@@ -162,43 +156,24 @@ fn shapes(schema: &Schema, versions: [i16; 2]) -> Vec<(i16, Vec<String>, Naming)
     shapes
 }
 
-/// The most time that a request of `FEW * FACTOR` elements may take.
-fn limit(short: Duration) -> Duration {
-    short * FACTOR * 2 + NOISE
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "it compares times: alone, in the nightly form of scripts/test"]
 async fn no_request_costs_more_than_its_size() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (broker, topic) = broker(&dir).await;
     let (schemas, values) = (largest::schemas(), values(&topic));
-    let mut steep = Vec::new();
+    let mut growth = Growth::default();
     let mut stream = None;
     for api in SERVED {
         let schema = &schemas[&(api.key as i16)];
         for (version, path, naming) in shapes(schema, [api.min, api.max]) {
-            let few = schema.frame(version, &path, FEW, naming, &values);
-            let many = schema.frame(version, &path, FEW * FACTOR as usize, naming, &values);
-            let (mut short, mut long) = (Duration::MAX, Duration::MAX);
-            for _ in 0..TRIES {
-                short = short.min(time(&mut stream, &broker, &few).await.0);
-                long = long.min(time(&mut stream, &broker, &many).await.0);
-                // What is far beyond the limit is no noise.
-                if long <= limit(short) || long > 4 * limit(short) {
-                    break;
-                }
-            }
+            let frame = |count| schema.frame(version, &path, count, naming, &values);
             let shape = format!("{:?} version {version}, {} {naming:?}", api.key, path.join("."));
-            if std::env::var_os("COST_TABLE").is_some() {
-                eprintln!("{shape}: {short:?} {long:?}");
-            }
-            if long > limit(short) {
-                steep.push(format!("{shape}: {FEW} took {short:?}, {FACTOR} times as many {long:?}"));
-            }
+            let time = async |frame: &[u8]| time(&mut stream, &broker, frame).await.0;
+            growth.compare(&shape, &frame(FEW), &frame(MANY), time).await;
         }
     }
-    assert!(steep.is_empty(), "time grows faster than the request:\n{}", steep.join("\n"));
+    growth.assert_linear();
     broker.stop().await;
 }
 
@@ -239,10 +214,13 @@ impl Pinger {
     }
 }
 
+/// How often a request is sent before a ping is believed to have waited for it.
+const TRIES: usize = 4;
+
 /// How many elements the requests have during which others are served, and how long these may wait then. Without optimisation,
 /// or beside other tests, the same takes many times as long.
 const LONGEST: (usize, Duration) = if cfg!(debug_assertions) {
-    (FEW * FACTOR as usize, Duration::from_millis(1_000))
+    (MANY, Duration::from_millis(1_000))
 } else {
     (500_000, Duration::from_millis(100))
 };
@@ -308,6 +286,9 @@ async fn answers_do_not_repeat_what_a_request_repeats() {
         (ApiKey::OffsetFetch, 9, "Groups.Topics.PartitionIndexes"),
         (ApiKey::Fetch, 12, "Topics.Partitions"),
         (ApiKey::CreatePartitions, 3, "Topics"),
+        (ApiKey::ListOffsets, 11, "Topics"),
+        (ApiKey::ListOffsets, 11, "Topics.Partitions"),
+        (ApiKey::DeleteRecords, 2, "Topics.Partitions"),
     ];
     for (key, version, path) in apis {
         let path: Vec<String> = path.split('.').map(str::to_owned).collect();

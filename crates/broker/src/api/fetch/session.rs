@@ -325,8 +325,8 @@ impl Session {
     }
 }
 
-/// The partitions of a request. A long request names each once, as in Kafka, where the last wish counts. In a short one it is left
-/// to the client, which none does otherwise: the limits of the fetch hold for all of it together.
+/// The partitions of a request. A long request names each once, as in Kafka, where the last wish counts. In a short
+/// one it is left to the client, which none does otherwise: the limits of the fetch hold for all of it together.
 fn flatten(topics: Vec<FetchTopic>) -> Wanted {
     let count: usize = topics.iter().map(|t| t.partitions.len()).sum();
     let mut wanted: Wanted = Vec::with_capacity(count);
