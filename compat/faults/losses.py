@@ -1,7 +1,8 @@
 """Brokers that come back with nothing, when no other broker is there to say so, and a writer that knows what it was told.
 
-Two forms. `blackout`: all processes are killed and one broker's directory is emptied before they start again. `stall`: the
-leader of a partition is killed, comes back with an empty directory, and the controllers stand still for longer than a session.
+Two forms. `blackout`: all processes are killed, and one broker's directory is emptied before they start again, or the folder
+of one partition is taken from it. `stall`: the leader of a partition is killed, comes back with an empty directory, and the
+controllers stand still for longer than a session.
 In both only what the controllers decide keeps the empty replica from leading.
 """
 
@@ -101,8 +102,12 @@ class Losses:
         self.source.shuffle(nodes)
         for node in nodes:
             node.kill()
-        for node in emptied:
-            node.empty()
+        if by_folder := self.source.random() < 0.3:
+            for node in emptied:
+                node.empty_partition(TOPIC, self.source.randrange(PARTITIONS))
+        else:
+            for node in emptied:
+                node.empty()
         self.source.shuffle(nodes)
         # The empty one first, last or anywhere; at once, or when the sessions of the others have ended.
         pause_s = self.source.choice([0, 0.3, SESSION_S * 0.8])
@@ -110,7 +115,8 @@ class Losses:
             time.sleep(self.source.uniform(0, pause_s))
             node.start()
         order, gone = [node.id for node in nodes], [node.id for node in emptied]
-        return f"blackout: killed {'all' if with_controllers else 'all brokers'}, emptied {gone}, started {order}"
+        killed, what = "all" if with_controllers else "all brokers", "removed a partition of" if by_folder else "emptied"
+        return f"blackout: killed {killed}, {what} {gone}, started {order}"
 
     def stall(self, seen):
         partitions = seen.topics[TOPIC].partitions.values()

@@ -134,6 +134,10 @@ class Node:
         """Takes its data away: what starts next is a new machine of the same name."""
         shutil.rmtree(self.data)
 
+    def empty_partition(self, topic, partition):
+        """Takes one partition's folder away: the directory is the same as before."""
+        shutil.rmtree(self.data / f"{topic}-{partition}")
+
     def has_failed(self):
         """Whether it ended by itself."""
         return not self.is_down and self.process.poll() is not None

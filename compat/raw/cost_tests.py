@@ -16,8 +16,8 @@ import subprocess
 import sys
 import threading
 import time
-import zlib
 
+from bombs import GZIP, LZ4, SNAPPY, ZSTD, bomb
 from broker import Broker, SUITE_SETTINGS
 from longest import BYTES_MAX, Longest, shapes
 from ports import free_port
@@ -30,7 +30,6 @@ PATIENCE = 0.1
 # What else the machine does is no fault of the broker: late is what is late in most tries.
 TRIES = 5
 OFFSET_COMMIT, FIND_COORDINATOR = 8, 10
-GZIP = 1
 HERE = pathlib.Path(__file__).resolve().parent
 # One of these tests is load enough.
 ALONE = threading.Lock()
@@ -168,17 +167,16 @@ def bombs(node):
         body = string(None) + struct.pack(">hi", 1, 60_000) + array([string(node.topic) + array(parts)])
         return frame(PRODUCE, 7, 1, body)
 
-    def bomb(megabytes, ends_well=True):
-        size, codec = megabytes << 20, zlib.compressobj(wbits=31)
-        inner = b"\0" + varint(0) + varint(0) + varint(-1) + varint(size)
-        parts = [varint(len(inner) + size + 1) + inner, *[bytes(1 << 20)] * megabytes, b"\0" if ends_well else b"\2"]
-        payload = b"".join(map(codec.compress, parts)) + codec.flush()
-        return batch([], attributes=GZIP, count=1, payload=payload)
-
-    yield "one batch of 120 MB in gzip", node.bootstrap, produced([bomb(120)])
-    yield "one batch of 1 GB in gzip", node.bootstrap, produced([bomb(1_000)])
-    yield "500 batches of 5 MB in gzip", node.bootstrap, produced([bomb(5)] * 500)
-    yield "500 batches of 3 MB in gzip that end badly", node.bootstrap, produced([bomb(3, False)] * 500)
+    yield "one batch of 120 MB in gzip", node.bootstrap, produced([bomb(GZIP, 120)])
+    yield "one batch of 1 GB in gzip", node.bootstrap, produced([bomb(GZIP, 1_000)])
+    yield "500 batches of 5 MB in gzip", node.bootstrap, produced([bomb(GZIP, 5)] * 500)
+    yield "500 batches of 3 MB in gzip that end badly", node.bootstrap, produced([bomb(GZIP, 3, False)] * 500)
+    yield "one batch of 500 MB in snappy", node.bootstrap, produced([bomb(SNAPPY, 500)])
+    yield "100 batches of 5 MB in snappy", node.bootstrap, produced([bomb(SNAPPY, 5)] * 100)
+    yield "one batch of 1 GB in lz4", node.bootstrap, produced([bomb(LZ4, 1_000)])
+    yield "500 batches of 5 MB in lz4", node.bootstrap, produced([bomb(LZ4, 5)] * 500)
+    yield "one batch of 1 GB in zstd", node.bootstrap, produced([bomb(ZSTD, 1_000)])
+    yield "500 batches of 5 MB in zstd", node.bootstrap, produced([bomb(ZSTD, 5)] * 500)
     plain = batch([bytes(100)] * 7_000)
     yield "100 batches without a codec", node.bootstrap, produced([plain] * 100)
     bodies = (b"\0\0" + varint(index) + varint(-1) + varint(5) + b"small\0" for index in range(1_000_000))
