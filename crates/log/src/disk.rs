@@ -122,8 +122,9 @@ impl Disk {
         if self.memory.is_some() { work() } else { tokio::task::block_in_place(work) }
     }
 
-    /// Lets a full disk, or a lack of descriptors, be when only hints could not be written: the log can still be read. They are counted for
-    /// [`Disk::tell_missed_hints`], since a start on such a disk misses them for every log.
+    /// Lets a full disk, or a lack of descriptors, be when only hints could not be written: the log can still be
+    /// read. They are counted for [`Disk::tell_missed_hints`], since a start on such a disk misses them for every
+    /// log.
     pub(crate) fn unless_full(&self, written: io::Result<()>) -> io::Result<()> {
         match written {
             Err(error) if is_shortage(&error) => {

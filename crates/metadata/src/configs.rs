@@ -81,8 +81,8 @@ impl ConfigResource {
 /// The settings of one resource, by Kafka's property names.
 pub type ConfigMap = BTreeMap<String, String>;
 
-/// A list with entries added that it does not have, or with entries taken from it: each one that is named takes the first that is
-/// left. Entries are between commas, and the list's own empty ones are left out.
+/// A list with entries added that it does not have, or with entries taken from it: each one that is named takes the
+/// first that is left. Entries are between commas, and the list's own empty ones are left out.
 pub fn edit_list(list: &str, named: &str, add: bool) -> String {
     let mut entries: Vec<Option<&str>> = Vec::new();
     let mut places: HashMap<&str, VecDeque<usize>> = HashMap::default();

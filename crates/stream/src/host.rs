@@ -1,10 +1,11 @@
-//! Hosting: streams that are created under a name, deployed and undeployed while the process runs, and started again after a restart.
+//! Hosting: streams that are created under a name, deployed and undeployed while the process runs, and started again
+//! after a restart.
 //!
-//! What is to run is written in a topic of the cluster (`definitions`); a host reads it, follows it, and runs the streams that are
-//! deployed on its node. A verb is a record: it is judged against what the topic says up to its end, written, and answered when this
-//! host has read it again. So several hosts of a cluster see the same streams, and any of them can undeploy a stream of another.
-//! Verbs at the same host come one after the other; of two hosts that are asked for the same stream at the same moment, the
-//! later record holds.
+//! What is to run is written in a topic of the cluster (`definitions`); a host reads it, follows it, and runs the
+//! streams that are deployed on its node. A verb is a record: it is judged against what the topic says up to its end,
+//! written, and answered when this host has read it again. So several hosts of a cluster see the same streams, and
+//! any of them can undeploy a stream of another. Verbs at the same host come one after the other; of two hosts that
+//! are asked for the same stream at the same moment, the later record holds.
 //!
 //! - [`definition`] is a record of the topic.
 //! - `supervisor` runs one stream: start, end, failure, drain.

@@ -52,8 +52,8 @@ impl Cluster {
         }
     }
 
-    /// Why it does not let this program in, if it does not. librdkafka tells little of that, and goes on for ever; the client of this
-    /// program knows whether it is of use to go on.
+    /// Why it does not let this program in, if it does not. librdkafka tells little of that, and goes on for ever;
+    /// the client of this program knows whether it is of use to go on.
     pub(crate) async fn trouble(&self) -> Option<ClientError> {
         let (bootstrap, options) = self.connection("thalweg-stream").ok()?;
         let connected = thalweg_client::Cluster::connect(&bootstrap, &options);
@@ -113,8 +113,8 @@ pub fn with_headers(settings: &Settings) -> bool {
     settings.text("mode") == "headers"
 }
 
-/// The configuration of a client: what the stage needs, then what the file says. For a stream that runs exactly once, some of it
-/// is fixed: the file may say nothing else there.
+/// The configuration of a client: what the stage needs, then what the file says. For a stream that runs exactly once,
+/// some of it is fixed: the file may say nothing else there.
 pub fn config(
     settings: &Settings,
     fixed: &[(&str, &str)],
@@ -159,8 +159,8 @@ pub fn config(
     Ok(config)
 }
 
-/// Whether a setting is of a layer that the protocol does not have. Kafka's clients leave it alone, so that a file may hold more than
-/// one protocol needs; librdkafka refuses some.
+/// Whether a setting is of a layer that the protocol does not have. Kafka's clients leave it alone, so that a file
+/// may hold more than one protocol needs; librdkafka refuses some.
 fn is_idle(key: &str, protocol: &str) -> bool {
     key.starts_with("ssl.") && !protocol.ends_with("SSL")
         || key.starts_with("sasl.") && !protocol.starts_with("SASL")

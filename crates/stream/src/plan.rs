@@ -1,5 +1,5 @@
-//! From a text to what is to be run: which stage each word is, its settings, and how streams are joined (`joins`). All that can be
-//! wrong before the first message is found here, and told with its place.
+//! From a text to what is to be run: which stage each word is, its settings, and how streams are joined (`joins`).
+//! All that can be wrong before the first message is found here, and told with its place.
 
 mod joins;
 

@@ -1,11 +1,11 @@
-//! Kafka as the transport between stages: a plan with a topic wherever messages go from one stage to another that is not bound to
-//! it directly.
+//! Kafka as the transport between stages: a plan with a topic wherever messages go from one stage to another that is
+//! not bound to it directly.
 //!
-//! A part of a stream that is bound directly becomes a stream of its own, from topic to topic. What leaves stage 0 of the stream
-//! `orders`, its source, goes through the topic `orders.0`, what leaves the next through `orders.1`, and so on; named destinations
-//! are topics by their own names where they lead over the cluster. A part is called `orders.LABEL` by its first stage, and that is
-//! its consumer group: its instances, here or in other processes, share the partitions by Kafka's group protocol. The text of the
-//! streams does not change.
+//! A part of a stream that is bound directly becomes a stream of its own, from topic to topic. What leaves stage 0 of
+//! the stream `orders`, its source, goes through the topic `orders.0`, what leaves the next through `orders.1`, and
+//! so on; named destinations are topics by their own names where they lead over the cluster. A part is called
+//! `orders.LABEL` by its first stage, and that is its consumer group: its instances, here or in other processes,
+//! share the partitions by Kafka's group protocol. The text of the streams does not change.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

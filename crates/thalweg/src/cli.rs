@@ -1,7 +1,7 @@
 //! The command line: one subcommand per file.
 //!
-//! Exit codes: 0 when it is done, 1 when it failed, 2 when it was asked for the wrong thing. `cluster status` has others besides,
-//! by the health of the cluster.
+//! Exit codes: 0 when it is done, 1 when it failed, 2 when it was asked for the wrong thing. `cluster status` has
+//! others besides, by the health of the cluster.
 
 mod cluster;
 mod connect;

@@ -1,5 +1,5 @@
-//! Streams that `thalweg serve` hosts (`streams.enabled`): a host on a runtime of its own, so that no stream holds up the broker.
-//! It talks to the cluster as any client does, by a listener of this broker.
+//! Streams that `thalweg serve` hosts (`streams.enabled`): a host on a runtime of its own, so that no stream holds up
+//! the broker. It talks to the cluster as any client does, by a listener of this broker.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 //! follows. Pure: the result are a client's properties, whose files others read.
 //!
 //! As in Kafka, a setting for one listener (`listener.name.NAME.`) stands above the same without the listener, and a login
-//! module may be set for one mechanism. The listener is that of the other side's: the controllers' first, or the one that brokers
-//! use among themselves.
+//! module may be set for one mechanism. The listener is that of the other side's: the controllers' first, or the one
+//! that brokers use among themselves.
 
 use thalweg_client::Properties;
 

@@ -1,8 +1,8 @@
 //! All groups and offsets of one partition of `__consumer_offsets`: a state machine without clock, I/O or waiting.
 //!
-//! It is driven in turns (`crate::coordinator::Shard`). The rule for answers: one that came with a write waits for its acknowledgement, and any other waits for what was
-//! written before it. So nobody is told of a state that a failing broker could take back. Only reads are answered at
-//! once, from what is acknowledged.
+//! It is driven in turns (`crate::coordinator::Shard`). The rule for answers: one that came with a write waits for
+//! its acknowledgement, and any other waits for what was written before it. So nobody is told of a state that a
+//! failing broker could take back. Only reads are answered at once, from what is acknowledged.
 
 mod admin;
 mod commit;

@@ -1,9 +1,9 @@
 //! Metrics: what a node can tell of itself, in the names under which Kafka's users find it.
 //!
 //! The tables of families are all there is: a family has a name, a meaning, and a function that reads its samples.
-//! [`Metrics::expose`] writes them, `docs/metrics.md` lists them. Names are those that the JMX exporter, with the rules that come
-//! with it, gives to Kafka's own metrics, so that dashboards made for Kafka read them; what Kafka does not have begins
-//! with `thalweg_`.
+//! [`Metrics::expose`] writes them, `docs/metrics.md` lists them. Names are those that the JMX exporter, with the
+//! rules that come with it, gives to Kafka's own metrics, so that dashboards made for Kafka read them; what Kafka
+//! does not have begins with `thalweg_`.
 //!
 //! Nothing here costs a record anything. Partitions count under their locks, requests in relaxed additions, and everything
 //! else is read where it lies when somebody asks.

@@ -2,8 +2,8 @@
 //! who joins the in-sync replicas and who leaves them (Kafka's `Partition`, `PartitionState` and `Replica`).
 //!
 //! Owns: the in-sync replicas as the controller has them, the change that is under way, and of each follower the log
-//! end, the time at which it was last caught up, and the epoch of its broker. Refuses: the log, the clock, the image and the network;
-//! all come as arguments.
+//! end, the time at which it was last caught up, and the epoch of its broker. Refuses: the log, the clock, the image
+//! and the network; all come as arguments.
 //!
 //! The rule that everything serves: a replica that the controller may elect has all records below the high watermark.
 //! While a change is under way nobody here knows whether the controller has made it. So the high watermark waits for the

@@ -1,9 +1,10 @@
 //! Replication between brokers: a leader's view of its followers, and the fetchers by which this broker follows others.
 //!
 //! The leading side is driven by the followers' fetches: [`Leadership`] decides under the partition's lock how far records
-//! are replicated and who is in sync, and `isr_changes` carries its proposals to the controller. The following side is a few tasks
-//! for each leader broker (`fetcher`): each fetches for many partitions over one connection, by an incremental session
-//! (`session`), and appends the batches as they come. What an answer means for a partition is decided in `answer`.
+//! are replicated and who is in sync, and `isr_changes` carries its proposals to the controller. The following side
+//! is a few tasks for each leader broker (`fetcher`): each fetches for many partitions over one connection, by an
+//! incremental session (`session`), and appends the batches as they come. What an answer means for a partition is
+//! decided in `answer`.
 //!
 //! Refuses: electing, placing, and knowing about anything but the image. A partition guards itself against answers that are
 //! older than its leader epoch (`crate::partition`).

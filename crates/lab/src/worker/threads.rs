@@ -67,7 +67,8 @@ pub(super) async fn stopped(word: &mut watch::Receiver<Word>) {
     let _ = word.wait_for(|word| *word == Word::Stop).await;
 }
 
-/// Runs `work` on each thread, and tells the lab, to which `client` names the client's software. Gives the threads' counts and what each has brought.
+/// Runs `work` on each thread, and tells the lab, to which `client` names the client's software. Gives the threads'
+/// counts and what each has brought.
 pub(super) fn run<T, W>(
     assignment: &Assignment,
     link: &mut Link,

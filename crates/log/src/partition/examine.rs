@@ -2,11 +2,12 @@
 //!
 //! In a log as a broker wrote it each batch begins where the one before ends, and has the epoch that the checkpoint names for
 //! its offset. Compaction, replication from a compacted log, and other brokers leave gaps, so an offset that jumps is no damage
-//! yet: it counts as a gap once the next batch, or the next segment, goes on behind it. A batch whose offset was damaged upwards
-//! is contradicted by the one that follows, and one whose offset was damaged downwards by the one before.
+//! yet: it counts as a gap once the next batch, or the next segment, goes on behind it. A batch whose offset was
+//! damaged upwards is contradicted by the one that follows, and one whose offset was damaged downwards by the one
+//! before.
 //!
-//! Where one bit is wrong and the batches around leave no other place, base offset and epoch are put right: the rest of the batch
-//! is what its CRC says. Everything else is a fault.
+//! Where one bit is wrong and the batches around leave no other place, base offset and epoch are put right: the rest
+//! of the batch is what its CRC says. Everything else is a fault.
 //!
 //! Owns: that judgement, and the repair. Refuses: reading records, and cutting; see `recover` and `read`.
 

@@ -12,8 +12,9 @@ use crate::scan::ScanError;
 
 impl PartitionLog {
     /// Raises the log start to `offset` (DeleteRecords, or the log start of the leader) and deletes the segments
-    /// that lie wholly below it, unless the log is being compacted: they go with the next retention then. Says what the log start is now. The new log start is durable once
-    /// [`crate::LogDirs::checkpoint_log_starts`] has written it.
+    /// that lie wholly below it, unless the log is being compacted: they go with the next retention then. Says what
+    /// the log start is now. The new log start is durable once [`crate::LogDirs::checkpoint_log_starts`] has written
+    /// it.
     pub fn delete_records(&mut self, offset: Offset) -> Result<Offset, DeleteRecordsError> {
         // A log that is closed writes no checkpoint any more that would keep the promise.
         if let Some(reason) = &self.poison {

@@ -1,6 +1,6 @@
-//! From text to tree. The parser, and whoever walks over its tree later, goes as deep as the expression is nested, and a stack that
-//! overflows takes the process down: so a text is parsed on a stack that is large enough for any, and a tree that is too deep for
-//! others is refused there.
+//! From text to tree. The parser, and whoever walks over its tree later, goes as deep as the expression is nested,
+//! and a stack that overflows takes the process down: so a text is parsed on a stack that is large enough for any,
+//! and a tree that is too deep for others is refused there.
 
 use cel::IdedExpr;
 use cel::common::ast::{EntryExpr, Expr};

@@ -4,8 +4,8 @@
 //! {"version": 1, "definition": "time | log", "deployed": {"node": 1, "properties": {"module.log.count": "2"}}}
 //! ```
 //!
-//! A stream that is not deployed has no `deployed`; one that was destroyed has no value. Fields that are not known are passed over, a
-//! version that is not known is refused.
+//! A stream that is not deployed has no `deployed`; one that was destroyed has no value. Fields that are not known
+//! are passed over, a version that is not known is refused.
 
 use std::collections::BTreeMap;
 

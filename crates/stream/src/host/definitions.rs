@@ -1,5 +1,5 @@
-//! The topic of definitions: one partition, compacted, a record for each stream under its name. It is the truth about hosted streams:
-//! every host reads it from its beginning, follows it, and acts on what it says.
+//! The topic of definitions: one partition, compacted, a record for each stream under its name. It is the truth about
+//! hosted streams: every host reads it from its beginning, follows it, and acts on what it says.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};

@@ -9,9 +9,9 @@
 //! | `POST /streams/NAME/undeploy` | stops it in order |
 //! | `DELETE /streams/NAME` | stops and forgets it |
 //!
-//! What is wrong is answered with `{"error": {"kind", "message"}}`; of a wrong definition the message shows the text with a caret
-//! under the place. Whoever reaches the listener can run streams with the rights of the process. A request of a web page, which
-//! has an `Origin`, is refused: a browser on the machine is no operator.
+//! What is wrong is answered with `{"error": {"kind", "message"}}`; of a wrong definition the message shows the text
+//! with a caret under the place. Whoever reaches the listener can run streams with the rights of the process. A
+//! request of a web page, which has an `Origin`, is refused: a browser on the machine is no operator.
 
 use std::collections::BTreeMap;
 use std::future::Future;

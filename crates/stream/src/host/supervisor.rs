@@ -1,4 +1,5 @@
-//! Runs one hosted stream: starts it when it is ordered to, drains it when it is ordered to rest, and keeps what has become of it.
+//! Runs one hosted stream: starts it when it is ordered to, drains it when it is ordered to rest, and keeps what has
+//! become of it.
 //!
 //! A stream that failed stays so until it is deployed again: whether its messages may come twice is for people to say.
 

@@ -1,5 +1,5 @@
-//! How the streams of a text are joined: which stage a tap listens to, that named destinations have both ends, that nothing feeds
-//! itself and nobody shares standard input.
+//! How the streams of a text are joined: which stage a tap listens to, that named destinations have both ends, that
+//! nothing feeds itself and nobody shares standard input.
 
 use std::sync::Arc;
 

@@ -1,9 +1,10 @@
 //! What joins streams: bounded channels of batches. A topic hands every batch to each stream that reads it, a tap to the one
 //! that listens. The buffers are shared; whoever reads slowly is waited for.
 //!
-//! With each batch goes a receipt. The reader gives it back when its own sink has acknowledged the batch. Until then the writer to
-//! a topic tells its source that the batch is still held: a source hears that its messages have arrived when they have behind
-//! every named destination, too. Who taps a stream only listens: the source does not wait for that.
+//! With each batch goes a receipt. The reader gives it back when its own sink has acknowledged the batch. Until then
+//! the writer to a topic tells its source that the batch is still held: a source hears that its messages have arrived
+//! when they have behind every named destination, too. Who taps a stream only listens: the source does not wait for
+//! that.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -137,8 +138,8 @@ impl Outlet {
         self.0.iter_mut().filter_map(Joint::held_since).min()
     }
 
-    /// Waits until all that was sent so far has arrived with every reader. A reader that is gone is not waited for. May be dropped
-    /// at any time.
+    /// Waits until all that was sent so far has arrived with every reader. A reader that is gone is not waited for.
+    /// May be dropped at any time.
     pub async fn catch_up(&mut self) {
         for joint in &mut self.0 {
             let sent = joint.sent;

@@ -1,8 +1,8 @@
-//! Taps between streams that are started and stopped each on its own: a tap waits for what it listens to, as long as that does not
-//! run, and is told nothing of what it has missed.
+//! Taps between streams that are started and stopped each on its own: a tap waits for what it listens to, as long as
+//! that does not run, and is told nothing of what it has missed.
 //!
-//! A tap is waited for like any reader. The stream that it listens to does not depend on it otherwise: what a tap has not worked on
-//! when it ends is not told again.
+//! A tap is waited for like any reader. The stream that it listens to does not depend on it otherwise: what a tap has
+//! not worked on when it ends is not told again.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

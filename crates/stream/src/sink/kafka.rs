@@ -1,6 +1,6 @@
-//! `kafka`: messages to a topic, by librdkafka. A message has arrived when the cluster has acknowledged it; only then the source
-//! hears of it, while others are on their way (`reports`). The first report of a failure ends the stream: librdkafka has tried
-//! as long as it was allowed to.
+//! `kafka`: messages to a topic, by librdkafka. A message has arrived when the cluster has acknowledged it; only then
+//! the source hears of it, while others are on their way (`reports`). The first report of a failure ends the stream:
+//! librdkafka has tried as long as it was allowed to.
 //!
 //! In a stream that runs exactly once, all that is written between two commits is a transaction, which carries the offsets of
 //! the source (`transactions`). What fails there is taken back, and comes again.
@@ -124,8 +124,8 @@ pub(crate) fn open(settings: &Settings) -> Result<Kafka, StageError> {
     Ok(Kafka::new(settings, Way::AtLeastOnce(Outlet::open(&config, &Cluster::of(settings))?)))
 }
 
-/// One that writes in transactions. A message has to arrive while its transaction is open: what `--deliveryTimeout` bounds is how
-/// long transactions may fail.
+/// One that writes in transactions. A message has to arrive while its transaction is open: what `--deliveryTimeout`
+/// bounds is how long transactions may fail.
 fn open_transactional(settings: &Settings, id: &Arc<str>) -> Result<Kafka, StageError> {
     let fixed = [("transactional.id", &**id), ("enable.idempotence", "true")];
     let more = [

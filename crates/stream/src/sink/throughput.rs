@@ -1,6 +1,6 @@
-//! `throughput`: counts messages and bytes, and tells them at intervals and at the end, in the form that users of Spring XD know.
-//! Meanwhile it checks that no message of a producer is skipped: their sequences follow each other, and where the messages
-//! bear them in their first bytes, these are read.
+//! `throughput`: counts messages and bytes, and tells them at intervals and at the end, in the form that users of
+//! Spring XD know. Meanwhile it checks that no message of a producer is skipped: their sequences follow each other,
+//! and where the messages bear them in their first bytes, these are read.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! `kafka`: the records of topics, by librdkafka. A thread polls and hands batches over; the offset of a message is committed when
-//! the sink has acknowledged it and all before it, never before.
+//! `kafka`: the records of topics, by librdkafka. A thread polls and hands batches over; the offset of a message is
+//! committed when the sink has acknowledged it and all before it, never before.
 //!
 //! A commit names the partitions that this member has at the moment: what was taken from others or given away is redelivered
 //! by whoever has it. So each record arrives at least once. In a stream that runs exactly once, the source commits nothing:
@@ -376,8 +376,8 @@ impl Source for Kafka {
 
 impl Drop for Kafka {
     /// Waits for the thread, so that the consumer is closed here and leaves its group: others would wait for its session to
-    /// end. That takes no longer than a poll and the answer of the cluster. Many streams that stop at the same time do so beside
-    /// each other, where the runtime has threads for it.
+    /// end. That takes no longer than a poll and the answer of the cluster. Many streams that stop at the same time
+    /// do so beside each other, where the runtime has threads for it.
     fn drop(&mut self) {
         self.membership.end();
         self.close();

@@ -1,5 +1,5 @@
-//! Streams that brokers host: the verbs over REST and on the command line, restarts, taps, instances, several brokers, a thousand
-//! streams, and what is shown of them.
+//! Streams that brokers host: the verbs over REST and on the command line, restarts, taps, instances, several
+//! brokers, a thousand streams, and what is shown of them.
 
 use std::collections::BTreeSet;
 use std::net::TcpStream;

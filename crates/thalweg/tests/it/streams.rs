@@ -1,5 +1,5 @@
-//! `thalweg stream` as a person meets it: every example under `examples/streams/` run, wrong texts, Ctrl-C, reports, servers that
-//! come late, and a file that is rotated while it is followed.
+//! `thalweg stream` as a person meets it: every example under `examples/streams/` run, wrong texts, Ctrl-C, reports,
+//! servers that come late, and a file that is rotated while it is followed.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};

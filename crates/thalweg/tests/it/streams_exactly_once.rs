@@ -1,6 +1,7 @@
-//! Streams that run exactly once, as processes that are killed, that come and go, and whose broker is killed: every record of the
-//! input is once in the output, as readers of committed records see it, with our own client and with librdkafka, and in the
-//! order of its partition. And streams that run at least once and repeat nothing, as long as nobody is killed.
+//! Streams that run exactly once, as processes that are killed, that come and go, and whose broker is killed: every
+//! record of the input is once in the output, as readers of committed records see it, with our own client and with
+//! librdkafka, and in the order of its partition. And streams that run at least once and repeat nothing, as long as
+//! nobody is killed.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -192,8 +193,8 @@ fn a_stream_whose_coordinator_left_the_cluster_and_came_back_moves_every_record_
     audit(address, "out", 2000);
 }
 
-/// With topics between the stages, each hop is exactly once; two processes, one of them with two instances of a stage, come and go,
-/// in order and not.
+/// With topics between the stages, each hop is exactly once; two processes, one of them with two instances of a
+/// stage, come and go, in order and not.
 #[test]
 fn instances_that_come_and_go_under_load_move_every_record_once() {
     let broker = broker();

@@ -1,5 +1,5 @@
-//! Streams from and to topics of a broker: what is written is read, offsets move only with what has arrived, and a stream that is
-//! killed goes on where its sink had got to.
+//! Streams from and to topics of a broker: what is written is read, offsets move only with what has arrived, and a
+//! stream that is killed goes on where its sink had got to.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};

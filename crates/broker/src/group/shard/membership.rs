@@ -51,7 +51,8 @@ impl Shard {
         self.settle(effects, now);
     }
 
-    /// A SyncGroup request with the assignments that came with it, by members. The answer comes when the leader's assignment is acknowledged.
+    /// A SyncGroup request with the assignments that came with it, by members. The answer comes when the leader's
+    /// assignment is acknowledged.
     pub fn sync_group(
         &mut self,
         request: &SyncGroupRequest,

@@ -1,8 +1,9 @@
 //! What speaks against a figure as a headline.
 //!
-//! No headline is printed when the point's figure ([`Subject`]) varies by more than 10 %, when a repetition is shorter than 5 s or there are
-//! fewer than two, when they are more than 10 % from the knee that the search found, when the generator was the limit, when evidence is against it, when records were given up, or when the
-//! host took more than 5 % of the processors, or processes that are not of the run more than 15 %.
+//! No headline is printed when the point's figure ([`Subject`]) varies by more than 10 %, when a repetition is
+//! shorter than 5 s or there are fewer than two, when they are more than 10 % from the knee that the search found,
+//! when the generator was the limit, when evidence is against it, when records were given up, or when the host took
+//! more than 5 % of the processors, or processes that are not of the run more than 15 %.
 
 use super::others_share;
 use crate::quantity;

@@ -1,9 +1,10 @@
 //! The transactions of a sink: each begins with the first message after a commit, and carries the offsets of the source.
 //!
-//! Owns the producer, because a producer may come to its end: a transaction that was open for longer than its timeout is ended by
-//! the cluster, and with it the producer, whose place another takes under the same id. So it is with a producer whose call does
-//! not come back: librdkafka may wait for ever for a coordinator that the cluster has named no more since, though it be back. Refuses
-//! to go on after some other process has taken the id: then the cluster ended the producer before its time.
+//! Owns the producer, because a producer may come to its end: a transaction that was open for longer than its timeout
+//! is ended by the cluster, and with it the producer, whose place another takes under the same id. So it is with a
+//! producer whose call does not come back: librdkafka may wait for ever for a coordinator that the cluster has named
+//! no more since, though it be back. Refuses to go on after some other process has taken the id: then the cluster
+//! ended the producer before its time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -250,8 +251,8 @@ impl Transactions {
         }
         tracing::warn!(id = &*self.id, reason, "{action} failed for good; another producer takes over");
         self.open_since = None;
-        // Its end waits for its threads. A call that does not come back keeps it until librdkafka hears of any change of a broker;
-        // what it may do then, the cluster refuses: the next one has its id.
+        // Its end waits for its threads. A call that does not come back keeps it until librdkafka hears of any change
+        // of a broker; what it may do then, the cluster refuses: the next one has its id.
         let outlet = self.outlet.take();
         blocking(move || drop(outlet)).await;
         self.begin_opening();

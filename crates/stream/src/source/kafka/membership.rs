@@ -1,5 +1,5 @@
-//! The membership of a source in its group, as the thread that polls and the stream see it: which partitions it is about to lose,
-//! and what of the records that were read before is void, because they come again, here or elsewhere.
+//! The membership of a source in its group, as the thread that polls and the stream see it: which partitions it is
+//! about to lose, and what of the records that were read before is void, because they come again, here or elsewhere.
 //!
 //! Before partitions are given to others, the callback of librdkafka waits until the stream has handed them back: all that it
 //! has of them has arrived and is committed. So an orderly change of members repeats nothing. A stream that takes longer than

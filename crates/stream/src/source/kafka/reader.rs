@@ -1,6 +1,6 @@
-//! The thread that polls: finds the partitions, reads them from where it is to begin, and hands over batches of their records, until
-//! the source is closed or, where that is wanted, the ends are reached. It sleeps until librdkafka or the source ring its bell: a
-//! host may have a thousand of these threads, with nothing to do.
+//! The thread that polls: finds the partitions, reads them from where it is to begin, and hands over batches of their
+//! records, until the source is closed or, where that is wanted, the ends are reached. It sleeps until librdkafka or
+//! the source ring its bell: a host may have a thousand of these threads, with nothing to do.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
