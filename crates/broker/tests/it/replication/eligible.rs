@@ -79,9 +79,9 @@ async fn begin_and_find_all(mut cluster: Cluster, topic: &Topic) {
     for id in [3, 2, 1] {
         cluster.begin(id).await;
     }
-    wait_for("2 as the leader", || cluster.registration(&topic, 0).leader == 2).await;
-    cluster.wait_for_isr(&topic, 0, &[1, 2, 3]).await;
-    let log = values_of(&cluster.assert_same(&topic, 0, &[1, 2, 3]).await);
+    wait_for("2 as the leader", || cluster.registration(topic, 0).leader == 2).await;
+    cluster.wait_for_isr(topic, 0, &[1, 2, 3]).await;
+    let log = values_of(&cluster.assert_same(topic, 0, &[1, 2, 3]).await);
     assert_eq!(log.len(), 10);
     cluster.stop_all().await;
 }
