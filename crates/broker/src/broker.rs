@@ -2,7 +2,6 @@
 
 use crate::api::{FetchSessions, LargeRequests};
 use crate::auto_topics::AutoTopics;
-use crate::config::BrokerConfig;
 use crate::group::GroupCoordinator;
 use crate::membership::ControllerLink;
 use crate::metrics::RequestMetrics;
@@ -16,6 +15,7 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use thalweg_client::Connector;
+use thalweg_config::BrokerConfig;
 use thalweg_log::{Clock, LogDirs};
 use thalweg_metadata::Image;
 use tokio::sync::Semaphore;

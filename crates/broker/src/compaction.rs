@@ -12,10 +12,10 @@ mod tests;
 mod throttle;
 
 use crate::broker::Broker;
-use crate::config::CleanerSettings;
 use crate::partition::Partition;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use thalweg_config::CleanerSettings;
 use thalweg_hash::HashSet;
 use thalweg_log::{CompactionError, CompactionJob, CompactionOutcome, CompactionStep, LogError};
 use thalweg_wire::Uuid;

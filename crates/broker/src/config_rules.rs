@@ -1,14 +1,14 @@
-//! What the embedded controller knows about configurations: the rules and values of [`crate::config`].
+//! What the embedded controller knows about configurations: the rules and values of [`thalweg_config`].
 //!
 //! The controller holds no table of keys. It asks here whether a change is allowed, which values are lists, and what a
 //! new topic's settings are. Changes of brokers were checked before by the broker that they came through, against its own
 //! file; here they are checked key by key, which is all that can be said of another broker's.
 
-use crate::config::alter::ConfigScope;
-use crate::config::{AlterError, BrokerConfig, ConfigError, ConfigType, table};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use thalweg_config::alter::ConfigScope;
+use thalweg_config::{AlterError, BrokerConfig, ConfigError, ConfigType, table};
 use thalweg_controller::{ConfigRefusal, ConfigRules, EffectiveConfig};
 use thalweg_metadata::{ConfigMap, ConfigResource, ConfigResourceKind};
 use thalweg_wire::ErrorCode;
@@ -57,7 +57,7 @@ impl BrokerConfigRules {
         let (per_broker, nothing) = (!name.is_empty(), BTreeMap::new());
         let (all, own) = if per_broker { (&nothing, existing) } else { (existing, &nothing) };
         if per_broker && name.parse() != Ok(self.config.node_id) {
-            return crate::config::alter::validate_keys(per_broker, configs, existing);
+            return thalweg_config::alter::validate_keys(per_broker, configs, existing);
         }
         self.config.with_dynamic(all, own).0.validate_dynamic(per_broker, configs)
     }
@@ -74,7 +74,7 @@ impl ConfigRules for BrokerConfigRules {
             ConfigResourceKind::Topic => self.config.topic_defaults.validate(configs),
             ConfigResourceKind::Group => self.config.validate_group(configs),
             ConfigResourceKind::ClientMetrics => {
-                crate::config::validate_client_metrics(&resource.name, configs)
+                thalweg_config::validate_client_metrics(&resource.name, configs)
             }
             ConfigResourceKind::Broker => {
                 return self.validate_broker(&resource.name, configs, existing).map_err(|error| {
@@ -120,7 +120,7 @@ impl ConfigRules for BrokerConfigRules {
     }
 }
 
-fn key(kind: ConfigResourceKind, name: &str) -> Option<&'static crate::config::ConfigKey> {
+fn key(kind: ConfigResourceKind, name: &str) -> Option<&'static thalweg_config::ConfigKey> {
     match kind {
         ConfigResourceKind::Topic => ConfigScope::Topic.key(name),
         ConfigResourceKind::Broker => ConfigScope::Broker.key(name),

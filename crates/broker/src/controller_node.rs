@@ -4,7 +4,6 @@
 //! A connection to such a listener is served by the controller only, with the same bounds as a client's. The quorum
 //! has one voter: while its process is down, nothing in the cluster can be decided, and the log says so.
 
-use crate::config::{BrokerConfig, Listener};
 use crate::config_rules::BrokerConfigRules;
 use crate::loading::Loading;
 use crate::machine::Machine;
@@ -18,6 +17,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_config::{BrokerConfig, Listener};
 use thalweg_controller::{Controller, ControllerOptions, HandleError};
 use thalweg_log::LogDirs;
 use tokio::task::JoinSet;

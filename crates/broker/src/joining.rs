@@ -4,7 +4,6 @@
 //! hears that is refused for another id names both clusters.
 
 use crate::broker::Broker;
-use crate::config::{BrokerConfig, CONTROLLER_MECHANISM};
 use crate::controller_node::ControllerNode;
 use crate::loading::Loading;
 use crate::machine::Machine;
@@ -14,6 +13,7 @@ use crate::server::{StartError, bind_all, open_logs};
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_client::{Connector, Security, host_and_port};
+use thalweg_config::{BrokerConfig, CONTROLLER_MECHANISM};
 use thalweg_log::LogDirs;
 use tokio::time::Instant;
 

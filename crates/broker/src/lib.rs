@@ -9,7 +9,6 @@ pub mod api;
 pub mod auto_topics;
 pub mod broker;
 mod compaction;
-pub mod config;
 mod config_rules;
 mod controller_node;
 pub mod coordinator;
@@ -39,13 +38,6 @@ pub use loading::Loading;
 pub use machine::Machine;
 pub use server::{Server, StartError, start, start_on, start_watched};
 
-/// That a page of `docs/` is the one that was made now. With UPDATE_DOCS=1 it is written anew.
 #[cfg(test)]
-fn assert_page_is_fresh(name: &str, page: &str) {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, page).expect("docs/ can be written");
-    }
-    let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(written == page, "docs/{name} is stale: run this test with UPDATE_DOCS=1");
-}
+#[path = "../../wire/tests/support/page.rs"]
+mod page;

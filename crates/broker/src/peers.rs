@@ -1,9 +1,9 @@
 //! Connections to other brokers of the cluster, over the listener that is between brokers.
 
 use crate::broker::Broker;
-use crate::config::{BrokerConfig, INTER_BROKER_MECHANISM, SecurityProtocol};
 use std::time::Duration;
 use thalweg_client::{ClientError, Connection, ConnectionOptions, InvalidSetting, Security, host_and_port};
+use thalweg_config::{BrokerConfig, INTER_BROKER_MECHANISM, SecurityProtocol};
 
 /// A broker cannot be reached.
 #[derive(Debug, thiserror::Error)]

@@ -6,11 +6,11 @@
 //! newer controller may know more) is reported and left out, and the rest takes effect.
 
 use crate::broker::Broker;
-use crate::config::{BrokerConfig, EffectiveTopicConfig, NetworkSettings};
 use crate::net::ConnectionLimits;
 use crate::partition::Topic;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
+use thalweg_config::{BrokerConfig, EffectiveTopicConfig, NetworkSettings};
 use thalweg_hash::HashMap;
 use thalweg_log::LogConfig;
 use thalweg_log::disk::Descriptors;

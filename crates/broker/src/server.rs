@@ -7,7 +7,6 @@
 
 use crate::api::ApiHandler;
 use crate::broker::{Broker, BrokerParts, ImageCell};
-use crate::config::{BrokerConfig, Listener};
 use crate::controller_node::ControllerNode;
 use crate::coordinator_log::{ImageTopics, InternalLog};
 use crate::directory_watch::watch_directories;
@@ -29,6 +28,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_client::InvalidSetting;
+use thalweg_config::{BrokerConfig, Listener};
 use thalweg_log::{LogDirs, LogDirsOptions, TopicPartition};
 use thalweg_record::Compression;
 use tokio::task::JoinSet;

@@ -7,9 +7,9 @@
 
 use super::{Call, forward};
 use crate::broker::Broker;
-use crate::config::AlterError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use thalweg_config::AlterError;
 use thalweg_hash::HashMap;
 use thalweg_metadata::ConfigResourceKind;
 use thalweg_wire::ErrorCode;

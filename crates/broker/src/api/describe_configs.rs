@@ -1,7 +1,7 @@
 //! DescribeConfigs (key 32), versions 1 to 4: the value of every key of a resource, where it comes from, and what it hides.
 //!
 //! Topics, this broker, the defaults of all brokers (the empty name), groups (KIP-848) and subscriptions to clients'
-//! metrics (KIP-714) are described from the tables of [`crate::config`] and the image. Version 1 adds sources and
+//! metrics (KIP-714) are described from the tables of [`thalweg_config`] and the image. Version 1 adds sources and
 //! synonyms, version 3 types and documentation. A broker's configuration is told by that broker alone.
 //!
 //! Departures: a resource that is named again with the same keys is described once (Kafka repeats it); a broker's keys that
@@ -11,8 +11,8 @@
 use super::Call;
 use crate::answer_parts::AnswerRoom;
 use crate::broker::Broker;
-use crate::config::describe::{DescribedConfig, WantedKeys};
-use crate::config::describe_client_metrics;
+use thalweg_config::describe::{DescribedConfig, WantedKeys};
+use thalweg_config::describe_client_metrics;
 use thalweg_hash::HashSet;
 use thalweg_metadata::topic_name;
 use thalweg_metadata::{ConfigResource, ConfigResourceKind, Image};

@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn docs_are_fresh() {
-        crate::assert_page_is_fresh("protocol.md", &protocol_page());
+        crate::page::assert_is_fresh("protocol.md", &protocol_page());
     }
 
     #[test]

@@ -8,9 +8,9 @@
 use super::alter_configs::{Verdict, Verdicts, check_own, node_id};
 use super::{Call, forward};
 use crate::broker::Broker;
-use crate::config::AlterError;
-use crate::config::alter::{AlterOp, Alteration};
 use std::sync::Arc;
+use thalweg_config::AlterError;
+use thalweg_config::alter::{AlterOp, Alteration};
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_metadata::ConfigResourceKind;
 use thalweg_wire::ErrorCode;

@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn docs_are_fresh() {
-        crate::assert_page_is_fresh("metrics.md", &metrics_page());
+        crate::page::assert_is_fresh("metrics.md", &metrics_page());
     }
 
     #[test]

@@ -279,9 +279,9 @@ fn tune(stream: &TcpStream, address: SocketAddr, settings: &ConnectionSettings) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{BrokerConfig, ServerProperties};
     use crate::net::{AnswerMemory, FrameMemory};
     use std::time::Duration;
+    use thalweg_config::{BrokerConfig, ServerProperties};
 
     #[tokio::test]
     async fn connections_that_come_at_once_wait_to_be_accepted() {

@@ -10,9 +10,9 @@
 //! [`DECOMPRESSED_BYTES_MAX_DEFAULT`] decompressed.
 
 use super::AppendError;
-use crate::config::{EffectiveTopicConfig, TimestampType, TopicCompression};
 use bytes::{Bytes, BytesMut};
 use std::cell::RefCell;
+use thalweg_config::{EffectiveTopicConfig, TimestampType, TopicCompression};
 use thalweg_record::{
     Batch, BatchBuilder, BatchFull, BatchHeader, BatchOptions, Compression, DECOMPRESSED_BYTES_MAX_DEFAULT,
     DecompressBuffer, DecompressError, Header, RecordError, RecordRules, RecordScratch, ValidateRecordsError,
@@ -184,7 +184,7 @@ fn recompress(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{BrokerConfig, ServerProperties};
+    use thalweg_config::{BrokerConfig, ServerProperties};
 
     fn settings() -> EffectiveTopicConfig {
         let config = BrokerConfig::new(&ServerProperties::default()).expect("the defaults are valid");

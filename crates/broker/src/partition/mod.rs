@@ -42,7 +42,6 @@ pub use thalweg_log::EndMarker;
 pub use waiter::{Waiter, Waiting};
 pub use watch::Standing;
 
-use crate::config::EffectiveTopicConfig;
 use crate::metrics::{Outgoing, Traffic};
 use crate::replication::{Leadership, Surroundings};
 use acks::AckWaiters;
@@ -51,6 +50,7 @@ use lock::StateLock;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use thalweg_config::EffectiveTopicConfig;
 use thalweg_log::{PartitionLog, PublishedOffsets};
 use thalweg_metadata::{NO_LEADER, PartitionEpoch, PartitionRegistration};
 use thalweg_record::{LeaderEpoch, Offset};

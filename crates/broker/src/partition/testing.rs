@@ -2,10 +2,10 @@
 
 use super::Partition;
 use crate::broker::ImageCell;
-use crate::config::{BrokerConfig, ServerProperties};
 use crate::replication::{IsrChanges, Surroundings, Throttle};
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_config::{BrokerConfig, ServerProperties};
 use thalweg_log::disk::{Disk, Faults};
 use thalweg_log::{CleanupPolicy, Clock, Home, LogConfig, PartitionLog, TopicPartition};
 use thalweg_metadata::{LeaderRecoveryState, PartitionEpoch, PartitionRegistration};

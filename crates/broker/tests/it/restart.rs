@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
-use thalweg_broker::config::{BrokerConfig, ServerProperties};
+use thalweg_config::{BrokerConfig, ServerProperties};
 use thalweg_record::{BatchOptions, ProducerEpoch, ProducerId};
 use thalweg_wire::request::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;

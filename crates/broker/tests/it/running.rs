@@ -1,9 +1,9 @@
 //! A broker on a free port of this machine, with data of its own, and a connection to it.
 
 use std::path::Path;
-use thalweg_broker::config::{BrokerConfig, ServerProperties};
 use thalweg_broker::{Server, start};
 use thalweg_client::{Connection, ConnectionOptions};
+use thalweg_config::{BrokerConfig, ServerProperties};
 use thalweg_wire::Request;
 
 /// A broker that runs until it is dropped or stopped.

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use super::log_limit;
 use indicatif::MultiProgress;
-use thalweg_broker::config::{BadAssignment, RefusedConfig};
 use thalweg_client::{BootstrapError, ClientError, InvalidProperty, InvalidSetting};
+use thalweg_config::{BadAssignment, RefusedConfig};
 use thalweg_lab::perf::PerfError;
 use thalweg_lab::result::ReadError;
 use thalweg_lab::workload::WorkloadError;

@@ -10,9 +10,9 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thalweg_broker::config::{BrokerConfig, ServerProperties, StreamSettings, WarningKind};
 use thalweg_broker::metrics::Metrics;
 use thalweg_broker::{ControllerServer, Loading, Server, StartError};
+use thalweg_config::{BrokerConfig, ServerProperties, StreamSettings, WarningKind};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// What comes so soon after a signal is the same once more: `timeout` and others tell a process and then its group.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use thalweg_broker::config::HttpSettings;
 use thalweg_broker::metrics::Exposition;
+use thalweg_config::HttpSettings;
 use thalweg_stream::STACK_BYTES;
 use thalweg_stream::host::{StreamStatus, metrics, rest};
 use thalweg_stream::module::{Takes, Value};

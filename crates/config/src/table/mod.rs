@@ -33,15 +33,15 @@ macro_rules! family {
         $name:literal : $type:ident = $default:tt, $check:expr, $importance:ident, $mode:ident, $support:expr,
         $documentation:literal $(, $extra:ident $(= $argument:expr)?)*;
     )*) => {
-        pub(super) const $family: $crate::config::table::Family = $crate::config::table::Family {
+        pub(super) const $family: $crate::table::Family = $crate::table::Family {
             title: $title,
-            keys: &[$($crate::config::key::ConfigKey {
+            keys: &[$($crate::key::ConfigKey {
                 name: $name,
-                config_type: $crate::config::key::ConfigType::$type,
-                default: $crate::config::table::default!($default),
+                config_type: $crate::key::ConfigType::$type,
+                default: $crate::table::default!($default),
                 check: $check,
-                importance: $crate::config::key::Importance::$importance,
-                update_mode: $crate::config::key::UpdateMode::$mode,
+                importance: $crate::key::Importance::$importance,
+                update_mode: $crate::key::UpdateMode::$mode,
                 support: $support,
                 documentation: $documentation,
                 differs: None,

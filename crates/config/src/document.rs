@@ -215,6 +215,6 @@ mod tests {
 
     #[test]
     fn docs_are_fresh() {
-        crate::assert_page_is_fresh("configuration.md", &configuration_page());
+        crate::page::assert_is_fresh("configuration.md", &configuration_page());
     }
 }

@@ -113,7 +113,7 @@ fn java_double(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::table;
+    use crate::table;
 
     #[test]
     fn doubles_print_as_in_java() {

@@ -47,3 +47,7 @@ pub use thalweg_log::CleanupPolicy;
 pub use thalweg_record::TimestampType;
 pub use topic::{EffectiveTopicConfig, ThrottledReplicas, TopicCompression, TopicDefaults, without_effect};
 pub use value::Value;
+
+#[cfg(test)]
+#[path = "../../wire/tests/support/page.rs"]
+mod page;

@@ -3,7 +3,7 @@
 use super::super::value::Value;
 use super::*;
 
-const GOLDEN: &str = include_str!("../../../tests/golden/config-keys.txt");
+const GOLDEN: &str = include_str!("../../tests/golden/config-keys.txt");
 
 fn golden(kind: &str) -> Vec<Vec<&'static str>> {
     let lines = GOLDEN.lines().filter(|line| !line.starts_with('#')).map(|line| line.split('\t').collect());

@@ -8,7 +8,7 @@ use super::alter::{AlterOp, Alteration, ConfigScope, apply};
 use super::describe::{ConfigSource, DescribedConfig};
 use super::*;
 
-const GOLDEN: &str = include_str!("../../tests/golden/config-answers.txt");
+const GOLDEN: &str = include_str!("../tests/golden/config-answers.txt");
 
 /// The file of the Kafka broker that gave the answers.
 const FILE: &str = "

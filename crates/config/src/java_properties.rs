@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     /// Files made of the characters that matter, and what `java.util.Properties` read from them.
-    const GOLDEN: &str = include_str!("../../tests/golden/java-properties.txt");
+    const GOLDEN: &str = include_str!("../tests/golden/java-properties.txt");
 
     fn unhex(text: &str) -> Vec<u8> {
         let digit = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("two digits");
