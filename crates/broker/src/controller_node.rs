@@ -102,7 +102,7 @@ fn options(
     let dir = settings.metadata_log.dir.clone();
     let described = log_dirs.describe();
     let directory = described.iter().find(|d| d.path == dir).or(described.first());
-    let directory_id = directory.map_or(thalweg_wire::Uuid::ZERO, |d| server::wire_uuid(d.id));
+    let directory_id = directory.map_or(thalweg_wire::Uuid::ZERO, |d| d.id);
     ControllerOptions {
         listeners: advertised.iter().map(server::endpoint).collect(),
         default_num_partitions: config.topics.num_partitions,

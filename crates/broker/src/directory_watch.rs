@@ -4,7 +4,6 @@
 
 use crate::broker::Broker;
 use crate::membership::Membership;
-use crate::server::wire_uuid;
 use std::time::Duration;
 use thalweg_metadata::{Image, NO_LEADER};
 
@@ -22,7 +21,7 @@ pub async fn watch_directories(broker: &Broker, membership: &Membership, directo
             return;
         }
         let failed = directories.iter().filter(|id| !online.contains(id));
-        let failed: Vec<_> = failed.map(|id| wire_uuid(*id)).collect();
+        let failed: Vec<_> = failed.copied().collect();
         if failed != reported {
             membership.report_offline(failed.clone());
             reported = failed;

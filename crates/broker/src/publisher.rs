@@ -142,7 +142,7 @@ impl Publisher {
         let counted =
             [&registration.isr, &registration.eligible_leader_replicas, &registration.last_known_elr];
         let online = self.broker.log_dirs.online_ids();
-        let is_known = |directory: Uuid| !directory.is_reserved() && online.contains(&log_uuid(directory));
+        let is_known = |directory: Uuid| !directory.is_reserved() && online.contains(&directory);
         !is_found
             && registration.replicas.len() > 1
             && counted.iter().any(|replicas| replicas.contains(&id))
@@ -170,7 +170,7 @@ impl Publisher {
         let topic = self.broker.partitions.topic_by_id(change.topic.id);
         let partition = topic.and_then(|topic| topic.partition(change.partition));
         let Some(partition) = partition.filter(|_| tracked) else { return };
-        let Some(actual) = partition.with_log(|log| log.directory_id()).map(wire_uuid) else { return };
+        let Some(actual) = partition.with_log(|log| log.directory_id()) else { return };
         if change.registration.directory(self.broker.node_id) != Some(actual) {
             self.broker.directories.report(change.topic.id, change.partition, actual);
         }
@@ -199,9 +199,8 @@ impl Publisher {
             Some(None) | None => {
                 let assigned = change.registration.directory(broker.node_id).filter(|id| !id.is_reserved());
                 let preferred = broker.moves.take_preferred(change.topic.id, change.partition);
-                let directory = preferred.or(assigned.map(log_uuid));
-                let log =
-                    broker.log_dirs.create(&name, Some(log_uuid(change.topic.id)), config, directory)?;
+                let directory = preferred.or(assigned);
+                let log = broker.log_dirs.create(&name, Some(change.topic.id), config, directory)?;
                 if let Some(copy) = broker.log_dirs.take_future(&name) {
                     self.set_aside(copy);
                 }
@@ -216,7 +215,7 @@ impl Publisher {
 
     /// The log that was found, if it belongs to the topic; else it belongs to another of that name, and is set aside.
     fn claim(&self, mut log: PartitionLog, topic_id: Uuid) -> Option<PartitionLog> {
-        match log.assign_topic_id(log_uuid(topic_id)) {
+        match log.assign_topic_id(topic_id) {
             Ok(false) => {
                 self.set_aside(log);
                 None
@@ -311,13 +310,4 @@ impl ImageListener for Publisher {
             drop(unopened);
         });
     }
-}
-
-fn wire_uuid(id: thalweg_log::Uuid) -> Uuid {
-    Uuid(u128::from_be_bytes(*id.as_bytes()))
-}
-
-/// The log keeps ids in a type of its own, since it knows nothing of the protocol.
-pub fn log_uuid(id: Uuid) -> thalweg_log::Uuid {
-    thalweg_log::Uuid::from_bytes(id.0.to_be_bytes())
 }

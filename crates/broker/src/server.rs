@@ -392,7 +392,7 @@ fn membership_options(
         rack: config.rack.clone(),
         endpoints: advertised.iter().map(endpoint).collect(),
         features: features::ranges(),
-        directories: log_dirs.online_ids().into_iter().map(wire_uuid).collect(),
+        directories: log_dirs.online_ids(),
         previous_broker_epoch: log_dirs.previous_broker_epoch(),
         heartbeat_interval: config.controller.heartbeat_interval,
         session_timeout: config.controller.session_timeout,
@@ -413,10 +413,6 @@ pub(crate) fn endpoint(listener: &Listener) -> thalweg_metadata::Endpoint {
 /// What this machine calls itself, for listeners on all interfaces that advertise nothing else.
 pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
-pub(crate) fn wire_uuid(id: thalweg_log::Uuid) -> thalweg_wire::Uuid {
-    thalweg_wire::Uuid(u128::from_be_bytes(*id.as_bytes()))
 }
 
 /// The settings of all connections of the process, which share its memory and its descriptors.

@@ -33,7 +33,7 @@ use crate::disk::{DirLock, Disk};
 use crate::partition::{PartitionLog, PublishedOffsets};
 use crate::segment::Home;
 use crate::topic_partition::TopicPartition;
-use crate::uuid::Uuid;
+use thalweg_ids::Uuid;
 
 mod clean_shutdown;
 mod error;

@@ -48,7 +48,6 @@ mod set_aside;
 #[cfg(test)]
 mod testing;
 mod topic_partition;
-mod uuid;
 
 pub use clock::Clock;
 pub use compaction::{
@@ -75,5 +74,5 @@ pub use producers::{
 pub use scan::{BatchFault, CorruptBatch};
 pub use segment::Home;
 pub use segment::transactions::AbortedTransaction;
+pub use thalweg_ids::Uuid;
 pub use topic_partition::TopicPartition;
-pub use uuid::{BadUuid, Uuid, seed_ids_of_this_thread};

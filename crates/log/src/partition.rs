@@ -28,7 +28,7 @@ use crate::epochs::{EpochEnd, LeaderEpochs};
 use crate::producers::{ProducerEntry, ProducerError, Producers, VerificationGuard};
 use crate::segment::{Home, Segment};
 use crate::topic_partition::TopicPartition;
-use crate::uuid::Uuid;
+use thalweg_ids::Uuid;
 
 mod append;
 mod compact;

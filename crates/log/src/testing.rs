@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::disk::Disk;
-use crate::uuid::Uuid;
+use thalweg_ids::Uuid;
 
 /// A fresh directory below the system's temporary one, removed when dropped.
 pub(crate) struct TempDir(PathBuf);

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::uuid::Uuid;
+use thalweg_ids::Uuid;
 
 /// The suffix of a directory whose partition was deleted.
 pub const DELETE_DIR_SUFFIX: &str = "-delete";
@@ -74,7 +74,7 @@ impl TopicPartition {
     }
 
     fn unique_dir_name(&self, suffix: &str) -> String {
-        let unique: String = Uuid::random().as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        let unique = format!("{:032x}", Uuid::random().0);
         let ending = format!("-{}.{unique}{suffix}", self.partition);
         let mut kept = self.topic.len().min(NAME_MAX - ending.len());
         while !self.topic.is_char_boundary(kept) {

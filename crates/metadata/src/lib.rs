@@ -16,7 +16,6 @@ mod broker;
 mod changes;
 mod configs;
 mod delta;
-mod epoch;
 mod features;
 mod image;
 mod loader;
@@ -35,7 +34,6 @@ pub use broker::{BrokerRegistration, ControllerRegistration, Endpoint, VersionRa
 pub use changes::{Changes, LocalChanges, LocalPartition};
 pub use configs::{ConfigMap, ConfigResource, ConfigResourceKind, Configs, edit_list};
 pub use delta::Delta;
-pub use epoch::{BrokerEpoch, PartitionEpoch};
 pub use features::Features;
 pub use image::{Cluster, Image, Provenance, ScramCredentials};
 pub use loader::{Loader, Published};
@@ -45,6 +43,7 @@ pub use partition::{
 };
 pub use quotas::{QuotaEntity, Quotas};
 pub use replay::ReplayError;
+pub use thalweg_ids::{BrokerEpoch, PartitionEpoch};
 pub use to_records::VersionedRecord;
 pub use topics::{Topic, Topics};
 pub use version::{MetadataVersion, feature};

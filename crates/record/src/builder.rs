@@ -14,10 +14,10 @@ use crate::check::crc;
 use crate::compress::Compressor;
 use crate::control::ControlRecordType;
 use crate::header::{ATTRIBUTES_AT, BatchHeader, CRC_AT, LOG_OVERHEAD, NO_TIMESTAMP};
-use crate::offset::{LeaderEpoch, Offset};
-use crate::producer::{NO_SEQUENCE, ProducerEpoch, ProducerId};
 use crate::record::Header;
 use crate::varint;
+use thalweg_ids::{LeaderEpoch, Offset};
+use thalweg_ids::{NO_SEQUENCE, ProducerEpoch, ProducerId};
 
 /// Bytes that a batch may have before compression: half of what its length field can say, so that no codec's
 /// worst case overflows it.

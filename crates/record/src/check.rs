@@ -17,7 +17,7 @@ use crate::error::{
     InvalidBaseSequence, InvalidOffsetRange, InvalidRecordCount, NonZeroBaseOffset, TrailingBytes,
 };
 use crate::header::{ATTRIBUTES_AT, BatchHeader};
-use crate::offset::Offset;
+use thalweg_ids::Offset;
 
 /// The smallest record, null key and value and no headers: a byte each for its length, its attributes, both deltas, both
 /// lengths and the count of headers.

@@ -1,8 +1,8 @@
 //! What can be wrong with a batch, one struct per failure. Each names the error code that Kafka answers with;
 //! the broker does the mapping, for this crate does not know the protocol.
 
-use crate::offset::Offset;
-use crate::producer::ProducerId;
+use thalweg_ids::Offset;
+use thalweg_ids::ProducerId;
 
 /// What [`crate::batches`], [`crate::verify`] and [`crate::check`] refuse.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

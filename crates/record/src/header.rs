@@ -3,8 +3,8 @@
 
 use crate::attributes::Attributes;
 use crate::error::{BatchError, BatchLengthTooSmall, LegacyMagic, TruncatedBatch, UnknownMagic};
-use crate::offset::{LeaderEpoch, Offset};
-use crate::producer::{NO_SEQUENCE, ProducerEpoch, ProducerId, increment_sequence};
+use thalweg_ids::{LeaderEpoch, Offset};
+use thalweg_ids::{NO_SEQUENCE, ProducerEpoch, ProducerId, increment_sequence};
 
 /// The bytes before those that the length field counts: base offset and length.
 pub const LOG_OVERHEAD: usize = 12;

@@ -36,8 +36,6 @@ mod control;
 mod decompress;
 mod error;
 mod header;
-mod offset;
-mod producer;
 mod rebuild;
 mod record;
 mod stamp;
@@ -60,14 +58,15 @@ pub use error::{
     NonZeroBaseOffset, TrailingBytes, TruncatedBatch, UnknownCompression, UnknownMagic,
 };
 pub use header::{BatchHeader, LOG_OVERHEAD, NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP};
-pub use offset::{LeaderEpoch, Offset};
-pub use producer::{NO_SEQUENCE, ProducerEpoch, ProducerId, decrement_sequence, increment_sequence};
 pub use rebuild::{emptied, rebuild};
 pub use record::{
     BytesAfterLastRecord, Header, Headers, MalformedRecord, Record, RecordError, RecordFault, Records,
 };
 pub use stamp::{
     STAMPED_HEAD_LEN, stamp_head, stamp_log_append_time, stamp_max_timestamp, stamped_head, stamped_header,
+};
+pub use thalweg_ids::{
+    LeaderEpoch, NO_SEQUENCE, Offset, ProducerEpoch, ProducerId, decrement_sequence, increment_sequence,
 };
 pub use validate::{
     REFUSED_RECORDS_MAX, RecordRules, RecordsSummary, RefusalReason, RefusedRecord, RefusedRecords,

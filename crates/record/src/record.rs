@@ -15,9 +15,9 @@ use crate::batch::Batch;
 use crate::decompress::{DecompressBuffer, DecompressError};
 use crate::error::{InvalidRecordCount, UnknownCompression};
 use crate::header::BatchHeader;
-use crate::offset::Offset;
-use crate::producer::{NO_SEQUENCE, increment_sequence};
 use crate::varint::{self, VarintFault};
+use thalweg_ids::Offset;
+use thalweg_ids::{NO_SEQUENCE, increment_sequence};
 
 /// What reading the records of a batch refuses. Kafka: INVALID_RECORD, for all of it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

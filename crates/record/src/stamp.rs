@@ -15,7 +15,7 @@ use crate::error::BatchError;
 use crate::header::{
     ATTRIBUTES_AT, BatchHeader, CRC_AT, LAST_OFFSET_DELTA_AT, LENGTH_AT, LOG_OVERHEAD, MAX_TIMESTAMP_AT,
 };
-use crate::offset::{LeaderEpoch, Offset};
+use thalweg_ids::{LeaderEpoch, Offset};
 
 /// Bytes of a batch that lie outside its CRC and are the broker's to write.
 pub const STAMPED_HEAD_LEN: usize = 16;

@@ -32,9 +32,9 @@ use crate::batch::Batch;
 use crate::decompress::{DecompressBuffer, RecordScratch};
 use crate::error::InvalidRecordCount;
 use crate::header::{BatchHeader, NO_TIMESTAMP};
-use crate::offset::Offset;
 use crate::record::{Record, RecordError};
 use crate::walk::{WalkedRecord, walk_slice, walk_stream};
+use thalweg_ids::Offset;
 
 /// How many failed records are named; the rest are only counted.
 pub const REFUSED_RECORDS_MAX: usize = 1000;

@@ -89,8 +89,7 @@ pub fn run(seed: u64) -> Outcome {
 
 /// Runs a seed with a plan of the caller's.
 pub fn run_plan(seed: u64, plan: Plan) -> Outcome {
-    thalweg_log::seed_ids_of_this_thread(Some(seed));
-    thalweg_wire::seed_ids_of_this_thread(Some(!seed));
+    thalweg_ids::seed_ids_of_this_thread(Some(seed));
     thalweg_hash::seed_maps_of_this_thread(Some(seed));
     panics::watch();
     let mut simulation = Simulation::new(seed, plan);
@@ -98,8 +97,7 @@ pub fn run_plan(seed: u64, plan: Plan) -> Outcome {
     let outcome = simulation.outcome(seed, faults);
     // Tasks are dropped while their ids still follow from the seed, and none of it reaches the next run.
     drop(simulation);
-    thalweg_log::seed_ids_of_this_thread(None);
-    thalweg_wire::seed_ids_of_this_thread(None);
+    thalweg_ids::seed_ids_of_this_thread(None);
     thalweg_hash::seed_maps_of_this_thread(None);
     outcome
 }

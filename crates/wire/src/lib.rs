@@ -19,7 +19,6 @@ mod message;
 mod metadata_value;
 mod records;
 mod refusal;
-mod uuid;
 
 #[allow(clippy::all, missing_docs, unused_mut, reason = "generated code is judged by its generator")]
 #[rustfmt::skip]
@@ -35,7 +34,7 @@ pub use message::{Message, RegistryError, Request, decode_encode, encode_default
 pub use metadata_value::{MetadataValueError, decode_metadata_value, encode_metadata_value};
 pub use records::Records;
 pub use refusal::Refuse;
-pub use uuid::{ParseUuidError, Uuid, seed_ids_of_this_thread};
+pub use thalweg_ids::{ParseUuidError, Uuid, seed_ids_of_this_thread};
 
 impl ErrorCode {
     /// The code as it is sent.

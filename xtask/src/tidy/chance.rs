@@ -10,7 +10,8 @@ pub const RULE: Rule = Rule {
 };
 
 /// What runs in a simulation.
-const CRATES: [&str; 8] = ["broker", "client", "config", "controller", "log", "metadata", "record", "wire"];
+const CRATES: [&str; 9] =
+    ["broker", "client", "config", "controller", "ids", "log", "metadata", "record", "wire"];
 /// What std gives another order each time.
 const HASHED: [&str; 2] = ["HashMap", "HashSet"];
 

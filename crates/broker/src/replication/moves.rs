@@ -14,7 +14,6 @@ use super::answer::backoff;
 use super::{PartitionKey, Throttle};
 use crate::broker::Broker;
 use crate::partition::{MoveError, Partition, Progress};
-use crate::server::wire_uuid;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -161,6 +160,6 @@ fn tell(broker: &Broker, partition: &Partition) {
     let tracked =
         broker.image().features().metadata_version().is_some_and(|version| version.has_directories());
     if let Some(directory) = partition.with_log(|log| log.directory_id()).filter(|_| tracked) {
-        broker.directories.report(partition.topic_id, partition.index, wire_uuid(directory));
+        broker.directories.report(partition.topic_id, partition.index, directory);
     }
 }

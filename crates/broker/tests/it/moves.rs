@@ -70,7 +70,7 @@ impl Dirs {
                 image.partition_by_id(topic.id, 0).and_then(|found| found.directory(server.broker.node_id));
             let dirs = server.broker.log_dirs.describe();
             let dir = dirs.iter().find(|dir| dir.path == Path::new(&self.path(to))).expect("it is open");
-            known.is_some_and(|known| known.0.to_be_bytes() == *dir.id.as_bytes())
+            known.is_some_and(|known| known == dir.id)
         })
         .await;
     }

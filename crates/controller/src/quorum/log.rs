@@ -475,6 +475,6 @@ fn open_log(options: &ControllerOptions, dir: &std::path::Path) -> Result<Partit
         log.set_high_watermark(log.log_end_offset());
         return Ok(log);
     }
-    let topic_id = thalweg_log::Uuid::from_bytes(Uuid::METADATA_TOPIC.0.to_be_bytes());
+    let topic_id = Uuid::METADATA_TOPIC;
     Ok(PartitionLog::create(home, name, Some(topic_id), config, clock)?)
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::topic_partition::TopicPartition;
-use crate::uuid::Uuid;
+use thalweg_ids::Uuid;
 
 /// Why the log directories cannot be opened.
 #[derive(Debug, thiserror::Error)]

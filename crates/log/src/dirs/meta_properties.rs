@@ -17,7 +17,7 @@ use std::path::Path;
 
 use super::error::BadMetaProperties;
 use crate::disk::{Disk, Durability};
-use crate::uuid::Uuid;
+use thalweg_ids::Uuid;
 
 /// The name of the file in the log directory.
 pub const FILE: &str = "meta.properties";

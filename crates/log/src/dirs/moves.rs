@@ -27,7 +27,7 @@ use crate::disk::Disk;
 use crate::partition::PartitionLog;
 use crate::segment::Home;
 use crate::topic_partition::TopicPartition;
-use crate::uuid::Uuid;
+use thalweg_ids::Uuid;
 
 impl LogDirs {
     /// The directory at this path, as `log.dirs` has it, and whether it is online; `None` for a path that is not there.

@@ -25,7 +25,7 @@ use crate::disk::{DirLock, Disk};
 use crate::partition::{OpenOptions, PartitionLog};
 use crate::segment::Home;
 use crate::topic_partition::{DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, TopicPartition};
-use crate::uuid::Uuid;
+use thalweg_ids::Uuid;
 
 /// The topic of the metadata log, which the controller keeps and nobody else opens.
 const CLUSTER_METADATA_TOPIC: &str = "__cluster_metadata";

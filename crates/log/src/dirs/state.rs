@@ -19,7 +19,7 @@ use crate::checkpoint::{self, CLEANER_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE,
 use crate::disk::Disk;
 use crate::partition::PublishedOffsets;
 use crate::topic_partition::TopicPartition;
-use crate::uuid::Uuid;
+use thalweg_ids::Uuid;
 
 /// What must be free on a disk that was full before it counts as one with room: this share of it, or this much. Less
 /// would be full again at once.

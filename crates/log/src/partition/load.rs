@@ -32,7 +32,7 @@ use crate::segment::{
     TXN_INDEX_SUFFIX,
 };
 use crate::topic_partition::TopicPartition;
-use crate::uuid::Uuid;
+use thalweg_ids::Uuid;
 
 /// What is known about a partition before it is opened.
 #[derive(Clone, Debug)]

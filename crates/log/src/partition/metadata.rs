@@ -11,7 +11,7 @@ use std::io;
 use std::path::Path;
 
 use crate::disk::{Disk, Durability};
-use crate::uuid::Uuid;
+use thalweg_ids::Uuid;
 
 /// The name of the file in the partition's directory.
 pub const FILE: &str = "partition.metadata";

@@ -65,7 +65,7 @@ fn open(disk: &Arc<MemoryDisk>, clock: &Clock, config: &LogConfig) -> (LogDirs, 
         LogDirs::open(options, |_| Arc::new(config.clone())).expect("the directories open");
     assert!(logs.len() <= 1, "{logs:?}");
     let log = logs.pop().unwrap_or_else(|| {
-        let (name, id) = (TopicPartition::new("t", 0), Some(Uuid::from_bytes([7; 16])));
+        let (name, id) = (TopicPartition::new("t", 0), Some(Uuid(7)));
         dirs.create(&name, id, Arc::new(config.clone()), None).expect("creates")
     });
     (dirs, log)

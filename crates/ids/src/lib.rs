@@ -1,0 +1,11 @@
+//! Kafka's identifiers and epochs, each a type, so that no two of them are mistaken for one another.
+
+mod offset;
+mod producer;
+mod registration;
+mod uuid;
+
+pub use offset::{LeaderEpoch, Offset};
+pub use producer::{NO_SEQUENCE, ProducerEpoch, ProducerId, decrement_sequence, increment_sequence};
+pub use registration::{BrokerEpoch, PartitionEpoch};
+pub use uuid::{ParseUuidError, Uuid, seed_ids_of_this_thread};
