@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use thalweg_client::Connector;
 use thalweg_config::BrokerConfig;
 use thalweg_log::{Clock, LogDirs};
-use thalweg_metadata::Image;
+use thalweg_metadata::{Image, ImageCell};
 use tokio::sync::Semaphore;
 
 /// A broker: its configuration, its view of the cluster, its partitions and coordinators.
@@ -74,27 +74,6 @@ pub struct Broker {
 /// How many large batches are looked into at a time. Each takes a core for up to half a second, and, in the worst of
 /// cases, the 128 MiB of a zstd window.
 const OPENINGS_MAX: usize = 2;
-
-/// The latest image of the cluster.
-#[derive(Debug)]
-pub struct ImageCell(RwLock<Arc<Image>>);
-
-impl ImageCell {
-    /// A cell that holds the empty image.
-    pub fn new() -> Arc<Self> {
-        Arc::new(Self(RwLock::new(Arc::new(Image::empty()))))
-    }
-
-    /// The latest image.
-    pub fn get(&self) -> Arc<Image> {
-        Arc::clone(&self.0.read())
-    }
-
-    /// Replaces the image.
-    pub fn set(&self, image: Arc<Image>) {
-        *self.0.write() = image;
-    }
-}
 
 /// What a broker is made of; see [`Broker`].
 #[allow(missing_docs, reason = "the fields are Broker's")]

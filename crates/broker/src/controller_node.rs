@@ -10,7 +10,6 @@ use crate::machine::Machine;
 use crate::metrics::Metrics;
 use crate::net::{ConnectionLimits, ConnectionSettings, Frame, Handler, Listening, Peer, Reply};
 use crate::server::{self, DRAIN, StartError};
-use crate::watch;
 use crate::{features, reconfigure};
 use bytes::Bytes;
 use std::net::SocketAddr;
@@ -20,6 +19,7 @@ use std::time::Duration;
 use thalweg_config::{BrokerConfig, Listener};
 use thalweg_controller::{Controller, ControllerOptions, HandleError};
 use thalweg_log::LogDirs;
+use thalweg_watch as watch;
 use tokio::task::JoinSet;
 
 /// An interval that never ends.

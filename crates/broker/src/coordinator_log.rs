@@ -1,6 +1,5 @@
 //! What the coordinators see of the broker: the partitions of their topics that are led here, and the image.
 
-use crate::broker::ImageCell;
 use crate::coordinator::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError};
 use crate::group::Topics;
 use crate::partition::{Durable, FetchFrom, Isolation, Partition, Partitions, Reader};
@@ -8,6 +7,7 @@ use crate::transaction::Cluster;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_metadata::ImageCell;
 use thalweg_metadata::feature::TRANSACTION_VERSION;
 use thalweg_metadata::topic_name::{OFFSETS, TRANSACTIONS};
 use thalweg_record::{LeaderEpoch, Offset};

@@ -4,7 +4,6 @@
 //! in [`api`], and works on a [`partition`], the [`coordinator`]s of [`group`]s and of [`transaction`]s, or the cluster's image,
 //! which [`membership`] keeps by KRaft's requests and [`publisher`] acts on. [`replication`] follows other brokers.
 
-mod answer_parts;
 pub mod api;
 pub mod auto_topics;
 pub mod broker;
@@ -31,7 +30,6 @@ mod reconfigure;
 pub mod replication;
 mod server;
 pub mod transaction;
-pub mod watch;
 
 pub use controller_node::{ControllerServer, start_controller, start_controller_on};
 pub use loading::Loading;

@@ -6,7 +6,7 @@
 //! moves leadership away, listeners close, requests end, coordinators stop, logs are flushed and marked clean.
 
 use crate::api::ApiHandler;
-use crate::broker::{Broker, BrokerParts, ImageCell};
+use crate::broker::{Broker, BrokerParts};
 use crate::controller_node::ControllerNode;
 use crate::coordinator_log::{ImageTopics, InternalLog};
 use crate::directory_watch::watch_directories;
@@ -21,7 +21,6 @@ use crate::partition::Partitions;
 use crate::publisher::Publisher;
 use crate::replication::{self, Fetchers};
 use crate::transaction::{self, TransactionConfig, TransactionCoordinator};
-use crate::watch;
 use crate::{features, housekeeping, producer_ids};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -30,7 +29,9 @@ use std::time::Duration;
 use thalweg_client::InvalidSetting;
 use thalweg_config::{BrokerConfig, Listener};
 use thalweg_log::{LogDirs, LogDirsOptions, TopicPartition};
+use thalweg_metadata::ImageCell;
 use thalweg_record::Compression;
+use thalweg_watch as watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 

@@ -13,6 +13,7 @@
 
 mod access;
 mod broker;
+mod cell;
 mod changes;
 mod configs;
 mod delta;
@@ -31,6 +32,7 @@ mod version;
 
 pub use access::{AccessControlEntry, DelegationToken, ScramCredential};
 pub use broker::{BrokerRegistration, ControllerRegistration, Endpoint, VersionRange};
+pub use cell::ImageCell;
 pub use changes::{Changes, LocalChanges, LocalPartition};
 pub use configs::{ConfigMap, ConfigResource, ConfigResourceKind, Configs, edit_list};
 pub use delta::Delta;

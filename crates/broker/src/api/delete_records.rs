@@ -11,8 +11,8 @@
 //! back.
 
 use super::Call;
-use crate::answer_parts::merge;
 use crate::broker::Broker;
+use crate::net::answer_parts::merge;
 use crate::partition::Partition;
 use std::sync::Arc;
 use std::time::Duration;

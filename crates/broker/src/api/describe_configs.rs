@@ -9,8 +9,8 @@
 //! changed, so those of a broker are an empty list.
 
 use super::Call;
-use crate::answer_parts::AnswerRoom;
 use crate::broker::Broker;
+use crate::net::answer_parts::AnswerRoom;
 use thalweg_config::describe::{DescribedConfig, WantedKeys};
 use thalweg_config::describe_client_metrics;
 use thalweg_hash::HashSet;

@@ -3,8 +3,8 @@
 
 use super::Call;
 use super::elsewhere::Named;
-use crate::answer_parts::AnswerRoom;
 use crate::broker::Broker;
+use crate::net::answer_parts::AnswerRoom;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_metadata::topic_name;
 use thalweg_wire::ErrorCode;

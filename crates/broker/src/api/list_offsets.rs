@@ -6,8 +6,8 @@
 
 use super::Call;
 use super::elsewhere::Named;
-use crate::answer_parts::merge;
 use crate::broker::Broker;
+use crate::net::answer_parts::merge;
 use crate::partition::{
     EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, Isolation, LATEST_TIERED, MAX_TIMESTAMP, Reader,
 };

@@ -37,9 +37,9 @@ mod write_txn_markers;
 pub use fetch::FetchSessions;
 pub use large::LargeRequests;
 
-use crate::answer_parts::ANSWER_BYTES_MAX;
 use crate::broker::Broker;
 use crate::metrics::RequestMetrics;
+use crate::net::answer_parts::ANSWER_BYTES_MAX;
 use crate::net::{Frame, Handler, Peer, Reply};
 use bytes::Bytes;
 use std::any::Any;

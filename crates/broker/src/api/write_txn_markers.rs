@@ -4,8 +4,8 @@
 //! is refused. kafka-transactions.sh aborts hanging transactions with it too.
 
 use super::Call;
-use crate::answer_parts::merge;
 use crate::broker::Broker;
+use crate::net::answer_parts::merge;
 use crate::transaction::{Marker, Outcome, join_all, write_marker};
 use std::sync::Arc;
 use thalweg_record::{ProducerEpoch, ProducerId};

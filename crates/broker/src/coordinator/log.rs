@@ -1,11 +1,11 @@
 //! The seam to `__consumer_offsets` and `__transaction_state`: what a coordinator wants from the log, and nothing about how
 //! it is kept.
 
+use crate::partition::AppendAs;
 use bytes::Bytes;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use thalweg_log::VerificationGuard;
 use thalweg_record::{BatchError, Offset, RecordError};
 use thalweg_wire::{DecodeError, ErrorCode};
 
@@ -33,15 +33,6 @@ pub trait CoordinatorLog: Send + Sync + 'static {
         partition: i32,
         each: &mut dyn FnMut(&[u8]) -> Result<(), ReplayError>,
     ) -> Result<(), ReplayError>;
-}
-
-/// How the partition is to judge a batch that belongs to a transaction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AppendAs {
-    /// What proves that the transaction's coordinator was asked about the partition; none where that is not wanted.
-    pub guard: Option<VerificationGuard>,
-    /// The level of transaction.version by which the transaction was made that a marker ends.
-    pub transaction_version: i16,
 }
 
 /// A batch has its place in the log.

@@ -16,8 +16,9 @@ mod log;
 mod placement;
 mod shards;
 
+pub use crate::partition::AppendAs;
 pub(crate) use cell::Cell;
-pub use log::{Acknowledged, AppendAs, Appended, CoordinatorLog, RecordDecodeError, ReplayError};
+pub use log::{Acknowledged, Appended, CoordinatorLog, RecordDecodeError, ReplayError};
 pub use placement::partition_for;
 pub(crate) use shards::Shards;
 

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::fetched::QuorumNews;
 use super::quorum::{FETCH_WAIT, Quorum, QuorumOptions};
-use crate::watch;
+use thalweg_watch as watch;
 
 /// How long a controller in this process may keep a Fetch waiting. A wait costs nothing there, and waking up does.
 const IN_PROCESS_FETCH_WAIT: Duration = Duration::from_secs(30);

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::{ControllerLink, JoinError, MembershipOptions, ObserverError, Progress};
 use crate::features::Claims;
-use crate::watch;
+use thalweg_watch as watch;
 
 /// How long after a failure a request is tried again.
 const RETRY: Duration = Duration::from_millis(50);

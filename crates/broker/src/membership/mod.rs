@@ -33,9 +33,9 @@ pub use link::{ControllerLink, LinkError};
 pub use observer::ObserverError;
 pub use quorum::QuorumOptions;
 
-use crate::watch;
 use member::{Member, Wish};
 use observer::Observer;
+use thalweg_watch as watch;
 
 /// Acts on images. It is called in order, by one task, with every image; the next comes when the call has returned.
 pub trait ImageListener: Send + Sync {

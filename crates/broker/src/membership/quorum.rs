@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use super::leader::{Leader, LeaderSearch, Told};
 use super::link::LinkError;
-use crate::watch;
+use thalweg_watch as watch;
 
 /// How long after a failure a request is sent again.
 const RETRY: Duration = Duration::from_millis(50);

@@ -1,14 +1,13 @@
 //! What is gathered before families are written: every partition is looked at once, under one hold of its lock.
 
-use super::{Metrics, Traffic};
+use super::Metrics;
 use crate::broker::Broker;
 use crate::group::GroupFigures;
-use crate::partition::{Partition, Partitions};
+use crate::partition::{Partition, PartitionFigures, Partitions, Traffic};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_controller::ControllerFigures;
 use thalweg_metadata::Image;
-use thalweg_record::Offset;
 use tokio::time::Instant;
 
 /// All that families are read from.
@@ -43,42 +42,6 @@ impl std::ops::Deref for BrokerFigures {
     fn deref(&self) -> &Broker {
         &self.broker
     }
-}
-
-/// What a follower lacks, as its leader knows.
-#[derive(Clone, Copy, Debug)]
-pub struct FollowerLag {
-    /// The broker.
-    pub id: i32,
-    /// How many offsets it is behind the log end; `None` before its first fetch in this leader epoch.
-    pub lag: Option<i64>,
-}
-
-/// One partition.
-pub(crate) struct PartitionFigures {
-    /// The topic.
-    pub topic: Arc<str>,
-    /// The number, as text.
-    pub index: String,
-    /// Whether this broker leads it.
-    pub is_leader: bool,
-    /// How many replicas it has, how many are in sync, and how many must be.
-    pub replicas: usize,
-    pub in_sync: usize,
-    pub min_in_sync: usize,
-    /// Whether replicas come or go.
-    pub is_reassigned: bool,
-    pub log_start: Offset,
-    pub log_end: Offset,
-    pub high_watermark: Offset,
-    pub last_stable_offset: Offset,
-    pub size_bytes: u64,
-    pub segments: usize,
-    /// The other replicas, where this broker leads.
-    pub followers: Vec<FollowerLag>,
-    /// How far this replica is behind the leader's high watermark, where another leads.
-    pub own_lag: Option<i64>,
-    pub traffic: Traffic,
 }
 
 impl Figures {

@@ -1,8 +1,8 @@
 //! Logs (Kafka's `Log` and `LogManager`): a sample for each replica on this broker.
 
 use super::exposition::{Kind, Number, Samples};
-use super::figures::PartitionFigures;
 use super::{Family, Figures};
+use crate::partition::PartitionFigures;
 
 macro_rules! of_log {
     ($name:literal, $help:literal, $read:expr) => {

@@ -19,14 +19,9 @@ mod process;
 mod replication;
 mod requests;
 mod topics;
-mod traffic;
 
 pub use exposition::{CONTENT_TYPE, Exposition, Kind, Number, Samples};
 pub use requests::{Label, RequestMetrics};
-pub use traffic::{Outgoing, Traffic};
-
-pub use figures::FollowerLag;
-pub(crate) use figures::PartitionFigures;
 
 use crate::broker::Broker;
 use figures::Figures;

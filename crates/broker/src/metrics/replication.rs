@@ -1,8 +1,8 @@
 //! Replicas: who leads, who is in sync, who lags (Kafka's `ReplicaManager`, `Partition`, `FetcherLagMetrics`).
 
 use super::exposition::{Kind, Number, Samples};
-use super::figures::PartitionFigures;
 use super::{Family, Figures};
+use crate::partition::PartitionFigures;
 use std::sync::atomic::Ordering;
 
 macro_rules! of_broker {

@@ -2,7 +2,8 @@
 //! without the label for all of them together.
 
 use super::exposition::{Kind, Samples};
-use super::{Family, Figures, Traffic};
+use super::{Family, Figures};
+use crate::partition::Traffic;
 
 macro_rules! by_topic {
     ($($name:literal $field:ident $help:literal)*) => {

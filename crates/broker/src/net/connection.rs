@@ -7,7 +7,6 @@ use super::listener::stopped;
 use super::memory::FrameMemory;
 use super::output::{Frame, HELD_MAX, Output};
 use super::stream::Stream;
-use crate::watch;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::future::Future;
@@ -18,6 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use thalweg_config::NetworkSettings;
+use thalweg_watch as watch;
 use tokio::time::{Instant, sleep};
 
 /// What frames may take over all connections, unless `queued.max.request.bytes` says otherwise.

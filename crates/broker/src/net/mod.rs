@@ -10,6 +10,7 @@
 //! Refused: TLS and SASL, which the configuration names before a listener opens.
 
 mod admission;
+pub mod answer_parts;
 mod answers;
 mod connection;
 mod input;

@@ -2,7 +2,6 @@
 
 use super::intake::{self, OpeningBudget, Taken};
 use super::{AppendError, Partition};
-use crate::coordinator::AppendAs;
 use bytes::Bytes;
 use thalweg_log::{AppendInfo, AppendOptions, AppendOrigin, EndMarker, VerificationGuard};
 use thalweg_record::{
@@ -12,6 +11,15 @@ use thalweg_wire::ErrorCode;
 
 /// A marker's batch has room in this.
 const MARKER_BYTES: usize = 128;
+
+/// How the partition is to judge a batch that belongs to a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AppendAs {
+    /// What proves that the transaction's coordinator was asked about the partition; none where that is not wanted.
+    pub guard: Option<VerificationGuard>,
+    /// The level of transaction.version by which the transaction was made that a marker ends.
+    pub transaction_version: i16,
+}
 
 /// What an append has done.
 #[derive(Clone, Copy, Debug)]

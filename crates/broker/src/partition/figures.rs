@@ -1,9 +1,38 @@
 //! What is told of a partition to whoever watches the broker.
 
 use super::Partition;
-use crate::metrics::{PartitionFigures, Traffic};
+use super::traffic::Traffic;
+use crate::replication::FollowerLag;
 use std::sync::Arc;
 use thalweg_record::Offset;
+
+/// One partition.
+#[allow(missing_docs)]
+pub struct PartitionFigures {
+    /// The topic.
+    pub topic: Arc<str>,
+    /// The number, as text.
+    pub index: String,
+    /// Whether this broker leads it.
+    pub is_leader: bool,
+    /// How many replicas it has, how many are in sync, and how many must be.
+    pub replicas: usize,
+    pub in_sync: usize,
+    pub min_in_sync: usize,
+    /// Whether replicas come or go.
+    pub is_reassigned: bool,
+    pub log_start: Offset,
+    pub log_end: Offset,
+    pub high_watermark: Offset,
+    pub last_stable_offset: Offset,
+    pub size_bytes: u64,
+    pub segments: usize,
+    /// The other replicas, where this broker leads.
+    pub followers: Vec<FollowerLag>,
+    /// How far this replica is behind the leader's high watermark, where another leads.
+    pub own_lag: Option<i64>,
+    pub traffic: Traffic,
+}
 
 impl Partition {
     /// Bytes leave for a follower or for a consumer.
@@ -17,7 +46,7 @@ impl Partition {
     }
 
     /// How it stands.
-    pub(crate) fn figures(partition: &Partition) -> PartitionFigures {
+    pub fn figures(partition: &Partition) -> PartitionFigures {
         let state = partition.state.lock();
         let (log, registration) = (&state.log, &state.registration);
         let end = log.log_end_offset();

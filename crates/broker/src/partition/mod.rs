@@ -24,13 +24,15 @@ mod table;
 #[cfg(test)]
 pub(crate) mod testing;
 mod throttled;
+mod traffic;
 mod waiter;
 mod watch;
 
-pub use append::{Appended, marker_batch};
+pub use append::{AppendAs, Appended, marker_batch};
 pub use durable::Durable;
 pub use error::{AppendError, coordinator_error};
 pub use fetch::{FetchError, FetchFrom, FetchRead, Isolation, Reader};
+pub use figures::PartitionFigures;
 pub use follow::{FetchPosition, FollowError, Replicated};
 pub use intake::OpeningBudget;
 pub use moving::{MoveError, Progress};
@@ -39,10 +41,10 @@ pub use offsets::{
 };
 pub use table::{Partitions, Topic};
 pub use thalweg_log::EndMarker;
+pub use traffic::{Outgoing, Traffic};
 pub use waiter::{Waiter, Waiting};
 pub use watch::Standing;
 
-use crate::metrics::{Outgoing, Traffic};
 use crate::replication::{Leadership, Surroundings};
 use acks::AckWaiters;
 use flush::Flushing;

@@ -1,7 +1,7 @@
 //! The partitions that this broker holds, by topic.
 
 use super::Partition;
-use crate::metrics::Traffic;
+use super::traffic::Traffic;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,13 +1,13 @@
 //! A partition for unit tests: led here, with one replica, and the default settings of a topic.
 
 use super::Partition;
-use crate::broker::ImageCell;
 use crate::replication::{IsrChanges, Surroundings, Throttle};
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_config::{BrokerConfig, ServerProperties};
 use thalweg_log::disk::{Disk, Faults};
 use thalweg_log::{CleanupPolicy, Clock, Home, LogConfig, PartitionLog, TopicPartition};
+use thalweg_metadata::ImageCell;
 use thalweg_metadata::{LeaderRecoveryState, PartitionEpoch, PartitionRegistration};
 use thalweg_record::{BatchBuilder, BatchOptions, LeaderEpoch};
 use thalweg_wire::Uuid;

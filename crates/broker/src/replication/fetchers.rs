@@ -7,12 +7,12 @@ use super::PartitionKey;
 use super::fetcher::{Fetcher, Follow, Inbox};
 use crate::broker::Broker;
 use crate::partition::Partition;
-use crate::watch;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
 use thalweg_metadata::{NO_LEADER, PartitionRegistration};
 use thalweg_record::LeaderEpoch;
+use thalweg_watch as watch;
 use tokio::task::JoinSet;
 
 /// The leader and the number of the fetcher.

@@ -12,11 +12,19 @@
 #[cfg(test)]
 mod tests;
 
-use crate::metrics::FollowerLag;
 use std::time::Duration;
 use thalweg_metadata::{PartitionEpoch, PartitionRegistration};
 use thalweg_record::Offset;
 use tokio::time::Instant;
+
+/// What a follower lacks, as its leader knows.
+#[derive(Clone, Copy, Debug)]
+pub struct FollowerLag {
+    /// The broker.
+    pub id: i32,
+    /// How many offsets it is behind the log end; `None` before its first fetch in this leader epoch.
+    pub lag: Option<i64>,
+}
 
 /// A replica of a proposed set of in-sync replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,7 +24,7 @@ pub use answer::truncation;
 pub use directories::{DirectoryAssignments, give_up_lost};
 pub use fetchers::Fetchers;
 pub use isr_changes::{IsrChanges, IsrCounters};
-pub use leadership::{ChangeOutcome, IsrChange, Leadership};
+pub use leadership::{ChangeOutcome, FollowerLag, IsrChange, Leadership};
 pub use moves::Moves;
 pub use surroundings::Surroundings;
 pub use throttle::Throttle;

@@ -3,9 +3,9 @@
 use super::isr_changes::IsrChanges;
 use super::leadership::IsrMember;
 use super::throttle::Throttle;
-use crate::broker::ImageCell;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_metadata::ImageCell;
 
 /// What a partition needs to know beyond itself.
 #[derive(Debug)]

@@ -10,9 +10,9 @@ use thalweg_broker::net::{
     AnswerMemory, ConnectionLimits, ConnectionSettings, Frame, FrameMemory, Handler, Network, Peer, Reply,
     Segment, SocketOptions,
 };
-use thalweg_broker::watch;
 use thalweg_log::LogSlice;
 use thalweg_log::disk::{Disk, LogFile};
+use thalweg_watch as watch;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::Instant;

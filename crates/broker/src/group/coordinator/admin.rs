@@ -2,7 +2,7 @@
 
 use super::super::answer::Answer;
 use super::GroupCoordinator;
-use crate::answer_parts::AnswerRoom;
+use crate::net::answer_parts::AnswerRoom;
 use std::collections::BTreeMap;
 use thalweg_hash::HashSet;
 use thalweg_wire::ErrorCode;

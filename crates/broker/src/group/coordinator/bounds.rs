@@ -2,7 +2,7 @@
 //! and are not made.
 
 use super::GroupCoordinator;
-use crate::answer_parts::merge;
+use crate::net::answer_parts::merge;
 use thalweg_hash::HashSet;
 use thalweg_record::Compression;
 use thalweg_wire::request::offset_commit_request::OffsetCommitRequestTopic;

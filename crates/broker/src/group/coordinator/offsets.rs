@@ -4,7 +4,7 @@
 use super::super::answer::{Answer, ClientInfo, write_error};
 use super::GroupCoordinator;
 use super::bounds;
-use crate::answer_parts::{AnswerRoom, merge};
+use crate::net::answer_parts::{AnswerRoom, merge};
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::VerificationGuard;
 use thalweg_wire::request::offset_commit_request::OffsetCommitRequestTopic;

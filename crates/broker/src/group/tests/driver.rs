@@ -6,7 +6,6 @@ use super::super::coordinator::GroupCoordinator;
 use super::super::topics::{DeletedTopic, Topics};
 use super::harness::error;
 use crate::coordinator::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError};
-use crate::watch;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -15,6 +14,7 @@ use std::time::Duration;
 use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
 use thalweg_record::{BatchHeader, LeaderEpoch, Offset, stamp_head};
+use thalweg_watch as watch;
 use thalweg_wire::request::join_group_request::JoinGroupRequestProtocol;
 use thalweg_wire::request::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use thalweg_wire::request::offset_fetch_request::{

@@ -7,22 +7,22 @@ use thalweg_hash::HashMap;
 
 /// The most bytes that an answer may take in memory, without the batches of a fetch. Kafka has no bound below 2 GiB;
 /// librdkafka takes answers of up to 100 MB by default, and the metadata of two million partitions fits.
-pub(crate) const ANSWER_BYTES_MAX: usize = 128 * 1024 * 1024;
+pub const ANSWER_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// What is left of the size that an answer may have, for an API whose answer can be far larger than its request.
 #[derive(Debug)]
-pub(crate) struct AnswerRoom {
+pub struct AnswerRoom {
     left: usize,
 }
 
 impl AnswerRoom {
     /// Room for a whole answer.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self { left: ANSWER_BYTES_MAX }
     }
 
     /// Takes room for a part of about `bytes` bytes; false where there is no more.
-    pub(crate) fn take(&mut self, bytes: usize) -> bool {
+    pub fn take(&mut self, bytes: usize) -> bool {
         match self.left.checked_sub(bytes) {
             Some(left) => {
                 self.left = left;
@@ -38,7 +38,7 @@ impl AnswerRoom {
 }
 
 /// Adds parts to an answer, topics mostly. Where one with the same key is there already, `join` has it take the other over.
-pub(crate) fn merge<T, K: Hash + Eq>(
+pub fn merge<T, K: Hash + Eq>(
     answered: &mut Vec<T>,
     more: Vec<T>,
     key: impl Fn(&T) -> K,
