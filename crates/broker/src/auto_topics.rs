@@ -147,15 +147,16 @@ async fn send(
 ) -> Result<CreateTopicsResponse, String> {
     const NEWEST: i16 = CreateTopicsRequest::MAX_VERSION;
     let Some(call) = client else {
-        return broker.controller.send(request, NEWEST).await.map_err(|error| error.to_string());
+        return broker.registered.controller.send(request, NEWEST).await.map_err(|error| error.to_string());
     };
-    let version = broker.controller.served(ApiKey::CreateTopics).map_or(NEWEST, |(_, max)| max.min(NEWEST));
+    let version =
+        broker.registered.controller.served(ApiKey::CreateTopics).map_or(NEWEST, |(_, max)| max.min(NEWEST));
     forward::send_at(broker, call, &request, version).await.map_err(|error| error.to_string())
 }
 
 async fn wait_for_leaders(broker: &Broker, names: &[String]) {
     let deadline = Instant::now() + APPEARS_WITHIN;
-    let mut changes = broker.controller.image_changes();
+    let mut changes = broker.registered.controller.image_changes();
     loop {
         let image = broker.image();
         let ready = |name: &String| {

@@ -3,18 +3,15 @@
 use crate::api::{FetchSessions, LargeRequests};
 use crate::auto_topics::AutoTopics;
 use crate::group::GroupCoordinator;
-use crate::membership::ControllerLink;
+use crate::membership::{Peers, RegisteredBroker};
 use crate::metrics::RequestMetrics;
 use crate::net::{AnswerMemory, ConnectionLimits, FrameMemory};
 use crate::partition::Partitions;
-use crate::producer_ids::ProducerIds;
 use crate::reconfigure;
-use crate::replication::{DirectoryAssignments, IsrChanges, Moves, Surroundings, Throttle};
-use crate::transaction::{TransactionCoordinator, Verifier};
+use crate::replication::Replication;
+use crate::transaction::{MarkerSender, MarkerWriter, ProducerIds, TransactionCoordinator, Verifier};
 use parking_lot::RwLock;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
-use thalweg_client::Connector;
 use thalweg_config::BrokerConfig;
 use thalweg_log::{Clock, LogDirs};
 use thalweg_metadata::{Image, ImageCell};
@@ -28,14 +25,12 @@ pub struct Broker {
     pub cluster_id: String,
     /// The wall clock.
     pub clock: Clock,
-    /// How connections to other brokers are made.
-    pub connector: Connector,
     /// The data directories.
     pub log_dirs: Arc<LogDirs>,
     /// The partitions that are here.
     pub partitions: Arc<Partitions>,
-    /// The way to the controller.
-    pub controller: ControllerLink,
+    /// This broker as the controller knows it, and the way to the controller.
+    pub registered: Arc<RegisteredBroker>,
     /// What requests take of memory.
     pub request_memory: FrameMemory,
     /// What answers take that peers do not take.
@@ -60,15 +55,14 @@ pub struct Broker {
     pub openings: Semaphore,
     /// Topics that are being created because somebody asked for them.
     pub auto_topics: AutoTopics,
-    /// What partitions see of the broker.
-    pub surroundings: Arc<Surroundings>,
-    /// In which directories replicas lie, where the controller does not know it.
-    pub directories: DirectoryAssignments,
-    /// Partitions on their way from one data directory to another.
-    pub moves: Moves,
+    /// What writes markers into partitions here.
+    pub markers: Arc<MarkerWriter>,
+    /// What sends the markers of the transactions that are coordinated here.
+    pub marker_sender: Arc<MarkerSender>,
+    /// Following other brokers, and being followed.
+    pub replication: Arc<Replication>,
     config: RwLock<Arc<BrokerConfig>>,
     image: Arc<ImageCell>,
-    epoch: AtomicI64,
 }
 
 /// How many large batches are looked into at a time. Each takes a core for up to half a second, and, in the worst of
@@ -81,13 +75,12 @@ pub struct BrokerParts {
     pub cluster_id: String,
     pub config: Arc<BrokerConfig>,
     pub clock: Clock,
-    /// How connections to other brokers are made.
-    pub connector: Connector,
     pub request_memory: FrameMemory,
     pub answer_memory: AnswerMemory,
     pub log_dirs: Arc<LogDirs>,
     pub partitions: Arc<Partitions>,
-    pub controller: ControllerLink,
+    pub registered: Arc<RegisteredBroker>,
+    pub peers: Arc<Peers>,
     pub groups: Arc<GroupCoordinator>,
     pub transactions: Arc<TransactionCoordinator>,
     pub image: Arc<ImageCell>,
@@ -103,52 +96,49 @@ impl Broker {
     /// Puts a broker together. It serves nothing by itself.
     pub fn new(parts: BrokerParts) -> Arc<Broker> {
         let BrokerParts {
-            cluster_id, config, clock, connector, log_dirs, partitions, controller, image, ..
+            config, log_dirs, partitions, registered, peers, groups, transactions, image, ..
         } = parts;
-        let replication = &config.replication;
-        let throttle = |rate: u64| Throttle::new(rate, replication.quota_samples, replication.quota_sample);
-        let surroundings = Arc::new(Surroundings {
-            node_id: config.node_id,
-            lag_time_max: config.replication.lag_time_max,
-            image: Arc::clone(&image),
-            isr_changes: IsrChanges::default(),
-            leader_throttle: throttle(replication.leader_throttled_rate),
-            follower_throttle: throttle(replication.follower_throttled_rate),
-        });
-        let moves = Moves::new(Throttle::new(
-            replication.move_rate,
-            replication.move_quota_samples,
-            replication.move_quota_sample,
-        ));
-        let connections = reconfigure::connection_limits(&config.network, log_dirs.disk().descriptors());
-        let verifier = Verifier::default();
+        let replication = Replication::new(
+            Arc::clone(&registered),
+            Arc::clone(&image),
+            Arc::clone(&partitions),
+            Arc::clone(&log_dirs),
+            Arc::clone(&peers),
+            &config.replication,
+            &config.log,
+        );
+        let node_id = config.node_id;
+        let verifier =
+            Verifier::new(node_id, Arc::clone(&image), Arc::clone(&transactions), Arc::clone(&peers));
         verifier.enable(config.transactions.verifies_partitions);
+        let markers = MarkerWriter::new(Arc::clone(&partitions), Arc::clone(&groups), parts.clock.clone());
+        let markers = Arc::new(markers);
+        let marker_sender =
+            MarkerSender::new(node_id, &transactions, Arc::clone(&markers), Arc::clone(&image), peers);
         Arc::new(Broker {
-            node_id: config.node_id,
-            cluster_id,
-            clock,
-            connector,
+            node_id,
+            cluster_id: parts.cluster_id,
+            clock: parts.clock,
+            connections: reconfigure::connection_limits(&config.network, log_dirs.disk().descriptors()),
             log_dirs,
             partitions,
-            controller,
+            producer_ids: ProducerIds::new(Arc::clone(&registered)),
+            registered,
             request_memory: parts.request_memory,
             answer_memory: parts.answer_memory,
-            connections,
             requests: RequestMetrics::default(),
             large_requests: LargeRequests::default(),
             fetch_sessions: FetchSessions::new(config.network.fetch_session_slots),
-            producer_ids: ProducerIds::default(),
-            groups: parts.groups,
-            transactions: parts.transactions,
+            groups,
+            transactions,
             verifier,
             openings: Semaphore::new(OPENINGS_MAX),
             auto_topics: AutoTopics::default(),
-            surroundings,
-            directories: DirectoryAssignments::default(),
-            moves,
+            markers,
+            marker_sender: Arc::new(marker_sender),
+            replication: Arc::new(replication),
             config: RwLock::new(config),
             image,
-            epoch: AtomicI64::new(-1),
         })
     }
 
@@ -159,6 +149,7 @@ impl Broker {
 
     /// Puts another configuration in force.
     pub fn set_config(&self, config: Arc<BrokerConfig>) {
+        self.replication.configure(&config.replication);
         self.verifier.enable(config.transactions.verifies_partitions);
         *self.config.write() = config;
     }
@@ -171,16 +162,6 @@ impl Broker {
     /// Makes an image the latest.
     pub fn set_image(&self, image: Arc<Image>) {
         self.image.set(image);
-    }
-
-    /// The epoch of this broker's registration; -1 before the first.
-    pub fn epoch(&self) -> i64 {
-        self.epoch.load(Ordering::Relaxed)
-    }
-
-    /// Takes note of the epoch of a registration.
-    pub fn set_epoch(&self, epoch: i64) {
-        self.epoch.store(epoch, Ordering::Relaxed);
     }
 
     /// A live broker to name as the controller: clients send it what the controller does, and it forwards.

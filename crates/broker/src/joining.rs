@@ -86,7 +86,7 @@ async fn cluster_id_of(
 /// Why the cluster does not take the broker in, with the names of both clusters where they are two.
 pub(crate) async fn refusal(broker: &Broker, error: JoinError) -> StartError {
     if error.is_of_other_cluster()
-        && let Ok(theirs) = broker.controller.cluster_id().await
+        && let Ok(theirs) = broker.registered.controller.cluster_id().await
         && theirs != broker.cluster_id
     {
         let servers = quorum_servers(&broker.config()).join(",");

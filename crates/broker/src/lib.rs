@@ -23,8 +23,6 @@ pub mod membership;
 pub mod metrics;
 pub mod net;
 pub mod partition;
-mod peers;
-mod producer_ids;
 pub mod publisher;
 mod reconfigure;
 pub mod replication;

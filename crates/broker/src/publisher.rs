@@ -121,7 +121,7 @@ impl Publisher {
             return Ok(());
         }
         if self.is_lost(change) {
-            self.broker.directories.report_lost(change.topic.id, change.partition);
+            self.broker.replication.directories.report_lost(change.topic.id, change.partition);
             return Ok(());
         }
         let opened = Arc::new(self.open(change, image)?);
@@ -156,7 +156,7 @@ impl Publisher {
         let Some(copy) = self.claim(copy, opened.topic_id) else { return };
         tracing::info!(partition = ?opened, path = %copy.dir().display(), copied_to = copy.log_end_offset().0, "Move to another log directory goes on");
         match opened.resume_move(copy) {
-            Ok(true) => self.broker.moves.see_to(Arc::clone(opened)),
+            Ok(true) => self.broker.replication.moves.see_to(Arc::clone(opened)),
             Ok(false) => {}
             Err(error) => {
                 tracing::error!(partition = ?opened, %error, "A move to another log directory cannot go on")
@@ -172,7 +172,7 @@ impl Publisher {
         let Some(partition) = partition.filter(|_| tracked) else { return };
         let Some(actual) = partition.with_log(|log| log.directory_id()) else { return };
         if change.registration.directory(self.broker.node_id) != Some(actual) {
-            self.broker.directories.report(change.topic.id, change.partition, actual);
+            self.broker.replication.directories.report(change.topic.id, change.partition, actual);
         }
     }
 
@@ -198,7 +198,7 @@ impl Publisher {
             }
             Some(None) | None => {
                 let assigned = change.registration.directory(broker.node_id).filter(|id| !id.is_reserved());
-                let preferred = broker.moves.take_preferred(change.topic.id, change.partition);
+                let preferred = broker.replication.moves.take_preferred(change.topic.id, change.partition);
                 let directory = preferred.or(assigned);
                 let log = broker.log_dirs.create(&name, Some(change.topic.id), config, directory)?;
                 if let Some(copy) = broker.log_dirs.take_future(&name) {
@@ -209,8 +209,8 @@ impl Publisher {
         };
         let topic = Arc::clone(&change.topic.name);
         let (id, index, registration) = (change.topic.id, change.partition, &change.registration);
-        let surroundings = Arc::clone(&broker.surroundings);
-        Ok(Partition::new(topic, id, index, surroundings, log, settings, registration))
+        let context = Arc::clone(&broker.replication.context);
+        Ok(Partition::new(topic, id, index, context, log, settings, registration))
     }
 
     /// The log that was found, if it belongs to the topic; else it belongs to another of that name, and is set aside.

@@ -50,10 +50,6 @@ pub fn apply<'a>(broker: &Broker, image: &Image, changed: impl Iterator<Item = &
                 overrides(network),
             );
         }
-        let (replication, surroundings) = (&config.replication, &broker.surroundings);
-        surroundings.leader_throttle.set_limit(replication.leader_throttled_rate);
-        surroundings.follower_throttle.set_limit(replication.follower_throttled_rate);
-        broker.moves.throttle.set_limit(replication.move_rate);
         broker.set_config(Arc::new(config));
         for topic in broker.partitions.topics() {
             configure(broker, image, &topic);

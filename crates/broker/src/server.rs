@@ -14,14 +14,16 @@ use crate::group::{GroupConfig, GroupCoordinator};
 use crate::joining::{self, Joined};
 use crate::loading::Loading;
 use crate::machine::Machine;
-use crate::membership::{ControllerLink, JoinError, LinkError, Membership, MembershipOptions};
+use crate::membership::{
+    ControllerLink, JoinError, LinkError, Membership, MembershipOptions, PeerOptions, Peers, RegisteredBroker,
+};
 use crate::metrics::Metrics;
 use crate::net::{BindError, ConnectionSettings, Listening, SocketOptions};
 use crate::partition::Partitions;
 use crate::publisher::Publisher;
 use crate::replication::{self, Fetchers};
-use crate::transaction::{self, TransactionConfig, TransactionCoordinator};
-use crate::{features, housekeeping, producer_ids};
+use crate::transaction::{TransactionConfig, TransactionCoordinator};
+use crate::{features, housekeeping};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -135,7 +137,7 @@ pub async fn start_on(
         joining::find_controller(machine, &config, loading, &connections).await?;
 
     let broker = assemble(machine, &config, &log_dirs, link, &connections);
-    let fetchers = Arc::new(Fetchers::new(Arc::clone(&broker)));
+    let fetchers = Arc::new(Fetchers::new(Arc::clone(&broker.replication)));
     let publisher = Arc::new(Publisher::new(Arc::clone(&broker), Arc::clone(&fetchers), found));
     let options = membership_options(&config, &log_dirs, &listening);
     let membership = match join(&broker, options, publisher.clone()).await {
@@ -153,14 +155,14 @@ pub async fn start_on(
     addresses.extend(controller.iter().flat_map(|node| node.addresses().to_vec()));
     let (stopping, listeners) = serve(&broker, listening, &connections);
     let mut housekeeping = housekeeping::start(&broker);
-    replication::start(&broker, &mut housekeeping);
+    broker.replication.start(&mut housekeeping);
     let groups = Arc::clone(&broker.groups);
     housekeeping.spawn(async move { groups.run().await });
     let coordinator = Arc::clone(&broker);
     housekeeping.spawn(async move {
-        coordinator.transactions.run(|| producer_ids::next(&coordinator)).await;
+        coordinator.transactions.run(|| coordinator.producer_ids.next()).await;
     });
-    housekeeping.spawn(transaction::run_markers(Arc::clone(&broker)));
+    housekeeping.spawn(Arc::clone(&broker.marker_sender).run());
     housekeeping.spawn(open_the_unopened(publisher));
     housekeeping.spawn(note_epochs(Arc::clone(&broker), membership.epochs()));
     let of_controller = controller.as_ref().map(|node| Arc::clone(node.controller()));
@@ -189,16 +191,23 @@ fn assemble(
 ) -> Arc<Broker> {
     let (partitions, image) = (Arc::new(Partitions::default()), ImageCell::new());
     let (groups, transactions) = coordinators(config, &partitions, &image, machine);
+    let options = PeerOptions {
+        node_id: config.node_id,
+        listener: config.listeners.inter_broker.clone(),
+        security: config.towards_brokers(),
+        request_timeout: config.network.request_timeout,
+    };
+    let peers = Peers::new(options, machine.network.connector().clone(), Arc::clone(&image));
     Broker::new(BrokerParts {
         cluster_id: log_dirs.cluster_id().to_owned(),
         config: Arc::clone(config),
         clock: machine.clock.clone(),
-        connector: machine.network.connector().clone(),
         request_memory: connections.memory.clone(),
         answer_memory: connections.answers.clone(),
         log_dirs: Arc::clone(log_dirs),
         partitions,
-        controller,
+        registered: Arc::new(RegisteredBroker::new(config.node_id, controller)),
+        peers: Arc::new(peers),
         groups,
         transactions,
         image,
@@ -212,10 +221,10 @@ async fn join(
     options: MembershipOptions,
     publisher: Arc<Publisher>,
 ) -> Result<Membership, JoinError> {
-    let membership = Membership::start(broker.controller.clone(), options, publisher).await?;
-    broker.set_epoch(membership.broker_epoch());
+    let membership = Membership::start(broker.registered.controller.clone(), options, publisher).await?;
+    broker.registered.set_epoch(membership.broker_epoch());
     let patience = broker.config().controller.initial_registration_timeout;
-    let given_up = replication::give_up_lost(broker, Instant::now() + patience).await;
+    let given_up = replication::give_up_lost(&broker.replication, Instant::now() + patience).await;
     given_up.map_err(|last| JoinError::Timeout { after: patience, last })?;
     broker.log_dirs.forget_lost();
     membership.unfence().await?;
@@ -225,7 +234,7 @@ async fn join(
 /// Takes note of each new registration: a process that was held up may have had to register anew.
 async fn note_epochs(broker: Arc<Broker>, mut epochs: watch::Receiver<i64>) {
     while epochs.changed().await.is_ok() {
-        broker.set_epoch(*epochs.borrow_and_update());
+        broker.registered.set_epoch(*epochs.borrow_and_update());
     }
 }
 

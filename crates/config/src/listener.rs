@@ -24,7 +24,7 @@ pub enum SecurityProtocol {
 }
 
 impl SecurityProtocol {
-    const ALL: [Self; 4] = [Self::Plaintext, Self::Ssl, Self::SaslPlaintext, Self::SaslSsl];
+    pub(crate) const ALL: [Self; 4] = [Self::Plaintext, Self::Ssl, Self::SaslPlaintext, Self::SaslSsl];
 
     /// Kafka's name.
     pub const fn name(self) -> &'static str {

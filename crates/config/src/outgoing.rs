@@ -5,6 +5,8 @@
 //! module may be set for one mechanism. The listener is that of the other side's: the controllers' first, or the one
 //! that brokers use among themselves.
 
+use std::collections::BTreeMap;
+
 use thalweg_client::Properties;
 
 use super::broker::BrokerConfig;
@@ -27,9 +29,13 @@ impl BrokerConfig {
         self.outgoing(name, self.listeners.controller_protocol, CONTROLLER_MECHANISM)
     }
 
-    /// How to speak to a broker whose listener for brokers has this protocol.
-    pub fn towards_brokers(&self, protocol: SecurityProtocol) -> Properties {
-        self.outgoing(&self.listeners.inter_broker, protocol, INTER_BROKER_MECHANISM)
+    /// How to speak to brokers, by the number of the protocol that their listener for brokers has. Plain text has no settings.
+    pub fn towards_brokers(&self) -> BTreeMap<i16, Properties> {
+        let secured =
+            SecurityProtocol::ALL.into_iter().filter(|protocol| *protocol != SecurityProtocol::Plaintext);
+        let properties =
+            |protocol| self.outgoing(&self.listeners.inter_broker, protocol, INTER_BROKER_MECHANISM);
+        secured.map(|protocol| (protocol.code(), properties(protocol))).collect()
     }
 
     fn outgoing(&self, listener: &str, protocol: SecurityProtocol, mechanism_key: &str) -> Properties {

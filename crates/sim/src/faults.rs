@@ -163,7 +163,7 @@ impl Faults {
             }
             if let Some(broker) = simulation.machines[id].broker() {
                 self.lost_power.retain(|(lost, _)| *lost != id);
-                self.lost_power.push((id, broker.epoch()));
+                self.lost_power.push((id, broker.registered.epoch()));
             }
             let chance = &mut self.chance;
             simulation.machines[id].lose_power(&mut |end| chance.below(end));
@@ -225,7 +225,7 @@ impl Faults {
             return false;
         }
         let Some(broker) = simulation.machines[id].broker() else { return false };
-        self.replaced = Some((id, broker.epoch()));
+        self.replaced = Some((id, broker.registered.epoch()));
         tracing::info!(id, "Disk is replaced");
         simulation.machines[id].replace_disk();
         self.start_again(simulation, id);

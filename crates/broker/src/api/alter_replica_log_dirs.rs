@@ -84,7 +84,7 @@ fn begin(broker: &Broker, topic: &str, index: i32, path: &Path) -> Result<(), Er
         return Err(ErrorCode::KafkaStorageError);
     }
     match partition.begin_move(&broker.log_dirs, directory) {
-        Ok(true) => broker.moves.see_to(partition),
+        Ok(true) => broker.replication.moves.see_to(partition),
         Ok(false) => {}
         Err(error) => {
             tracing::error!(?partition, path = %path.display(), %error, "A move to another log directory cannot begin");
@@ -103,6 +103,6 @@ fn not_here(broker: &Broker, topic: &str, index: i32, directory: Uuid) -> ErrorC
         // It lies in the directory that is not there.
         return ErrorCode::KafkaStorageError;
     }
-    broker.moves.prefer(known.id, index, directory, &image);
+    broker.replication.moves.prefer(known.id, index, directory, &image);
     ErrorCode::ReplicaNotAvailable
 }

@@ -23,7 +23,7 @@ pub fn handle(broker: &Broker, call: &Call, request: ApiVersionsRequest) -> ApiV
     }
     let image = broker.image();
     // The quorum's own version is in no image.
-    let kraft_version = (KRAFT_VERSION, broker.controller.kraft_version());
+    let kraft_version = (KRAFT_VERSION, broker.registered.controller.kraft_version());
     let registered = image.broker(broker.node_id).map(|registration| registration.features.clone());
     ApiVersionsResponse {
         error_code: ErrorCode::None.code(),

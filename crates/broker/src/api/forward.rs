@@ -43,7 +43,7 @@ pub fn served_with_controller(broker: &Broker, api: &Api) -> Option<(i16, i16)> 
     if !FORWARDED.contains(&api.key) {
         return Some((api.min, api.last(broker)));
     }
-    let (min, max) = broker.controller.served(api.key)?;
+    let (min, max) = broker.registered.controller.served(api.key)?;
     let (min, max) = (min.max(api.min), max.min(api.max));
     (min <= max).then_some((min, max))
 }
@@ -106,7 +106,7 @@ enum Failure {
 /// The controller's answer to a request in an envelope.
 async fn ask(broker: &Broker, call: &Call, request: Bytes) -> Result<Bytes, Failure> {
     let (api, version) = (call.key, call.version);
-    match broker.controller.send(envelope(call, request), EnvelopeRequest::MAX_VERSION).await {
+    match broker.registered.controller.send(envelope(call, request), EnvelopeRequest::MAX_VERSION).await {
         Ok(response) => match (ErrorCode::from_i16(response.error_code), response.response_data) {
             (Some(ErrorCode::None), Some(answer)) => Ok(answer),
             (Some(ErrorCode::UnsupportedVersion), _) => Err(Failure::UnsupportedVersion),
@@ -146,11 +146,14 @@ fn words(api: ApiKey, failure: ErrorCode) -> Option<&'static str> {
 
 /// Waits until the image shows what was committed by now. Where that is, the quorum itself tells.
 async fn shown(broker: &Broker) {
-    let mut changes = broker.controller.image_changes();
+    let mut changes = broker.registered.controller.image_changes();
     let partitions = vec![PartitionData::default()];
     let topics = vec![TopicData { topic_name: "__cluster_metadata".to_owned(), partitions }];
-    let asked =
-        broker.controller.send(DescribeQuorumRequest { topics }, DescribeQuorumRequest::MAX_VERSION).await;
+    let asked = broker
+        .registered
+        .controller
+        .send(DescribeQuorumRequest { topics }, DescribeQuorumRequest::MAX_VERSION)
+        .await;
     let partition =
         asked.ok().and_then(|quorum| quorum.topics.into_iter().next()?.partitions.into_iter().next());
     if let Some(partition) = partition {

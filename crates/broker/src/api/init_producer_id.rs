@@ -9,7 +9,6 @@
 
 use super::Call;
 use crate::broker::Broker;
-use crate::producer_ids;
 use crate::transaction::{InitRequest, Producer, TwoPhaseCommit};
 use std::sync::Arc;
 use thalweg_wire::ErrorCode;
@@ -42,10 +41,10 @@ async fn producer(broker: &Broker, request: InitProducerIdRequest) -> Result<Pro
     };
     let Some(id) = request.transactional_id else {
         // A producer that names an id of its own wants its epoch raised; it gets a new id instead, as from Kafka.
-        return Ok(Producer { id: producer_ids::next(broker).await?, epoch: 0 });
+        return Ok(Producer { id: broker.producer_ids.next().await?, epoch: 0 });
     };
     let timeout_ms = request.transaction_timeout_ms;
     let begin = InitRequest { id, timeout_ms, expected };
     let two_phase_commit = TwoPhaseCommit { begins: request.enable2_pc, keeps: request.keep_prepared_txn };
-    broker.transactions.init_producer_id(begin, two_phase_commit, || producer_ids::next(broker)).await
+    broker.transactions.init_producer_id(begin, two_phase_commit, || broker.producer_ids.next()).await
 }

@@ -5,7 +5,6 @@
 
 use super::Call;
 use crate::broker::Broker;
-use crate::producer_ids;
 use crate::transaction::{
     EndRequest, Outcome, Partitions, Producer, TransactionCoordinator, TransactionFilter, TransactionState,
     Verification, begin_verification, must_ask,
@@ -143,7 +142,7 @@ pub async fn end(broker: Arc<Broker>, call: Arc<Call>, request: EndTxnRequest) -
         outcome: if request.committed { Outcome::Commit } else { Outcome::Abort },
         client_version: if call.version >= 5 { NEWER } else { 0 },
     };
-    let ended = broker.transactions.end_transaction(end, || producer_ids::next(&broker)).await;
+    let ended = broker.transactions.end_transaction(end, || broker.producer_ids.next()).await;
     let (error, producer) = match ended {
         Ok(producer) => (ErrorCode::None, producer),
         Err(error) => (super::fenced_before(2, call.version, error), Producer::NONE),
@@ -199,7 +198,7 @@ async fn verify_commit(
     let mut guarded = begin_verification(producer, [(partition, 0)], verification);
     if must_ask(&guarded) {
         let id = &request.transactional_id;
-        broker.verifier.ask(broker, id, producer, &mut guarded, verification).await;
+        broker.verifier.ask(id, producer, &mut guarded, verification).await;
     }
     let guard = guarded.pop().map_or(Ok(VerificationGuard::NONE), |(_, guard)| guard);
     let guard = guard.map_err(|error| match error {

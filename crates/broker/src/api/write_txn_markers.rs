@@ -6,7 +6,7 @@
 use super::Call;
 use crate::broker::Broker;
 use crate::net::answer_parts::merge;
-use crate::transaction::{Marker, Outcome, join_all, write_marker};
+use crate::transaction::{Marker, Outcome, join_all};
 use std::sync::Arc;
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_wire::request::write_txn_markers_request::WritableTxnMarker;
@@ -31,7 +31,7 @@ pub async fn handle(
     for some in writes.chunks(AT_ONCE) {
         let mut written = Vec::with_capacity(some.len());
         for (marker, topic, partition) in some {
-            written.push(write_marker(&broker, *marker, topic, *partition, deadline));
+            written.push(broker.markers.write(*marker, topic, *partition, deadline));
         }
         codes.extend(join_all(written.into_iter()).await.into_iter().map(|written| match written {
             Ok(()) => 0,

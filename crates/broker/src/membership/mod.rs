@@ -15,7 +15,9 @@ mod leader;
 mod link;
 mod member;
 mod observer;
+mod peers;
 mod quorum;
+mod registered;
 #[cfg(test)]
 mod tests;
 
@@ -31,7 +33,9 @@ use tokio::time::Instant;
 
 pub use link::{ControllerLink, LinkError};
 pub use observer::ObserverError;
+pub use peers::{PeerError, PeerOptions, Peers};
 pub use quorum::QuorumOptions;
+pub use registered::RegisteredBroker;
 
 use member::{Member, Wish};
 use observer::Observer;

@@ -46,7 +46,7 @@ pub(super) const FAMILIES: &[Family] = &[
         labels: &[],
         read: |figures, out| {
             if let Some(broker) = figures.broker() {
-                out.add(&[], broker.epoch());
+                out.add(&[], broker.registered.epoch());
             }
         },
     },

@@ -42,7 +42,7 @@ macro_rules! of_throttle {
             labels: &[],
             read: |figures, out| {
                 if let Some(broker) = figures.broker() {
-                    out.add(&[], broker.surroundings.$field.copied());
+                    out.add(&[], broker.replication.context.$field.copied());
                 }
             },
         }
@@ -88,19 +88,19 @@ pub(super) const FAMILIES: &[Family] = &[
         "isrshrinks_total",
         Counter,
         "Times that a leader here had followers dropped from the replicas in sync.",
-        |b| b.surroundings.isr_changes.counters().shrinks.load(Ordering::Relaxed)
+        |b| b.replication.context.isr_changes.counters().shrinks.load(Ordering::Relaxed)
     ),
     of_broker!(
         "isrexpands_total",
         Counter,
         "Times that a leader here had a follower added to the replicas in sync.",
-        |b| b.surroundings.isr_changes.counters().expands.load(Ordering::Relaxed)
+        |b| b.replication.context.isr_changes.counters().expands.load(Ordering::Relaxed)
     ),
     of_broker!(
         "failedisrupdates_total",
         Counter,
         "Changes of replicas in sync that the controller did not make.",
-        |b| b.surroundings.isr_changes.counters().failures.load(Ordering::Relaxed)
+        |b| b.replication.context.isr_changes.counters().failures.load(Ordering::Relaxed)
     ),
     of_partition!("replicascount", "Replicas of a partition led here.", |p| p.replicas.into()),
     of_partition!("insyncreplicascount", "Its replicas in sync.", |p| p.in_sync.into()),

@@ -154,7 +154,7 @@ impl Partition {
         state.traffic.messages_in += info.last_offset.0.abs_diff(info.first_offset.0) + 1;
         state.followers.count(usize::try_from(info.appended_bytes).unwrap_or(usize::MAX));
         if state.replicates_alone() {
-            state.raise_high_watermark(&self.surroundings);
+            state.raise_high_watermark(&self.context);
         }
         let replicated = state.high_watermark() > info.last_offset;
         drop(state);

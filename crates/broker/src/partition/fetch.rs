@@ -104,7 +104,7 @@ impl Partition {
             Reader::Follower { id, .. } => {
                 !state.registration.isr.contains(&id)
                     && state.settings.leader_throttled.contains(self.index, self.node_id)
-                    && self.surroundings.leader_throttle.is_exceeded(Instant::now())
+                    && self.context.leader_throttle.is_exceeded(Instant::now())
             }
             Reader::Client | Reader::Internal => false,
         };

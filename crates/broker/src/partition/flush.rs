@@ -78,7 +78,7 @@ impl Partition {
                 let mut state = synced.state.lock();
                 let is_this = target.is_of(&state.log);
                 let completed = state.log.complete_flush(&target, outcome);
-                state.raise_high_watermark(&synced.surroundings);
+                state.raise_high_watermark(&synced.context);
                 completed.map(|()| if is_this { Synced::This } else { Synced::Another })
             };
             completed.map_err(|error| {

@@ -1,7 +1,7 @@
 //! Leading: what followers have, how far records are replicated, who is in sync.
 
 use super::{FetchFrom, FetchRead, Partition, State};
-use crate::replication::{ChangeOutcome, IsrChange, Leadership, Surroundings};
+use crate::replication::{ChangeOutcome, IsrChange, Leadership, ReplicaContext};
 use thalweg_metadata::LeaderRecoveryState;
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::ErrorCode;
@@ -23,7 +23,7 @@ impl Partition {
         }
         registration.isr = leadership.isr().to_vec();
         registration.partition_epoch = leadership.partition_epoch();
-        state.raise_high_watermark(&self.surroundings);
+        state.raise_high_watermark(&self.context);
     }
 
     /// Proposes to drop followers that lag. To be called again and again.
@@ -33,7 +33,7 @@ impl Partition {
         let Some(leadership) = &mut state.leadership else { return };
         let change = leadership.shrink(end, Instant::now());
         // One who had caught up, and was waited for, may have fallen behind.
-        state.raise_high_watermark(&self.surroundings);
+        state.raise_high_watermark(&self.context);
         if let Some(change) = change {
             self.propose(change);
         }
@@ -44,7 +44,7 @@ impl Partition {
         let state = self.state.lock();
         state.check_leader(self.node_id, from.current_leader_epoch).ok()?;
         let leadership = state.leadership.as_ref()?;
-        let image = self.surroundings.image.get();
+        let image = self.context.image.get();
         let is_near = |id: i32| {
             image.broker(id).is_some_and(|broker| !broker.fenced && broker.rack.as_deref() == Some(rack))
         };
@@ -67,7 +67,7 @@ impl Partition {
                 if state.leader_epoch() != epoch {
                     return Err(ErrorCode::NotLeaderOrFollower);
                 }
-                match state.low_watermark(&self.surroundings).filter(|low| *low >= offset) {
+                match state.low_watermark(&self.context).filter(|low| *low >= offset) {
                     Some(low) => return Ok(low),
                     None => state.deletions.wait(offset),
                 }
@@ -80,7 +80,7 @@ impl Partition {
 
     fn propose(&self, change: IsrChange) {
         tracing::debug!(partition = ?self, isr = ?change.isr, epoch = change.leader_epoch, "In-sync replicas should change");
-        self.surroundings.isr_changes.submit(self.topic_id, self.index, change);
+        self.context.isr_changes.submit(self.topic_id, self.index, change);
     }
 
     /// Whether the partition lacks in-sync replicas, as far as its leader knows.
@@ -107,8 +107,8 @@ impl State {
     }
 
     /// Takes over which other replicas there are.
-    pub(super) fn know_followers(&mut self, surroundings: &Surroundings) {
-        let (node_id, registration) = (surroundings.node_id, &self.registration);
+    pub(super) fn know_followers(&mut self, context: &ReplicaContext) {
+        let (node_id, registration) = (context.node_id, &self.registration);
         if registration.replicas.iter().all(|id| *id == node_id) {
             self.leadership = None;
             return;
@@ -116,7 +116,7 @@ impl State {
         match &mut self.leadership {
             Some(leadership) => leadership.on_registration(registration, Instant::now()),
             None => {
-                let (start, lag) = (self.epoch_start, surroundings.lag_time_max);
+                let (start, lag) = (self.epoch_start, context.lag_time_max);
                 let leadership = Leadership::new(node_id, registration, start, lag, Instant::now());
                 self.leadership = Some(Box::new(leadership));
             }
@@ -141,32 +141,32 @@ impl State {
         from: &FetchFrom,
     ) {
         let offset = from.offset;
-        let surroundings = &partition.surroundings;
+        let context = &partition.context;
         let (end, high_watermark) = (self.log.log_end_offset(), self.log.high_watermark());
         let Some(leadership) = &mut self.leadership else { return };
         leadership.on_fetch(id, broker_epoch, offset, end, Instant::now());
         leadership.on_log_start(id, from.reader_start);
-        let change = leadership.expand(id, high_watermark, |member| surroundings.is_eligible(member));
+        let change = leadership.expand(id, high_watermark, |member| context.is_eligible(member));
         if let Some(change) = change {
             partition.propose(change);
         }
         if offset > high_watermark {
-            self.raise_high_watermark(surroundings);
+            self.raise_high_watermark(context);
         }
         if !self.deletions.is_empty()
-            && let Some(low) = self.low_watermark(surroundings)
+            && let Some(low) = self.low_watermark(context)
         {
             self.deletions.reach(low);
         }
     }
 
     /// The lowest log start of the replicas that are alive.
-    fn low_watermark(&self, surroundings: &Surroundings) -> Option<Offset> {
+    fn low_watermark(&self, context: &ReplicaContext) -> Option<Offset> {
         let own = self.log.log_start_offset();
         match &self.leadership {
             None => Some(own),
             Some(leadership) => {
-                let image = surroundings.image.get();
+                let image = context.image.get();
                 leadership.low_watermark(own, |id| image.is_alive(id))
             }
         }
@@ -178,15 +178,16 @@ impl State {
     }
 
     /// Raises the high watermark to what all replicas have that count, and tells who waits for it.
-    pub(super) fn raise_high_watermark(&mut self, surroundings: &Surroundings) {
-        if !self.leads(surroundings.node_id) {
+    pub(super) fn raise_high_watermark(&mut self, context: &ReplicaContext) {
+        if !self.leads(context.node_id) {
             return;
         }
         let (end, min_isr) = (self.log.log_end_offset(), self.effective_min_isr());
         let replicated = match &self.leadership {
             None => self.has_min_isr().then_some(end),
-            Some(leadership) => leadership
-                .high_watermark(end, min_isr, Instant::now(), |member| surroundings.is_eligible(member)),
+            Some(leadership) => {
+                leadership.high_watermark(end, min_isr, Instant::now(), |member| context.is_eligible(member))
+            }
         };
         // Kafka syncs before an append counts. Here it is under way, and nobody may read what a power failure would take back.
         let replicated = replicated.map(|offset| offset.min(self.log.flushed_end()));

@@ -45,7 +45,7 @@ pub use traffic::{Outgoing, Traffic};
 pub use waiter::{Waiter, Waiting};
 pub use watch::Standing;
 
-use crate::replication::{Leadership, Surroundings};
+use crate::replication::{Leadership, ReplicaContext};
 use acks::AckWaiters;
 use flush::Flushing;
 use lock::StateLock;
@@ -68,7 +68,7 @@ pub struct Partition {
     /// The partition's number.
     pub index: i32,
     node_id: i32,
-    surroundings: Arc<Surroundings>,
+    context: Arc<ReplicaContext>,
     state: StateLock,
     /// The copy that is to take the place of the log, in another directory. Its lock is taken before that of the state.
     future: Mutex<Option<PartitionLog>>,
@@ -132,7 +132,7 @@ impl Partition {
         topic: Arc<str>,
         topic_id: Uuid,
         index: i32,
-        surroundings: Arc<Surroundings>,
+        context: Arc<ReplicaContext>,
         log: PartitionLog,
         settings: Arc<EffectiveTopicConfig>,
         registration: &PartitionRegistration,
@@ -168,8 +168,8 @@ impl Partition {
             topic,
             topic_id,
             index,
-            node_id: surroundings.node_id,
-            surroundings,
+            node_id: context.node_id,
+            context,
             state: StateLock::new(state),
             future: Mutex::new(None),
             moving: AtomicBool::new(false),
@@ -245,8 +245,8 @@ impl Partition {
             if new_epoch || !led {
                 state.begin_to_lead();
             }
-            state.know_followers(&self.surroundings);
-            state.raise_high_watermark(&self.surroundings);
+            state.know_followers(&self.context);
+            state.raise_high_watermark(&self.context);
         } else {
             state.leadership = None;
             if new_epoch && registration.leader != NO_LEADER {
@@ -265,7 +265,7 @@ impl Partition {
         state.settings = Arc::clone(settings);
         state.log.set_config(log);
         // Fewer replicas may be enough now.
-        state.raise_high_watermark(&self.surroundings);
+        state.raise_high_watermark(&self.context);
     }
 
     /// Ends the partition here: whoever waits learns that it is not led here any more.

@@ -1,7 +1,7 @@
 //! A partition for unit tests: led here, with one replica, and the default settings of a topic.
 
 use super::Partition;
-use crate::replication::{IsrChanges, Surroundings, Throttle};
+use crate::replication::{IsrChanges, ReplicaContext, Throttle};
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_config::{BrokerConfig, ServerProperties};
@@ -21,7 +21,7 @@ pub(crate) fn partition(log: PartitionLog, leader_epoch: i32) -> Partition {
     let config = BrokerConfig::new(&ServerProperties::default()).expect("the defaults are valid");
     let (settings, _) = config.topic_defaults.apply(&Default::default());
     let unlimited = || Throttle::new(u64::MAX, 1, Duration::from_secs(1));
-    let surroundings = Arc::new(Surroundings {
+    let context = Arc::new(ReplicaContext {
         node_id: NODE,
         lag_time_max: Duration::from_secs(30),
         image: ImageCell::new(),
@@ -29,15 +29,7 @@ pub(crate) fn partition(log: PartitionLog, leader_epoch: i32) -> Partition {
         leader_throttle: unlimited(),
         follower_throttle: unlimited(),
     });
-    Partition::new(
-        "t".into(),
-        TOPIC,
-        0,
-        surroundings,
-        log,
-        Arc::new(settings),
-        &registration(NODE, leader_epoch),
-    )
+    Partition::new("t".into(), TOPIC, 0, context, log, Arc::new(settings), &registration(NODE, leader_epoch))
 }
 
 /// What the cluster says of it when this node leads, or another.

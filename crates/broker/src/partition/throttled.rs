@@ -8,7 +8,7 @@ impl Partition {
     /// Bytes leave for a follower: they count where the copying from here is throttled.
     pub fn sent_to_follower(&self, bytes: usize) {
         self.sent(bytes, true);
-        let throttle = &self.surroundings.leader_throttle;
+        let throttle = &self.context.leader_throttle;
         if throttle.limit().is_some()
             && self.state.lock().settings.leader_throttled.contains(self.index, self.node_id)
         {
@@ -18,7 +18,7 @@ impl Partition {
 
     /// Whether this replica has to wait before it fetches more: it lags, and is copied under a throttle that is exceeded.
     pub fn is_held_back(&self) -> bool {
-        let throttle = &self.surroundings.follower_throttle;
+        let throttle = &self.context.follower_throttle;
         throttle.limit().is_some() && {
             let state = self.state.lock();
             state.is_copied_throttled(self) && state.lags() && throttle.is_exceeded(Instant::now())
@@ -29,7 +29,7 @@ impl Partition {
 impl State {
     /// Bytes came from the leader: they count where the copying to here is throttled.
     pub(super) fn came_from_leader(&self, partition: &Partition, bytes: u64) {
-        let throttle = &partition.surroundings.follower_throttle;
+        let throttle = &partition.context.follower_throttle;
         if throttle.limit().is_some() && self.is_copied_throttled(partition) {
             throttle.record(bytes, Instant::now());
         }

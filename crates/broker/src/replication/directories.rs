@@ -7,8 +7,8 @@
 //! that the replica lies in a directory that no broker has, and makes the log again once the image shows that.
 
 use super::PartitionKey;
+use super::Replication;
 use super::answer::backoff;
-use crate::broker::Broker;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -74,15 +74,15 @@ impl DirectoryAssignments {
 }
 
 /// Tells the controller for as long as the broker lives.
-pub async fn run(broker: Arc<Broker>) {
+pub async fn run(replication: Arc<Replication>) {
     let mut failures = 0u32;
     loop {
-        let mut places = broker.directories.next().await;
-        still_news(&mut places, &broker.image(), broker.node_id);
+        let mut places = replication.directories.next().await;
+        still_news(&mut places, &replication.image.get(), replication.broker.node_id);
         if places.is_empty() {
             continue;
         }
-        match tell(&broker, &places).await {
+        match tell(&replication, &places).await {
             Ok(told) => places.retain(|key, _| !told.contains(key)),
             Err(reason) if failures == 0 => {
                 tracing::warn!(reason, "The directories of replicas could not be told; it is tried again");
@@ -95,19 +95,19 @@ pub async fn run(broker: Arc<Broker>) {
         }
         failures = failures.saturating_add(1);
         tokio::time::sleep(backoff(failures, RETRY_MAX)).await;
-        broker.directories.report_again(places);
+        replication.directories.report_again(places);
     }
 }
 
 /// Gives up the replicas whose logs are gone, before the broker may lead; tries again until then.
-pub async fn give_up_lost(broker: &Broker, until: Instant) -> Result<(), String> {
-    let lost = std::mem::take(&mut *broker.directories.lost.lock());
+pub async fn give_up_lost(replication: &Replication, until: Instant) -> Result<(), String> {
+    let lost = std::mem::take(&mut *replication.directories.lost.lock());
     let nowhere = Uuid::random();
     let mut places: Places = lost.into_iter().map(|key| (key, nowhere)).collect();
     if places.is_empty() {
         return Ok(());
     }
-    let first = name_of(broker, places.keys().next().copied());
+    let first = name_of(replication, places.keys().next().copied());
     tracing::error!(
         partitions = places.len(),
         first,
@@ -117,11 +117,11 @@ pub async fn give_up_lost(broker: &Broker, until: Instant) -> Result<(), String>
     while !places.is_empty() {
         let rest = places.keys().nth(REQUEST_PARTITIONS_MAX).copied();
         let rest = rest.map(|first| places.split_off(&first)).unwrap_or_default();
-        let told = tell(broker, &places).await;
+        let told = tell(replication, &places).await;
         if let Ok(told) = &told {
             places.retain(|key, _| !told.contains(key));
             // A topic that was deleted meanwhile is none to give up.
-            still_news(&mut places, &broker.image(), broker.node_id);
+            still_news(&mut places, &replication.image.get(), replication.broker.node_id);
         }
         let is_done = places.is_empty();
         places.extend(rest);
@@ -137,9 +137,9 @@ pub async fn give_up_lost(broker: &Broker, until: Instant) -> Result<(), String>
     Ok(())
 }
 
-fn name_of(broker: &Broker, key: Option<PartitionKey>) -> Option<String> {
+fn name_of(replication: &Replication, key: Option<PartitionKey>) -> Option<String> {
     let (topic, partition) = key?;
-    Some(format!("{}-{partition}", broker.image().topics().get_by_id(topic)?.name))
+    Some(format!("{}-{partition}", replication.image.get().topics().get_by_id(topic)?.name))
 }
 
 /// Leaves out what the image shows by now, and replicas that are the broker's no more.
@@ -151,10 +151,11 @@ fn still_news(places: &mut Places, image: &Image, node_id: i32) {
 }
 
 /// Sends one request; gives what the controller took note of.
-async fn tell(broker: &Broker, places: &Places) -> Result<Vec<PartitionKey>, String> {
-    let request = request(broker.node_id, broker.epoch(), places);
+async fn tell(replication: &Replication, places: &Places) -> Result<Vec<PartitionKey>, String> {
+    let request = request(replication.broker.node_id, replication.broker.epoch(), places);
     let version = AssignReplicasToDirsRequest::MAX_VERSION;
-    let response = broker.controller.send(request, version).await.map_err(|error| error.to_string())?;
+    let response =
+        replication.broker.controller.send(request, version).await.map_err(|error| error.to_string())?;
     if response.error_code != 0 {
         return Err(format!("the controller answers {:?}", ErrorCode::from_i16(response.error_code)));
     }

@@ -5,11 +5,11 @@
 //! fetcher.
 
 use super::PartitionKey;
+use super::Replication;
 use super::answer::{Verdict, backoff, judge};
 use super::session::FetchSession;
-use crate::broker::Broker;
+use crate::membership::PeerError;
 use crate::partition::{FetchPosition, FollowError, Partition, Replicated};
-use crate::peers::{self, PeerError};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -90,7 +90,7 @@ enum RoundError {
 
 /// See the module.
 pub(super) struct Fetcher {
-    broker: Arc<Broker>,
+    replication: Arc<Replication>,
     leader: i32,
     inbox: Arc<Inbox>,
     stopping: watch::Receiver<bool>,
@@ -101,9 +101,14 @@ pub(super) struct Fetcher {
 }
 
 impl Fetcher {
-    pub fn new(broker: Arc<Broker>, leader: i32, inbox: Arc<Inbox>, stopping: watch::Receiver<bool>) -> Self {
+    pub fn new(
+        replication: Arc<Replication>,
+        leader: i32,
+        inbox: Arc<Inbox>,
+        stopping: watch::Receiver<bool>,
+    ) -> Self {
         let (followed, session) = (BTreeMap::new(), FetchSession::default());
-        Self { broker, leader, inbox, stopping, followed, session, connection: None, failures: 0 }
+        Self { replication, leader, inbox, stopping, followed, session, connection: None, failures: 0 }
     }
 
     /// Lives until the broker stops.
@@ -112,7 +117,7 @@ impl Fetcher {
         while !*stopping.borrow() {
             self.take_inbox();
             self.end_rests(Instant::now());
-            if self.broker.epoch() < 0 {
+            if self.replication.broker.epoch() < 0 {
                 // Before the registration there is no epoch to fetch with.
                 self.pause(Some(Instant::now() + BEFORE_REGISTRATION)).await;
                 continue;
@@ -184,7 +189,7 @@ impl Fetcher {
                 self.session.remove(&key);
             }
             Ok(position) => {
-                let bytes = self.broker.config().replication.fetch_max_bytes;
+                let bytes = self.replication.settings().fetch_max_bytes;
                 self.session.set(key, partition_at(key.1, followed.epoch, position, bytes));
             }
             Err(_) => self.session.remove(&key),
@@ -216,13 +221,12 @@ impl Fetcher {
         if version < FETCH_VERSION_MIN {
             return Err(RoundError::TooOld(version));
         }
-        let config = self.broker.config();
-        let settings = &config.replication;
+        let settings = self.replication.settings();
         let told = self.session.request();
         // A partition that rests must not wait for the others.
         let rest = self.next_rest_end().map(|end| end.saturating_duration_since(Instant::now()));
         let wait = rest.map_or(settings.fetch_wait_max, |rest| rest.min(settings.fetch_wait_max));
-        let (replica_id, replica_epoch) = (self.broker.node_id, self.broker.epoch());
+        let (replica_id, replica_epoch) = (self.replication.broker.node_id, self.replication.broker.epoch());
         let mut request = FetchRequest {
             max_wait_ms: i32::try_from(wait.as_millis()).unwrap_or(i32::MAX),
             min_bytes: settings.fetch_min_bytes,
@@ -247,8 +251,8 @@ impl Fetcher {
             return Ok(connection.clone());
         }
         self.session.reset();
-        let timeout = self.broker.config().replication.socket_timeout;
-        let connection = peers::connect(&self.broker, self.leader, "fetcher", timeout).await?;
+        let timeout = self.replication.settings().socket_timeout;
+        let connection = self.replication.peers.connect(self.leader, "fetcher", timeout).await?;
         tracing::debug!(leader = self.leader, address = %connection.peer(), "Fetcher is connected");
         self.connection = Some(connection.clone());
         Ok(connection)
@@ -270,7 +274,7 @@ impl Fetcher {
     async fn rest_all(&mut self) {
         self.session.reset();
         self.failures = self.failures.saturating_add(1);
-        let rest = backoff(self.failures, self.broker.config().replication.fetch_backoff);
+        let rest = backoff(self.failures, self.replication.settings().fetch_backoff);
         self.pause(Some(Instant::now() + rest)).await;
     }
 
@@ -426,7 +430,7 @@ impl Fetcher {
         key: PartitionKey,
         work: impl FnOnce() -> Result<FetchPosition, FollowError> + Send + 'static,
     ) {
-        let done = self.broker.log_dirs.disk().spawn(work).await.expect("work on a log does not panic");
+        let done = self.replication.log_dirs.disk().spawn(work).await.expect("work on a log does not panic");
         match done {
             Err(error @ (FollowError::Append(_) | FollowError::Log(_))) => {
                 tracing::error!(topic = %key.0, partition = key.1, %error, "A log could not be truncated");
@@ -486,7 +490,7 @@ impl Fetcher {
         let mut offsets = [Offset::NONE; 2];
         for (offset, timestamp) in offsets.iter_mut().zip([LATEST, EARLIEST]) {
             let request = ListOffsetsRequest {
-                replica_id: self.broker.node_id,
+                replica_id: self.replication.broker.node_id,
                 topics: vec![ListOffsetsTopic {
                     name: partition.topic.to_string(),
                     partitions: vec![ListOffsetsPartition {
@@ -511,7 +515,7 @@ impl Fetcher {
     /// Leaves a partition out of the fetches for a while.
     fn rest(&mut self, key: PartitionKey) {
         self.session.remove(&key);
-        let longest: Duration = self.broker.config().replication.fetch_backoff;
+        let longest: Duration = self.replication.settings().fetch_backoff;
         if let Some(followed) = self.followed.get_mut(&key).filter(|followed| !followed.stopped) {
             followed.failures = followed.failures.saturating_add(1);
             followed.rests_until = Some(Instant::now() + backoff(followed.failures, longest));

@@ -4,8 +4,8 @@
 //! same of them. A fetcher without partitions sleeps and holds no connection.
 
 use super::PartitionKey;
+use super::Replication;
 use super::fetcher::{Fetcher, Follow, Inbox};
-use crate::broker::Broker;
 use crate::partition::Partition;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ type Place = (i32, usize);
 /// The fetchers of a broker.
 #[derive(Debug)]
 pub struct Fetchers {
-    broker: Arc<Broker>,
+    replication: Arc<Replication>,
     state: Mutex<State>,
     stopping: watch::Sender<bool>,
 }
@@ -36,15 +36,15 @@ struct State {
 
 impl Fetchers {
     /// None yet.
-    pub fn new(broker: Arc<Broker>) -> Self {
-        Self { broker, state: Mutex::default(), stopping: watch::Sender::new(false) }
+    pub fn new(replication: Arc<Replication>) -> Self {
+        Self { replication, state: Mutex::default(), stopping: watch::Sender::new(false) }
     }
 
     /// Follows the partition's leader, where that is another broker; else follows nobody.
     pub fn follow(&self, partition: &Arc<Partition>, registration: &PartitionRegistration) {
         let key = (partition.topic_id, partition.index);
         let leader = registration.leader;
-        if leader == NO_LEADER || leader == self.broker.node_id {
+        if leader == NO_LEADER || leader == self.replication.broker.node_id {
             self.unfollow(key);
             return;
         }
@@ -78,8 +78,8 @@ impl Fetchers {
 
     fn start(&self, state: &mut State, place: Place) -> Arc<Inbox> {
         let inbox = Arc::new(Inbox::default());
-        let broker = Arc::clone(&self.broker);
-        let fetcher = Fetcher::new(broker, place.0, Arc::clone(&inbox), self.stopping.subscribe());
+        let replication = Arc::clone(&self.replication);
+        let fetcher = Fetcher::new(replication, place.0, Arc::clone(&inbox), self.stopping.subscribe());
         state.tasks.spawn(fetcher.run());
         state.inboxes.insert(place, Arc::clone(&inbox));
         inbox
@@ -87,7 +87,7 @@ impl Fetchers {
 
     /// Spreads partitions as Kafka does: neighbours over different fetchers.
     fn fetcher_of(&self, partition: &Partition) -> usize {
-        let fetchers = self.broker.config().replication.fetchers.max(1);
+        let fetchers = self.replication.settings().fetchers.max(1);
         let hash = partition.topic.bytes().fold(0u32, |hash, byte| hash.wrapping_mul(31) + u32::from(byte));
         let index = u32::try_from(partition.index).unwrap_or(0);
         usize::try_from(hash.wrapping_mul(31).wrapping_add(index)).unwrap_or(0) % fetchers

@@ -2,8 +2,8 @@
 //! request, one request at a time (Kafka's `AlterPartitionManager`).
 
 use super::PartitionKey;
+use super::Replication;
 use super::leadership::{ChangeOutcome, IsrChange};
-use crate::broker::Broker;
 use crate::partition::Partition;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -87,19 +87,19 @@ impl IsrChanges {
 }
 
 /// Sends changes for as long as the broker lives.
-pub async fn run(broker: Arc<Broker>) {
+pub async fn run(replication: Arc<Replication>) {
     let mut failures = 0u32;
     loop {
-        let mut changes = broker.surroundings.isr_changes.next().await;
+        let mut changes = replication.context.isr_changes.next().await;
         // What the image has decided meanwhile is not asked any more.
         changes.retain(|(topic, index), change| {
-            let topic = broker.partitions.topic_by_id(*topic);
+            let topic = replication.partitions.topic_by_id(*topic);
             topic.and_then(|t| t.partition(*index)).is_some_and(|partition| partition.awaits(change))
         });
         if changes.is_empty() {
             continue;
         }
-        let failed = send(&broker, &mut changes).await;
+        let failed = send(&replication, &mut changes).await;
         if let Some(reason) = &failed {
             if failures == 0 {
                 tracing::warn!(reason, "In-sync replicas could not be changed; it is tried again");
@@ -110,15 +110,16 @@ pub async fn run(broker: Arc<Broker>) {
         }
         if !changes.is_empty() {
             tokio::time::sleep(RETRY).await;
-            broker.surroundings.isr_changes.resubmit(changes);
+            replication.context.isr_changes.resubmit(changes);
         }
     }
 }
 
 /// Sends one request. Leaves in `changes` what is to be sent again, and says why all of it is.
-async fn send(broker: &Broker, changes: &mut Changes) -> Option<String> {
-    let request = request(broker.node_id, broker.epoch(), changes);
-    let response = match broker.controller.send(request, AlterPartitionRequest::MAX_VERSION).await {
+async fn send(replication: &Replication, changes: &mut Changes) -> Option<String> {
+    let request = request(replication.broker.node_id, replication.broker.epoch(), changes);
+    let response = match replication.broker.controller.send(request, AlterPartitionRequest::MAX_VERSION).await
+    {
         Ok(response) => response,
         Err(error) => return Some(error.to_string()),
     };
@@ -130,8 +131,8 @@ async fn send(broker: &Broker, changes: &mut Changes) -> Option<String> {
             let key = (topic.topic_id, answer.partition_index);
             let Some(change) = changes.get(&key) else { continue };
             let Some(outcome) = outcome(answer) else { continue };
-            broker.surroundings.isr_changes.counters.count(change, &outcome);
-            let topic = broker.partitions.topic_by_id(key.0);
+            replication.context.isr_changes.counters.count(change, &outcome);
+            let topic = replication.partitions.topic_by_id(key.0);
             if let Some(partition) = topic.and_then(|topic| topic.partition(key.1)) {
                 tell(&partition, change, &outcome);
                 partition.on_isr_change(change, &outcome);

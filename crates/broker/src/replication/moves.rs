@@ -10,9 +10,9 @@
 //! Departure: Kafka has the controller told before the places change, and a start after a crash in between takes the copy,
 //! which may lack what was written since. Here the controller is told afterwards, and a start takes the log.
 
+use super::Replication;
 use super::answer::backoff;
 use super::{PartitionKey, Throttle};
-use crate::broker::Broker;
 use crate::partition::{MoveError, Partition, Progress};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -35,6 +35,8 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 /// The moves of a broker.
 #[derive(Debug)]
 pub struct Moves {
+    /// `num.replica.alter.log.dirs.threads`.
+    threads: usize,
     /// How fast may be copied, over all directories.
     pub throttle: Throttle,
     /// Partitions whose moves have begun and have no task yet: each at most once.
@@ -45,10 +47,10 @@ pub struct Moves {
 }
 
 impl Moves {
-    /// No moves, at this rate at the most.
-    pub fn new(throttle: Throttle) -> Self {
+    /// No moves; so many at a time, and at this rate at the most.
+    pub fn new(threads: usize, throttle: Throttle) -> Self {
         let (begun, news, preferred) = (Mutex::default(), Notify::new(), Mutex::default());
-        Self { throttle, begun, news, preferred }
+        Self { threads, throttle, begun, news, preferred }
     }
 
     /// A partition has a copy that somebody must see to.
@@ -81,17 +83,15 @@ impl Moves {
 }
 
 /// Moves partitions for as long as the broker lives.
-pub async fn run(broker: Arc<Broker>) {
-    let config = broker.config();
-    let threads = config.log.move_threads.unwrap_or(config.log.dirs.len()).max(1);
-    let turns = Arc::new(Semaphore::new(threads));
+pub async fn run(replication: Arc<Replication>) {
+    let turns = Arc::new(Semaphore::new(replication.moves.threads));
     let mut tasks = JoinSet::new();
     loop {
         tokio::select! {
             biased;
-            begun = broker.moves.next() => {
+            begun = replication.moves.next() => {
                 for partition in begun {
-                    tasks.spawn(move_one(Arc::clone(&broker), partition, Arc::clone(&turns)));
+                    tasks.spawn(move_one(Arc::clone(&replication), partition, Arc::clone(&turns)));
                 }
             }
             Some(_) = tasks.join_next() => {}
@@ -99,17 +99,17 @@ pub async fn run(broker: Arc<Broker>) {
     }
 }
 
-async fn move_one(broker: Arc<Broker>, partition: Arc<Partition>, turns: Arc<Semaphore>) {
+async fn move_one(replication: Arc<Replication>, partition: Arc<Partition>, turns: Arc<Semaphore>) {
     let mut failures = 0;
     let began = Instant::now();
     loop {
-        if broker.moves.throttle.is_exceeded(Instant::now()) {
+        if replication.moves.throttle.is_exceeded(Instant::now()) {
             tokio::time::sleep(HELD_BACK).await;
             continue;
         }
         let turn = Arc::clone(&turns).acquire_owned().await.expect("the semaphore is never closed");
-        let (worker, moved) = (Arc::clone(&broker), Arc::clone(&partition));
-        let work = broker.log_dirs.disk().spawn(move || {
+        let (worker, moved) = (Arc::clone(&replication), Arc::clone(&partition));
+        let work = replication.log_dirs.disk().spawn(move || {
             let outcome = go_on(&worker, &moved);
             drop(turn);
             outcome
@@ -117,12 +117,12 @@ async fn move_one(broker: Arc<Broker>, partition: Arc<Partition>, turns: Arc<Sem
         match work.await.expect("copying a log does not panic") {
             Ok(Progress::Copied(bytes)) => {
                 failures = 0;
-                broker.moves.throttle.record(bytes, Instant::now());
+                replication.moves.throttle.record(bytes, Instant::now());
             }
             Ok(Progress::Moved) => {
                 let (path, ms) = (partition.dir(), began.elapsed().as_millis());
                 tracing::info!(?partition, path = %path.display(), ms, "Moved a partition to another log directory");
-                tell(&broker, &partition);
+                tell(&replication, &partition);
                 return;
             }
             Ok(Progress::Over) => return,
@@ -137,8 +137,8 @@ async fn move_one(broker: Arc<Broker>, partition: Arc<Partition>, turns: Arc<Sem
             }
             Err(error) => {
                 tracing::error!(?partition, %error, "Moving a partition to another log directory failed");
-                let (worker, given_up) = (Arc::clone(&broker), Arc::clone(&partition));
-                let work = broker.log_dirs.disk().spawn(move || given_up.cancel_move(&worker.log_dirs));
+                let (worker, given_up) = (Arc::clone(&replication), Arc::clone(&partition));
+                let work = replication.log_dirs.disk().spawn(move || given_up.cancel_move(&worker.log_dirs));
                 work.await.expect("giving up a move does not panic");
             }
         }
@@ -146,20 +146,24 @@ async fn move_one(broker: Arc<Broker>, partition: Arc<Partition>, turns: Arc<Sem
 }
 
 /// Copies once, and changes the places when nothing is missing.
-fn go_on(broker: &Broker, partition: &Partition) -> Result<Progress, MoveError> {
-    let limit = broker.moves.throttle.limit().and_then(|limit| usize::try_from(limit).ok());
+fn go_on(replication: &Replication, partition: &Partition) -> Result<Progress, MoveError> {
+    let limit = replication.moves.throttle.limit().and_then(|limit| usize::try_from(limit).ok());
     let bytes_max = limit.map_or(COPY_BYTES, |limit| limit.clamp(1, COPY_BYTES));
-    match partition.copy_next(&broker.log_dirs, bytes_max)? {
-        Progress::CaughtUp => partition.finish_move(&broker.log_dirs),
+    match partition.copy_next(&replication.log_dirs, bytes_max)? {
+        Progress::CaughtUp => partition.finish_move(&replication.log_dirs),
         progress => Ok(progress),
     }
 }
 
 /// Has the controller told where the partition lies now.
-fn tell(broker: &Broker, partition: &Partition) {
-    let tracked =
-        broker.image().features().metadata_version().is_some_and(|version| version.has_directories());
+fn tell(replication: &Replication, partition: &Partition) {
+    let tracked = replication
+        .image
+        .get()
+        .features()
+        .metadata_version()
+        .is_some_and(|version| version.has_directories());
     if let Some(directory) = partition.with_log(|log| log.directory_id()).filter(|_| tracked) {
-        broker.directories.report(partition.topic_id, partition.index, directory);
+        replication.directories.report(partition.topic_id, partition.index, directory);
     }
 }

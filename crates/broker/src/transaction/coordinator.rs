@@ -37,7 +37,7 @@ pub struct TwoPhaseCommit {
 }
 
 /// What the shards share.
-pub(crate) struct Surroundings {
+pub(crate) struct ShardContext {
     pub(super) config: Arc<TransactionConfig>,
     pub(super) cluster: Arc<dyn Cluster>,
     /// Ids whose transactions are to be aborted under a new producer id, with their shards.
@@ -67,13 +67,13 @@ impl TransactionCoordinator {
         disk: Disk,
     ) -> TransactionCoordinator {
         let (needing_ids, markers) = (Mutex::default(), Arc::default());
-        let surroundings = Surroundings { config: Arc::new(config), cluster, needing_ids, markers };
-        TransactionCoordinator { shards: Shards::new(surroundings, log, clock, disk) }
+        let context = ShardContext { config: Arc::new(config), cluster, needing_ids, markers };
+        TransactionCoordinator { shards: Shards::new(context, log, clock, disk) }
     }
 
     /// The partition of `__transaction_state` that a transactional id belongs to.
     pub fn partition_for(&self, id: &str) -> i32 {
-        let Surroundings { config, cluster, .. } = self.shards.shared();
+        let ShardContext { config, cluster, .. } = self.shards.shared();
         partition_for(id, cluster.state_partition_count().unwrap_or(config.state_topic_partitions))
     }
 

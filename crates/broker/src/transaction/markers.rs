@@ -6,13 +6,13 @@
 //! as the coordinator that ordered it is in office. One request is under way to each broker, with all markers that came
 //! together meanwhile.
 
+use super::coordinator::TransactionCoordinator;
 use super::shard::{MarkerOrder, Shard};
 use super::state::Outcome;
-use crate::broker::Broker;
 use crate::coordinator::Cell;
-use crate::group::{EndOfTransaction, TransactionOutcome};
-use crate::partition::{EndMarker, Partition};
-use crate::peers::{self, PeerError};
+use crate::group::{EndOfTransaction, GroupCoordinator, TransactionOutcome};
+use crate::membership::{PeerError, Peers};
+use crate::partition::{EndMarker, Partition, Partitions};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -21,6 +21,8 @@ use std::task::Poll;
 use std::time::Duration;
 use thalweg_client::Connection;
 use thalweg_hash::HashMap;
+use thalweg_log::Clock;
+use thalweg_metadata::ImageCell;
 use thalweg_metadata::topic_name::OFFSETS;
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_wire::ErrorCode;
@@ -52,57 +54,72 @@ pub struct Marker {
     pub transaction_version: i16,
 }
 
-/// Writes a marker into a partition that is led here, and waits until the replicas that count have it. The groups whose
-/// offsets the transaction commits learn of it.
-pub async fn write_marker(
-    broker: &Broker,
-    marker: Marker,
-    topic: &str,
-    partition: i32,
-    deadline: Instant,
-) -> Result<(), ErrorCode> {
-    let found = broker.partitions.get(topic, partition).ok_or(ErrorCode::UnknownTopicOrPartition)?;
-    if topic == OFFSETS {
-        let outcome = match marker.outcome {
-            Outcome::Commit => TransactionOutcome::Commit,
-            Outcome::Abort => TransactionOutcome::Abort,
-        };
-        let ended = broker.groups.complete_transaction(
-            partition,
-            marker.producer_id,
-            marker.producer_epoch,
-            EndOfTransaction {
-                outcome,
-                coordinator_epoch: marker.coordinator_epoch,
-                transaction_version: marker.transaction_version,
-            },
-        );
-        return match tokio::time::timeout_at(deadline, ended).await {
-            Err(_) => Err(ErrorCode::RequestTimedOut),
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(
-                ErrorCode::CoordinatorNotAvailable
-                | ErrorCode::CoordinatorLoadInProgress
-                | ErrorCode::NotCoordinator,
-            )) => Err(ErrorCode::NotLeaderOrFollower),
-            Ok(Err(error)) => Err(error),
-        };
+/// Writes the markers of any coordinator into the partitions that are led here.
+#[derive(Debug)]
+pub struct MarkerWriter {
+    partitions: Arc<Partitions>,
+    groups: Arc<GroupCoordinator>,
+    clock: Clock,
+}
+
+impl MarkerWriter {
+    /// Writes into these partitions, and tells these groups.
+    pub fn new(partitions: Arc<Partitions>, groups: Arc<GroupCoordinator>, clock: Clock) -> MarkerWriter {
+        MarkerWriter { partitions, groups, clock }
     }
-    let end = EndMarker {
-        aborts: marker.outcome == Outcome::Abort,
-        coordinator_epoch: marker.coordinator_epoch,
-        timestamp: broker.clock.now_ms(),
-    };
-    let appended = found
+
+    /// Writes a marker into a partition that is led here, and waits until the replicas that count have it. The groups whose
+    /// offsets the transaction commits learn of it.
+    pub async fn write(
+        &self,
+        marker: Marker,
+        topic: &str,
+        partition: i32,
+        deadline: Instant,
+    ) -> Result<(), ErrorCode> {
+        let found = self.partitions.get(topic, partition).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+        if topic == OFFSETS {
+            let outcome = match marker.outcome {
+                Outcome::Commit => TransactionOutcome::Commit,
+                Outcome::Abort => TransactionOutcome::Abort,
+            };
+            let ended = self.groups.complete_transaction(
+                partition,
+                marker.producer_id,
+                marker.producer_epoch,
+                EndOfTransaction {
+                    outcome,
+                    coordinator_epoch: marker.coordinator_epoch,
+                    transaction_version: marker.transaction_version,
+                },
+            );
+            return match tokio::time::timeout_at(deadline, ended).await {
+                Err(_) => Err(ErrorCode::RequestTimedOut),
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(
+                    ErrorCode::CoordinatorNotAvailable
+                    | ErrorCode::CoordinatorLoadInProgress
+                    | ErrorCode::NotCoordinator,
+                )) => Err(ErrorCode::NotLeaderOrFollower),
+                Ok(Err(error)) => Err(error),
+            };
+        }
+        let end = EndMarker {
+            aborts: marker.outcome == Outcome::Abort,
+            coordinator_epoch: marker.coordinator_epoch,
+            timestamp: self.clock.now_ms(),
+        };
+        let appended = found
         .append_marker(marker.producer_id, marker.producer_epoch, end, marker.transaction_version)
         .map_err(|error| {
             let code = error.code();
             tracing::debug!(partition = ?found, producer_id = marker.producer_id.0, %error, "Refused a marker");
             code
         })?;
-    match Partition::durable(&found, -1, &appended) {
-        Some(wait) => wait.until(deadline).await,
-        None => Ok(()),
+        match Partition::durable(&found, -1, &appended) {
+            Some(wait) => wait.until(deadline).await,
+            None => Ok(()),
+        }
     }
 }
 
@@ -197,15 +214,42 @@ enum Destination {
     Nowhere,
 }
 
-/// Sends what the coordinators of this broker order, for as long as it is polled.
-pub async fn run(broker: Arc<Broker>) {
-    let queue = Arc::clone(broker.transactions.marker_queue());
+/// What sends the markers that the coordinators of this broker order.
+#[derive(Debug)]
+pub struct MarkerSender {
+    node_id: i32,
+    image: Arc<ImageCell>,
+    peers: Arc<Peers>,
+    writer: Arc<MarkerWriter>,
+    queue: Arc<MarkerQueue>,
+}
+
+impl MarkerSender {
+    /// Sends what this coordinator orders: to `writer` for partitions that this node leads, to its peers for others.
+    pub fn new(
+        node_id: i32,
+        transactions: &TransactionCoordinator,
+        writer: Arc<MarkerWriter>,
+        image: Arc<ImageCell>,
+        peers: Arc<Peers>,
+    ) -> MarkerSender {
+        MarkerSender { node_id, image, peers, writer, queue: Arc::clone(transactions.marker_queue()) }
+    }
+
+    /// Sends for as long as it is polled.
+    pub async fn run(self: Arc<Self>) {
+        run(self).await;
+    }
+}
+
+async fn run(sender: Arc<MarkerSender>) {
+    let queue = Arc::clone(&sender.queue);
     let mut tasks = JoinSet::new();
-    let mut peers: HashMap<i32, Arc<MarkerQueue>> = HashMap::default();
+    let mut outgoing: HashMap<i32, Arc<MarkerQueue>> = HashMap::default();
     loop {
         let sendings = std::mem::take(&mut *queue.waiting.lock());
         for sending in sendings.into_iter().filter(|sending| sending.cell.is_active()) {
-            for (destination, sending) in by_destination(&broker, sending) {
+            for (destination, sending) in by_destination(&sender, sending) {
                 match destination {
                     Destination::Nowhere => {
                         let results = sending.partitions.iter().cloned().map(|p| (p, ErrorCode::None));
@@ -214,13 +258,12 @@ pub async fn run(broker: Arc<Broker>) {
                     }
                     Destination::Nobody => drop(tasks.spawn(send_again(Arc::clone(&queue), vec![sending]))),
                     Destination::Here => {
-                        tasks.spawn(write_here(Arc::clone(&broker), Arc::clone(&queue), sending));
+                        tasks.spawn(write_here(Arc::clone(&sender), sending));
                     }
                     Destination::Broker(id) => {
-                        let peer = peers.entry(id).or_insert_with(|| {
+                        let peer = outgoing.entry(id).or_insert_with(|| {
                             let outgoing = Arc::new(MarkerQueue::default());
-                            let (broker, queue) = (Arc::clone(&broker), Arc::clone(&queue));
-                            tasks.spawn(serve_peer(broker, id, Arc::clone(&outgoing), queue));
+                            tasks.spawn(serve_peer(Arc::clone(&sender), id, Arc::clone(&outgoing)));
                             outgoing
                         });
                         peer.put([sending]);
@@ -240,13 +283,13 @@ pub async fn run(broker: Arc<Broker>) {
     }
 }
 
-fn by_destination(broker: &Broker, sending: Sending) -> BTreeMap<Destination, Sending> {
-    let image = broker.image();
+fn by_destination(sender: &MarkerSender, sending: Sending) -> BTreeMap<Destination, Sending> {
+    let image = sender.image.get();
     let mut destinations: BTreeMap<Destination, Sending> = BTreeMap::new();
     for (topic, partition) in &sending.partitions {
         let destination = match image.partition(topic, *partition) {
             None => Destination::Nowhere,
-            Some(registration) if registration.leader == broker.node_id => Destination::Here,
+            Some(registration) if registration.leader == sender.node_id => Destination::Here,
             Some(registration) if image.is_alive(registration.leader) => {
                 Destination::Broker(registration.leader)
             }
@@ -265,16 +308,16 @@ async fn send_again(queue: Arc<MarkerQueue>, sendings: Vec<Sending>) {
     queue.put(sendings);
 }
 
-async fn write_here(broker: Arc<Broker>, queue: Arc<MarkerQueue>, sending: Sending) {
-    let deadline = Instant::now() + broker.config().network.request_timeout;
+async fn write_here(sender: Arc<MarkerSender>, sending: Sending) {
+    let deadline = Instant::now() + sender.peers.request_timeout();
     let marker = sending.marker();
     let writes = sending.partitions.iter().map(|(topic, partition)| {
-        let written = write_marker(&broker, marker, topic, *partition, deadline);
+        let written = sender.writer.write(marker, topic, *partition, deadline);
         async move { ((topic.clone(), *partition), written.await.err().unwrap_or(ErrorCode::None)) }
     });
     let results = join_all(writes).await;
     if let Some(again) = sending.settle(results) {
-        send_again(queue, vec![again]).await;
+        send_again(Arc::clone(&sender.queue), vec![again]).await;
     }
 }
 
@@ -311,7 +354,7 @@ enum Begun<F: Future> {
 }
 
 /// Sends to one broker, one request at a time.
-async fn serve_peer(broker: Arc<Broker>, id: i32, outgoing: Arc<MarkerQueue>, queue: Arc<MarkerQueue>) {
+async fn serve_peer(sender: Arc<MarkerSender>, id: i32, outgoing: Arc<MarkerQueue>) {
     let mut connection = None;
     loop {
         let mut sendings = {
@@ -324,12 +367,12 @@ async fn serve_peer(broker: Arc<Broker>, id: i32, outgoing: Arc<MarkerQueue>, qu
             outgoing.news.notified().await;
             continue;
         }
-        match send(&broker, id, &mut connection, &sendings).await {
+        match send(&sender.peers, id, &mut connection, &sendings).await {
             Ok(response) => {
                 let again: Vec<_> =
                     sendings.into_iter().filter_map(|sending| take_answer(sending, &response)).collect();
                 if !again.is_empty() {
-                    send_again(Arc::clone(&queue), again).await;
+                    send_again(Arc::clone(&sender.queue), again).await;
                 }
             }
             Err(error) => {
@@ -337,22 +380,21 @@ async fn serve_peer(broker: Arc<Broker>, id: i32, outgoing: Arc<MarkerQueue>, qu
                 tracing::info!(broker = id, markers, %error, "Markers could not be sent and are sent again");
                 connection = None;
                 // Another broker may lead by then.
-                send_again(Arc::clone(&queue), sendings).await;
+                send_again(Arc::clone(&sender.queue), sendings).await;
             }
         }
     }
 }
 
 async fn send(
-    broker: &Broker,
+    peers: &Peers,
     id: i32,
     connection: &mut Option<Connection>,
     sendings: &[Sending],
 ) -> Result<WriteTxnMarkersResponse, PeerError> {
-    let timeout = broker.config().network.request_timeout;
     let open = match connection.take().filter(|connection| !connection.is_closed()) {
         Some(open) => open,
-        None => peers::connect(broker, id, "txn-markers", timeout).await?,
+        None => peers.connect(id, "txn-markers", peers.request_timeout()).await?,
     };
     let markers = sendings.iter().map(|sending| {
         let order = &sending.order;

@@ -19,7 +19,7 @@ pub use init::InitRequest;
 
 use super::answer::Answer;
 use super::config::TransactionConfig;
-use super::coordinator::Surroundings;
+use super::coordinator::ShardContext;
 use super::metadata::{EPOCH_PER_TRANSACTION, TransactionMetadata};
 use super::record::{encode_key, encode_value};
 use super::state::{Outcome, TransactionState};
@@ -123,17 +123,17 @@ pub struct Shard {
 
 impl coordinator::Shard for Shard {
     const KEEPS: &'static str = "transactional ids";
-    type Shared = Surroundings;
+    type Shared = ShardContext;
     type Turn = Turn;
     type Write = Write;
     type Answer = Answer;
 
-    fn turn(surroundings: &Surroundings, now: Moment) -> Turn {
-        Turn { now, transaction_version: surroundings.cluster.transaction_version() }
+    fn turn(context: &ShardContext, now: Moment) -> Turn {
+        Turn { now, transaction_version: context.cluster.transaction_version() }
     }
 
-    fn new(surroundings: &Surroundings, coordinator_epoch: i32, turn: Turn) -> Shard {
-        Shard::of(Arc::clone(&surroundings.config), coordinator_epoch, turn.now)
+    fn new(context: &ShardContext, coordinator_epoch: i32, turn: Turn) -> Shard {
+        Shard::of(Arc::clone(&context.config), coordinator_epoch, turn.now)
     }
 
     fn replay(&mut self, bytes: &[u8], buffer: &mut DecompressBuffer, _: Turn) -> Result<(), ReplayError> {
@@ -148,7 +148,7 @@ impl coordinator::Shard for Shard {
         self.entries.len()
     }
 
-    fn batch(_: &Surroundings, write: &Write, now: Moment) -> Result<(Bytes, AppendAs), ErrorCode> {
+    fn batch(_: &ShardContext, write: &Write, now: Moment) -> Result<(Bytes, AppendAs), ErrorCode> {
         let mut builder = BatchBuilder::with_capacity(BatchOptions::default(), BATCH_BYTES);
         for (key, value) in &write.records {
             builder
@@ -166,12 +166,12 @@ impl coordinator::Shard for Shard {
         self.expire_one(turn)
     }
 
-    fn pass_on(&mut self, surroundings: &Surroundings, cell: &Arc<Cell<Shard>>) -> bool {
-        surroundings.markers.add(cell, self.take_orders());
+    fn pass_on(&mut self, context: &ShardContext, cell: &Arc<Cell<Shard>>) -> bool {
+        context.markers.add(cell, self.take_orders());
         let needing_ids = self.take_needing_ids();
         let is_needed = !needing_ids.is_empty();
         let needing_ids = needing_ids.into_iter().map(|id| (Arc::clone(cell), id));
-        surroundings.needing_ids.lock().extend(needing_ids);
+        context.needing_ids.lock().extend(needing_ids);
         is_needed
     }
 

@@ -8,17 +8,18 @@
 //! meanwhile: whoever finds the connection free asks for all who wait.
 
 use super::answer::Producer;
+use super::coordinator::TransactionCoordinator;
 use super::metadata::EPOCH_PER_TRANSACTION;
 use super::metadata::Partitions;
-use crate::broker::Broker;
+use crate::membership::{PeerError, Peers};
 use crate::partition::Partition;
-use crate::peers;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use thalweg_client::Connection;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::VerificationGuard;
+use thalweg_metadata::ImageCell;
 use thalweg_metadata::topic_name::TRANSACTIONS;
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_wire::ErrorCode;
@@ -92,8 +93,11 @@ struct Node {
 }
 
 /// See the head of this file.
-#[derive(Default)]
 pub struct Verifier {
+    node_id: i32,
+    image: Arc<ImageCell>,
+    transactions: Arc<TransactionCoordinator>,
+    peers: Arc<Peers>,
     /// `transaction.partition.verification.enable`, for those who look at each batch.
     is_enabled: AtomicBool,
     nodes: Mutex<HashMap<i32, Arc<Node>>>,
@@ -129,6 +133,17 @@ pub fn must_ask(guarded: &[Guarded]) -> bool {
 }
 
 impl Verifier {
+    /// Asks `transactions` where this node coordinates, and its peers elsewhere. Not enabled.
+    pub fn new(
+        node_id: i32,
+        image: Arc<ImageCell>,
+        transactions: Arc<TransactionCoordinator>,
+        peers: Arc<Peers>,
+    ) -> Verifier {
+        let (is_enabled, nodes) = (AtomicBool::new(false), Mutex::default());
+        Verifier { node_id, image, transactions, peers, is_enabled, nodes }
+    }
+
     /// Takes over `transaction.partition.verification.enable`.
     pub fn enable(&self, is_enabled: bool) {
         self.is_enabled.store(is_enabled, Ordering::Relaxed);
@@ -142,7 +157,6 @@ impl Verifier {
     /// Asks the coordinator about the partitions that have guards. What it refuses loses its guard.
     pub async fn ask(
         &self,
-        broker: &Broker,
         id: &str,
         producer: Producer,
         guarded: &mut [Guarded],
@@ -153,7 +167,7 @@ impl Verifier {
         let key = |partition: &Partition| (Arc::clone(&partition.topic), partition.index);
         let partitions: Partitions = guarded.iter().filter(is_asked).map(|(p, _)| key(p)).collect();
         let verify_only = verification != Verification::Adds;
-        let answers = self.answers(broker, id, producer, partitions.clone(), verify_only).await;
+        let answers = self.answers(id, producer, partitions.clone(), verify_only).await;
         let places: HashMap<(Arc<str>, i32), usize> = partitions.into_iter().zip(0..).collect();
         for (partition, guard) in guarded.iter_mut() {
             let Some(index) = places.get(&key(partition)) else { continue };
@@ -170,33 +184,31 @@ impl Verifier {
 
     async fn answers(
         &self,
-        broker: &Broker,
         id: &str,
         producer: Producer,
         partitions: Partitions,
         verify_only: bool,
     ) -> Result<Vec<ErrorCode>, ErrorCode> {
-        let image = broker.image();
-        let state_partition = broker.transactions.partition_for(id);
+        let image = self.image.get();
+        let state_partition = self.transactions.partition_for(id);
         let registration = image.partition(TRANSACTIONS, state_partition);
         let leader = registration.map(|registration| registration.leader);
         let leader =
             leader.filter(|leader| image.is_alive(*leader)).ok_or(ErrorCode::CoordinatorNotAvailable)?;
-        if leader != broker.node_id {
+        if leader != self.node_id {
             let (answer, answered) = oneshot::channel();
             let question = Question { id: id.to_owned(), producer, partitions, verify_only, answer };
-            return self.ask_elsewhere(broker, leader, question, answered).await;
+            return self.ask_elsewhere(leader, question, answered).await;
         }
         if verify_only {
-            return broker.transactions.verify_partitions(id, producer, &partitions);
+            return self.transactions.verify_partitions(id, producer, &partitions);
         }
-        let added = broker.transactions.add_partitions(id, producer, &partitions, EPOCH_PER_TRANSACTION);
+        let added = self.transactions.add_partitions(id, producer, &partitions, EPOCH_PER_TRANSACTION);
         added.await.map(|()| vec![ErrorCode::None; partitions.len()])
     }
 
     async fn ask_elsewhere(
         &self,
-        broker: &Broker,
         leader: i32,
         question: Question,
         mut answered: oneshot::Receiver<Result<Vec<ErrorCode>, ErrorCode>>,
@@ -212,7 +224,7 @@ impl Verifier {
                 Err(oneshot::error::TryRecvError::Empty) => {}
             }
             let questions = node.take();
-            match send(broker, leader, &mut connection, &questions).await {
+            match send(&self.peers, leader, &mut connection, &questions).await {
                 Ok(response) => answer_all(questions, &response),
                 Err(error) => {
                     tracing::info!(coordinator = leader, %error, "A transaction could not be verified");
@@ -239,15 +251,14 @@ impl Node {
 }
 
 async fn send(
-    broker: &Broker,
+    peers: &Peers,
     leader: i32,
     connection: &mut Option<Connection>,
     questions: &[Question],
-) -> Result<AddPartitionsToTxnResponse, peers::PeerError> {
-    let timeout = broker.config().network.request_timeout;
+) -> Result<AddPartitionsToTxnResponse, PeerError> {
     let open = match connection.take().filter(|connection| !connection.is_closed()) {
         Some(open) => open,
-        None => peers::connect(broker, leader, "txn-verification", timeout).await?,
+        None => peers.connect(leader, "txn-verification", peers.request_timeout()).await?,
     };
     let transactions = questions.iter().map(|question| AddPartitionsToTxnTransaction {
         transactional_id: question.id.clone(),
@@ -260,7 +271,7 @@ async fn send(
     let version =
         open.version_of::<AddPartitionsToTxnRequest>().map_err(thalweg_client::ClientError::from)?;
     if version < BETWEEN_BROKERS {
-        return Err(peers::PeerError::TooOld { broker: leader, api: "AddPartitionsToTxn", version });
+        return Err(PeerError::TooOld { broker: leader, api: "AddPartitionsToTxn", version });
     }
     let response = open.send(&request).await?;
     *connection = Some(open);

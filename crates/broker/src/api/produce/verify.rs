@@ -107,7 +107,7 @@ impl Unverified {
         let deadline = Instant::now() + settings.add_retry_max.min(config.network.request_timeout);
         loop {
             let (id, verification) = (&self.id, self.verification);
-            broker.verifier.ask(broker, id, self.producer, &mut self.guarded, verification).await;
+            broker.verifier.ask(id, self.producer, &mut self.guarded, verification).await;
             let is_early = |(_, guard): &Guarded| *guard == Err(ErrorCode::ConcurrentTransactions);
             let goes_on = verification == Verification::Adds && self.guarded.iter().any(is_early);
             if !goes_on || Instant::now() >= deadline {

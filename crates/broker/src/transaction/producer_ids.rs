@@ -1,13 +1,16 @@
 //! Ids for idempotent producers: given out from blocks of a thousand that the controller allocates (KIP-730).
 
-use crate::broker::Broker;
+use crate::membership::RegisteredBroker;
+use std::sync::Arc;
 use thalweg_wire::request::AllocateProducerIdsRequest;
 use thalweg_wire::{ErrorCode, Message};
 use tokio::sync::Mutex;
 
-/// What is left of the present block.
-#[derive(Debug, Default)]
+/// The ids that this broker may give out.
+#[derive(Debug)]
 pub struct ProducerIds {
+    broker: Arc<RegisteredBroker>,
+    /// What is left of the present block.
     block: Mutex<Block>,
 }
 
@@ -17,18 +20,25 @@ struct Block {
     end: i64,
 }
 
-/// A producer id that nobody had before.
-pub async fn next(broker: &Broker) -> Result<i64, ErrorCode> {
-    let mut block = broker.producer_ids.block.lock().await;
-    if block.next >= block.end {
-        *block = allocate(broker).await?;
+impl ProducerIds {
+    /// None yet: they are asked for when one is wanted.
+    pub fn new(broker: Arc<RegisteredBroker>) -> ProducerIds {
+        ProducerIds { broker, block: Mutex::default() }
     }
-    let id = block.next;
-    block.next += 1;
-    Ok(id)
+
+    /// A producer id that nobody had before.
+    pub async fn next(&self) -> Result<i64, ErrorCode> {
+        let mut block = self.block.lock().await;
+        if block.next >= block.end {
+            *block = allocate(&self.broker).await?;
+        }
+        let id = block.next;
+        block.next += 1;
+        Ok(id)
+    }
 }
 
-async fn allocate(broker: &Broker) -> Result<Block, ErrorCode> {
+async fn allocate(broker: &RegisteredBroker) -> Result<Block, ErrorCode> {
     let request = AllocateProducerIdsRequest { broker_id: broker.node_id, broker_epoch: broker.epoch() };
     match broker.controller.send(request, AllocateProducerIdsRequest::MAX_VERSION).await {
         Ok(response) if response.error_code == 0 && response.producer_id_len > 0 => Ok(Block {

@@ -9,7 +9,7 @@ use thalweg_metadata::ImageCell;
 
 /// What a partition needs to know beyond itself.
 #[derive(Debug)]
-pub struct Surroundings {
+pub struct ReplicaContext {
     /// `node.id`.
     pub node_id: i32,
     /// `replica.lag.time.max.ms`.
@@ -24,7 +24,7 @@ pub struct Surroundings {
     pub follower_throttle: Throttle,
 }
 
-impl Surroundings {
+impl ReplicaContext {
     /// Whether a follower's broker may be in sync: it is there, neither fenced nor leaving, and the process that fetched
     /// is the one that is registered.
     pub fn is_eligible(&self, member: IsrMember) -> bool {

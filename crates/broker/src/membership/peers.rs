@@ -1,0 +1,110 @@
+//! Connections to other brokers of the cluster, over the listener that is between brokers.
+//!
+//! Owns: where a broker is, by the latest image, and how it is spoken to. Refuses: what is asked there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_client::{
+    ClientError, Connection, ConnectionOptions, Connector, InvalidSetting, Properties, Security,
+    host_and_port,
+};
+use thalweg_config::INTER_BROKER_MECHANISM;
+use thalweg_metadata::ImageCell;
+
+/// A broker cannot be reached.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    /// It is not there, or it is fenced.
+    #[error("the image has no live broker {broker} with the listener {listener}")]
+    NoEndpoint {
+        /// The broker.
+        broker: i32,
+        /// The listener, by inter.broker.listener.name.
+        listener: String,
+    },
+    /// It does not serve what is wanted.
+    #[error("broker {broker} serves {api} only up to version {version}, which is not for brokers")]
+    TooOld {
+        /// The broker.
+        broker: i32,
+        /// The API.
+        api: &'static str,
+        /// The newest version that both speak.
+        version: i16,
+    },
+    /// It does not answer.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// It cannot be spoken to as the configuration says.
+    #[error(transparent)]
+    Setting(#[from] InvalidSetting),
+}
+
+/// How other brokers are reached.
+#[derive(Debug)]
+pub struct PeerOptions {
+    /// `node.id`, which connections name.
+    pub node_id: i32,
+    /// `inter.broker.listener.name`.
+    pub listener: String,
+    /// How to speak to a listener, by the number of its security protocol. Plain text for those that are missing.
+    pub security: BTreeMap<i16, Properties>,
+    /// `request.timeout.ms`: for what coordinators ask.
+    pub request_timeout: Duration,
+}
+
+/// The way to other brokers.
+#[derive(Debug)]
+pub struct Peers {
+    options: PeerOptions,
+    connector: Connector,
+    image: Arc<ImageCell>,
+}
+
+impl Peers {
+    /// No connections yet.
+    pub fn new(options: PeerOptions, connector: Connector, image: Arc<ImageCell>) -> Peers {
+        Peers { options, connector, image }
+    }
+
+    /// `request.timeout.ms`.
+    pub fn request_timeout(&self) -> Duration {
+        self.options.request_timeout
+    }
+
+    /// Connects to a broker. `purpose` names the connection in that broker's logs; `timeout` is for connecting, and for each
+    /// answer.
+    pub async fn connect(&self, id: i32, purpose: &str, timeout: Duration) -> Result<Connection, PeerError> {
+        let listener = &self.options.listener;
+        let image = self.image.get();
+        let peer = image.broker(id).filter(|peer| !peer.fenced);
+        let Some(endpoint) = peer.and_then(|peer| peer.endpoint(listener)) else {
+            return Err(PeerError::NoEndpoint { broker: id, listener: listener.clone() });
+        };
+        let options = ConnectionOptions {
+            client_id: format!("broker-{}-{purpose}", self.options.node_id),
+            connect_timeout: timeout,
+            request_timeout: timeout,
+            security: self.security(endpoint.security_protocol).await?,
+            ..ConnectionOptions::default()
+        };
+        let address = host_and_port(&endpoint.host, endpoint.port);
+        Ok(Connection::connect_by(&self.connector, &address, &options).await?)
+    }
+
+    /// How to speak to a listener with this protocol. The files that the settings name are read again for each connection, and
+    /// may be renewed meanwhile.
+    async fn security(&self, protocol: i16) -> Result<Security, InvalidSetting> {
+        let Some(mut properties) = self.options.security.get(&protocol).cloned() else {
+            return Ok(Security::default());
+        };
+        let read = tokio::task::spawn_blocking(move || Security::take(&mut properties));
+        read.await.expect("reading settings does not panic").map_err(|mut error| {
+            if error.key == "sasl.mechanism" {
+                error.key = INTER_BROKER_MECHANISM.to_owned();
+            }
+            error
+        })
+    }
+}
