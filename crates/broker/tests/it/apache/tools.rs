@@ -316,7 +316,7 @@ async fn kafkas_reassignment_moves_replicas_between_data_directories() {
         &said,
         &["Reassignment of replica moved-0-1 completed successfully", "Clearing broker-level throttles"],
     );
-    assert_eq!(broker.server().broker.moves.throttle.limit(), None);
+    assert_eq!(broker.server().broker.replication.moves.throttle.limit(), None);
     let said = tool(&jars, LOG_DIRS, &[&to, &describe[..]].concat(), "").await;
     assert!(said.contains("moved-0") && !said.contains(r#""isFuture":true"#), "{said}");
     broker.stop().await;

@@ -95,9 +95,9 @@ async fn move_throttled(side: &str, limited: usize) {
     }
     configure(cluster.somebody(), OF_TOPICS, &topic.name, &list, Some("*")).await;
     configure(cluster.broker(limited), OF_BROKERS, &limited.to_string(), &rate, Some("1000000")).await;
-    let surroundings = &cluster.broker(limited).server().broker.surroundings;
+    let context = &cluster.broker(limited).server().broker.replication.context;
     let throttle =
-        if side == "leader" { &surroundings.leader_throttle } else { &surroundings.follower_throttle };
+        if side == "leader" { &context.leader_throttle } else { &context.follower_throttle };
     wait_for("the limit", || throttle.limit() == Some(1_000_000)).await;
 
     let began = Instant::now();
