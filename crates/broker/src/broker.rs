@@ -2,19 +2,22 @@
 
 use crate::api::{FetchSessions, LargeRequests};
 use crate::auto_topics::AutoTopics;
-use crate::group::GroupCoordinator;
-use crate::membership::{Peers, RegisteredBroker};
 use crate::metrics::RequestMetrics;
-use crate::net::{AnswerMemory, ConnectionLimits, FrameMemory};
-use crate::partition::Partitions;
 use crate::reconfigure;
-use crate::replication::Replication;
-use crate::transaction::{MarkerSender, MarkerWriter, ProducerIds, TransactionCoordinator, Verifier};
 use parking_lot::RwLock;
 use std::sync::Arc;
 use thalweg_config::BrokerConfig;
+use thalweg_coordinator::group::GroupCoordinator;
+use thalweg_coordinator::transaction::{
+    MarkerSender, MarkerWriter, ProducerIds, TransactionCoordinator, Verifier,
+};
 use thalweg_log::{Clock, LogDirs};
+use thalweg_membership::{Peers, RegisteredBroker};
 use thalweg_metadata::{Image, ImageCell};
+use thalweg_net::{AnswerMemory, ConnectionLimits, FrameMemory};
+use thalweg_replica::partition::Partitions;
+use thalweg_replica::replication::Replication;
+use thalweg_replica::upkeep::Upkeep;
 use tokio::sync::Semaphore;
 
 /// A broker: its configuration, its view of the cluster, its partitions and coordinators.
@@ -59,6 +62,8 @@ pub struct Broker {
     pub markers: Arc<MarkerWriter>,
     /// What sends the markers of the transactions that are coordinated here.
     pub marker_sender: Arc<MarkerSender>,
+    /// Retention, checkpoints, compaction.
+    pub upkeep: Arc<Upkeep>,
     /// Following other brokers, and being followed.
     pub replication: Arc<Replication>,
     config: RwLock<Arc<BrokerConfig>>,
@@ -70,7 +75,6 @@ pub struct Broker {
 const OPENINGS_MAX: usize = 2;
 
 /// What a broker is made of; see [`Broker`].
-#[allow(missing_docs, reason = "the fields are Broker's")]
 pub struct BrokerParts {
     pub cluster_id: String,
     pub config: Arc<BrokerConfig>,
@@ -107,6 +111,8 @@ impl Broker {
             &config.replication,
             &config.log,
         );
+        let upkeep =
+            Upkeep::new(Arc::clone(&partitions), Arc::clone(&log_dirs), parts.clock.clone(), &config.log);
         let node_id = config.node_id;
         let verifier =
             Verifier::new(node_id, Arc::clone(&image), Arc::clone(&transactions), Arc::clone(&peers));
@@ -136,6 +142,7 @@ impl Broker {
             auto_topics: AutoTopics::default(),
             markers,
             marker_sender: Arc::new(marker_sender),
+            upkeep: Arc::new(upkeep),
             replication: Arc::new(replication),
             config: RwLock::new(config),
             image,
@@ -150,6 +157,7 @@ impl Broker {
     /// Puts another configuration in force.
     pub fn set_config(&self, config: Arc<BrokerConfig>) {
         self.replication.configure(&config.replication);
+        self.upkeep.configure(&config.log);
         self.verifier.enable(config.transactions.verifies_partitions);
         *self.config.write() = config;
     }

@@ -6,11 +6,9 @@
 
 use crate::config_rules::BrokerConfigRules;
 use crate::loading::Loading;
-use crate::machine::Machine;
 use crate::metrics::Metrics;
-use crate::net::{ConnectionLimits, ConnectionSettings, Frame, Handler, Listening, Peer, Reply};
+use crate::reconfigure;
 use crate::server::{self, DRAIN, StartError};
-use crate::{features, reconfigure};
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,6 +17,9 @@ use std::time::Duration;
 use thalweg_config::{BrokerConfig, Listener};
 use thalweg_controller::{Controller, ControllerOptions, HandleError};
 use thalweg_log::LogDirs;
+use thalweg_membership::features;
+use thalweg_net::Machine;
+use thalweg_net::{ConnectionLimits, ConnectionSettings, Frame, Handler, Listening, Peer, Reply};
 use thalweg_watch as watch;
 use tokio::task::JoinSet;
 

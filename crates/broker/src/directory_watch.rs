@@ -3,8 +3,8 @@
 //! each partition keeps a leader from which it can be read, and is written again once that one has room.
 
 use crate::broker::Broker;
-use crate::membership::Membership;
 use std::time::Duration;
+use thalweg_membership::Membership;
 use thalweg_metadata::{Image, NO_LEADER};
 
 /// How often they are looked at.

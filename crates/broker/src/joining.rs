@@ -6,15 +6,15 @@
 use crate::broker::Broker;
 use crate::controller_node::ControllerNode;
 use crate::loading::Loading;
-use crate::machine::Machine;
-use crate::membership::{ControllerLink, JoinError, QuorumOptions};
-use crate::net::ConnectionSettings;
 use crate::server::{StartError, bind_all, open_logs};
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_client::{Connector, Security, host_and_port};
 use thalweg_config::{BrokerConfig, CONTROLLER_MECHANISM};
 use thalweg_log::LogDirs;
+use thalweg_membership::{ControllerLink, JoinError, QuorumOptions};
+use thalweg_net::ConnectionSettings;
+use thalweg_net::Machine;
 use tokio::time::Instant;
 
 /// How soon controllers are asked again that did not tell the id of their cluster.

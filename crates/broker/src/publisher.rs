@@ -5,18 +5,18 @@
 //! A client that finds a partition in the image therefore finds it open.
 
 use crate::broker::Broker;
-use crate::group::DeletedTopic;
-use crate::membership::ImageListener;
-use crate::partition::Partition;
 use crate::reconfigure;
-use crate::replication::Fetchers;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use thalweg_coordinator::group::DeletedTopic;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::disk::Disk;
 use thalweg_log::{PartitionLog, TopicPartition};
+use thalweg_membership::ImageListener;
 use thalweg_metadata::topic_name::{OFFSETS, TRANSACTIONS};
 use thalweg_metadata::{Delta, Image, LocalChanges, LocalPartition};
+use thalweg_replica::partition::Partition;
+use thalweg_replica::replication::Fetchers;
 use thalweg_wire::Uuid;
 
 /// Partitions by topic and index.

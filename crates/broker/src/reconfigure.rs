@@ -6,8 +6,6 @@
 //! newer controller may know more) is reported and left out, and the rest takes effect.
 
 use crate::broker::Broker;
-use crate::net::ConnectionLimits;
-use crate::partition::Topic;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
 use thalweg_config::{BrokerConfig, EffectiveTopicConfig, NetworkSettings};
@@ -15,6 +13,8 @@ use thalweg_hash::HashMap;
 use thalweg_log::LogConfig;
 use thalweg_log::disk::Descriptors;
 use thalweg_metadata::{ConfigResource, ConfigResourceKind, Image};
+use thalweg_net::ConnectionLimits;
+use thalweg_replica::partition::Topic;
 
 /// The settings of a topic, and what of them its logs need.
 pub fn topic_config(

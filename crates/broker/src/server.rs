@@ -8,31 +8,31 @@
 use crate::api::ApiHandler;
 use crate::broker::{Broker, BrokerParts};
 use crate::controller_node::ControllerNode;
-use crate::coordinator_log::{ImageTopics, InternalLog};
 use crate::directory_watch::watch_directories;
-use crate::group::{GroupConfig, GroupCoordinator};
 use crate::joining::{self, Joined};
 use crate::loading::Loading;
-use crate::machine::Machine;
-use crate::membership::{
-    ControllerLink, JoinError, LinkError, Membership, MembershipOptions, PeerOptions, Peers, RegisteredBroker,
-};
 use crate::metrics::Metrics;
-use crate::net::{BindError, ConnectionSettings, Listening, SocketOptions};
-use crate::partition::Partitions;
 use crate::publisher::Publisher;
-use crate::replication::{self, Fetchers};
-use crate::transaction::{TransactionConfig, TransactionCoordinator};
-use crate::{features, housekeeping};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_client::InvalidSetting;
 use thalweg_config::{BrokerConfig, Listener};
+use thalweg_coordinator::group::{GroupConfig, GroupCoordinator};
+use thalweg_coordinator::internal_log::{ImageTopics, InternalLog};
+use thalweg_coordinator::transaction::{TransactionConfig, TransactionCoordinator};
 use thalweg_log::{LogDirs, LogDirsOptions, TopicPartition};
+use thalweg_membership::features;
+use thalweg_membership::{
+    ControllerLink, JoinError, LinkError, Membership, MembershipOptions, PeerOptions, Peers, RegisteredBroker,
+};
 use thalweg_metadata::ImageCell;
+use thalweg_net::Machine;
+use thalweg_net::{BindError, ConnectionSettings, Listening, SocketOptions};
 use thalweg_record::Compression;
+use thalweg_replica::partition::Partitions;
+use thalweg_replica::replication::{self, Fetchers};
 use thalweg_watch as watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -154,7 +154,8 @@ pub async fn start_on(
     let mut addresses: Vec<_> = listening.iter().map(|l| (l.name.clone(), l.addresses())).collect();
     addresses.extend(controller.iter().flat_map(|node| node.addresses().to_vec()));
     let (stopping, listeners) = serve(&broker, listening, &connections);
-    let mut housekeeping = housekeeping::start(&broker);
+    let mut housekeeping = JoinSet::new();
+    broker.upkeep.start(&mut housekeeping);
     broker.replication.start(&mut housekeeping);
     let groups = Arc::clone(&broker.groups);
     housekeeping.spawn(async move { groups.run().await });

@@ -173,7 +173,6 @@ pub struct ConnectionClosed {
 
 /// Why a connection ended.
 #[derive(Clone, Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum CloseReason {
     /// The peer closed it.
     #[error("the other side closed it")]

@@ -115,7 +115,7 @@ mod tests {
         ] {
             assert_eq!(controllers.get(key), Some(value), "{key}");
         }
-        let brokers = config.towards_brokers(SecurityProtocol::SaslPlaintext);
+        let brokers = &config.towards_brokers()[&SecurityProtocol::SaslPlaintext.code()];
         for (key, value) in [
             ("security.protocol", "SASL_PLAINTEXT"),
             ("sasl.mechanism", "PLAIN"),

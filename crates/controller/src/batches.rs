@@ -10,7 +10,6 @@ use thalweg_wire::{DecodeError, Message, MetadataRecord, MetadataValueError, dec
 
 /// A batch could not be read.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum MetadataBatchError {
     #[error("batch at offset {base_offset}: {error}")]
     Batch { base_offset: i64, error: BatchError },

@@ -22,7 +22,6 @@ const LARGE_AT_ONCE: usize = 4;
 
 /// A frame was not answered.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum HandleError {
     #[error("a request that cannot be read: {0}")]
     Decode(#[from] DecodeError),

@@ -17,7 +17,6 @@ use thalweg_wire::{MetadataRecord, Uuid};
 
 /// A record does not fit the image that it is replayed on. The node must stop: to skip the record is to diverge.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum ReplayError {
     #[error("a record changes topic {topic}, which is not there")]
     NoTopic { topic: Uuid },

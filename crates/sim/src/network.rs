@@ -16,8 +16,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use thalweg_broker::net::Network as BrokerNetwork;
 use thalweg_client::{ByteStream, Connector};
+use thalweg_net::Network as BrokerNetwork;
 
 pub(crate) use stream::End;
 use stream::{Machine, Port};

@@ -19,7 +19,6 @@ pub struct DecodeError {
 
 /// What is wrong with a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum DecodeProblem {
     #[error("{needed} bytes are needed and {left} are left")]
     Truncated { needed: usize, left: usize },

@@ -8,7 +8,6 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 /// A message could not be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum EncodeError {
     #[error("{message} has no field {field} in version {version}, and it is set")]
     NotInVersion { message: &'static str, field: &'static str, version: i16 },

@@ -20,7 +20,7 @@ mod metadata_value;
 mod records;
 mod refusal;
 
-#[allow(clippy::all, missing_docs, unused_mut, reason = "generated code is judged by its generator")]
+#[allow(clippy::all, unused_mut, reason = "generated code is judged by its generator")]
 #[rustfmt::skip]
 mod generated;
 

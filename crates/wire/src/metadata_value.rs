@@ -8,7 +8,6 @@ const FRAME_VERSION: u32 = 1;
 
 /// A metadata record could not be read. A node that meets one must stop: to skip it is to diverge.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum MetadataValueError {
     #[error("frame version {version}, where only 1 is known")]
     FrameVersion { version: u32 },

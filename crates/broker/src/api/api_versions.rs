@@ -8,8 +8,8 @@
 use super::forward::served_with_controller;
 use super::{Api, Call, SERVED};
 use crate::broker::Broker;
-use crate::net::{Frame, Reply};
 use thalweg_metadata::feature::KRAFT_VERSION;
+use thalweg_net::{Frame, Reply};
 use thalweg_wire::frame::encode_response;
 use thalweg_wire::request::api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
 use thalweg_wire::request::{ApiVersionsRequest, ApiVersionsResponse};
@@ -31,7 +31,7 @@ pub fn handle(broker: &Broker, call: &Call, request: ApiVersionsRequest) -> ApiV
         throttle_time_ms: 0,
         // Java clients before 4.0 fail on a feature whose first level is 0, so it is left out below version 4.
         supported_features: registered
-            .unwrap_or_else(crate::features::ranges)
+            .unwrap_or_else(thalweg_membership::features::ranges)
             .into_iter()
             .filter(|(_, range)| call.version >= 4 || range.min > 0)
             .map(|(name, range)| SupportedFeatureKey { name, min_version: range.min, max_version: range.max })

@@ -12,12 +12,12 @@
 
 use super::Call;
 use crate::broker::Broker;
-use crate::net::answer_parts::merge;
-use crate::partition::Partition;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_metadata::topic_name;
+use thalweg_net::answer_parts::merge;
 use thalweg_record::{LeaderEpoch, Offset};
+use thalweg_replica::partition::Partition;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::delete_records_request::DeleteRecordsTopic;
 use thalweg_wire::request::delete_records_response::{

@@ -10,12 +10,12 @@
 
 use super::Call;
 use crate::broker::Broker;
-use crate::net::answer_parts::AnswerRoom;
 use thalweg_config::describe::{DescribedConfig, WantedKeys};
 use thalweg_config::describe_client_metrics;
 use thalweg_hash::HashSet;
 use thalweg_metadata::topic_name;
 use thalweg_metadata::{ConfigResource, ConfigResourceKind, Image};
+use thalweg_net::answer_parts::AnswerRoom;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
 use thalweg_wire::request::describe_configs_response::{
@@ -42,7 +42,7 @@ pub fn handle(broker: &Broker, _: &Call, request: DescribeConfigsRequest) -> Des
     // One unknown kind spoils the whole request, as in Kafka, which cannot authorise it.
     let malformed = request.resources.iter().any(unknown);
     let show = Show { synonyms: request.include_synonyms, documentation: request.include_documentation };
-    let (mut room, mut seen) = (AnswerRoom::new(), HashSet::default());
+    let (mut room, mut seen) = (AnswerRoom::default(), HashSet::default());
     let mut is_new = |resource: &DescribeConfigsResource| {
         let DescribeConfigsResource { resource_type, resource_name, configuration_keys } = resource;
         seen.insert((*resource_type, resource_name.clone(), configuration_keys.clone()))

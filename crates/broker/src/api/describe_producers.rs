@@ -4,9 +4,9 @@
 use super::Call;
 use super::elsewhere::Named;
 use crate::broker::Broker;
-use crate::net::answer_parts::AnswerRoom;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_metadata::topic_name;
+use thalweg_net::answer_parts::AnswerRoom;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_producers_response::{PartitionResponse, ProducerState, TopicResponse};
 use thalweg_wire::request::{DescribeProducersRequest, DescribeProducersResponse};
@@ -19,7 +19,7 @@ const NO_TRANSACTION: i64 = -1;
 /// Describes each partition.
 pub fn handle(broker: &Broker, _: &Call, request: DescribeProducersRequest) -> DescribeProducersResponse {
     let image = broker.image();
-    let mut room = AnswerRoom::new();
+    let mut room = AnswerRoom::default();
     let mut seen: HashMap<String, HashSet<i32>> = HashMap::default();
     let topics = request.topics.into_iter().map(|topic| {
         let refusal = match topic_name::check(&topic.name) {

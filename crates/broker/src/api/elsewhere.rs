@@ -1,10 +1,10 @@
 //! Partitions that a client looks for at the wrong broker: which error says so, and who leads (KIP-951).
 
 use crate::broker::Broker;
-use crate::partition::Topic;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_metadata::{BrokerRegistration, Endpoint, Image};
+use thalweg_replica::partition::Topic;
 use thalweg_wire::{ErrorCode, Uuid};
 
 /// A topic as a request names it.

@@ -7,8 +7,8 @@
 use super::Call;
 use crate::auto_topics;
 use crate::broker::Broker;
-use crate::coordinator::partition_for;
 use std::sync::Arc;
+use thalweg_coordinator::driver::partition_for;
 use thalweg_metadata::topic_name::{OFFSETS, TRANSACTIONS};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::find_coordinator_response::Coordinator;

@@ -7,11 +7,11 @@
 
 use super::{Api, Call};
 use crate::broker::Broker;
-use crate::net::{Frame, Reply};
 use bytes::Bytes;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_net::{Frame, Reply};
 use thalweg_wire::data::DefaultPrincipalData;
 use thalweg_wire::frame::{LENGTH_LEN, decode_response, encode_request};
 use thalweg_wire::request::describe_quorum_request::{PartitionData, TopicData};

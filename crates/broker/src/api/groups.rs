@@ -1,12 +1,12 @@
 //! The APIs of classic consumer groups: JoinGroup (11), SyncGroup (14), Heartbeat (12), LeaveGroup (13), OffsetCommit
 //! (8), OffsetFetch (9), OffsetDelete (47), ListGroups (16), DescribeGroups (15), DeleteGroups (42).
 //!
-//! All of it is the coordinator's (`crate::group`); here a request is handed to it with who asks.
+//! All of it is the coordinator's (`thalweg_coordinator::group`); here a request is handed to it with who asks.
 
 use super::Call;
 use crate::broker::Broker;
-use crate::group::ClientInfo;
 use std::sync::Arc;
+use thalweg_coordinator::group::ClientInfo;
 use thalweg_wire::request::*;
 
 fn client(call: &Call) -> ClientInfo {

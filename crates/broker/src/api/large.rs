@@ -8,8 +8,8 @@
 
 use super::{Call, Serve, unreadable};
 use crate::broker::Broker;
-use crate::net::Reply;
 use std::sync::Arc;
+use thalweg_net::Reply;
 use thalweg_wire::{ApiKey, Decoder};
 use tokio::sync::Semaphore;
 

@@ -7,12 +7,12 @@
 use super::Call;
 use super::elsewhere::Named;
 use crate::broker::Broker;
-use crate::net::answer_parts::merge;
-use crate::partition::{
+use thalweg_hash::{HashMap, HashSet};
+use thalweg_net::answer_parts::merge;
+use thalweg_record::LeaderEpoch;
+use thalweg_replica::partition::{
     EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, Isolation, LATEST_TIERED, MAX_TIMESTAMP, Reader,
 };
-use thalweg_hash::{HashMap, HashSet};
-use thalweg_record::LeaderEpoch;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::list_offsets_request::ListOffsetsPartition;
 use thalweg_wire::request::list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};

@@ -39,12 +39,12 @@ pub use large::LargeRequests;
 
 use crate::broker::Broker;
 use crate::metrics::RequestMetrics;
-use crate::net::answer_parts::ANSWER_BYTES_MAX;
-use crate::net::{Frame, Handler, Peer, Reply};
 use bytes::Bytes;
 use std::any::Any;
 use std::future::Future;
 use std::sync::Arc;
+use thalweg_net::answer_parts::ANSWER_BYTES_MAX;
+use thalweg_net::{Frame, Handler, Peer, Reply};
 use thalweg_wire::frame::{decode_request_header, encode_response, peek_request};
 use thalweg_wire::request::*;
 use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Request};

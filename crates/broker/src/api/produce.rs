@@ -20,15 +20,15 @@ use super::elsewhere::{self, Named};
 use super::{Call, large as beside};
 use crate::broker::Broker;
 use crate::metrics::RequestMetrics;
-use crate::net::Reply;
-use crate::partition::{AppendError, Appended, Durable, OpeningBudget, Partition};
 use bytes::Bytes;
 use large::Large;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_hash::HashSet;
 use thalweg_log::VerificationGuard;
+use thalweg_net::Reply;
 use thalweg_record::{BatchHeader, Compression};
+use thalweg_replica::partition::{AppendError, Appended, Durable, OpeningBudget, Partition};
 use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
 use thalweg_wire::request::produce_response::{
     BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse, TopicProduceResponse,

@@ -1,16 +1,16 @@
 //! The APIs by which a producer makes its transactions: AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26),
 //! TxnOffsetCommit (28); and those by which they are looked at: DescribeTransactions (65), ListTransactions (66).
 //!
-//! The decisions are the coordinator's (`crate::transaction`), and for offsets the group's (`crate::group`).
+//! The decisions are the coordinator's (`thalweg_coordinator::transaction`), and for offsets the group's (`thalweg_coordinator::group`).
 
 use super::Call;
 use crate::broker::Broker;
-use crate::transaction::{
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use thalweg_coordinator::transaction::{
     EndRequest, Outcome, Partitions, Producer, TransactionCoordinator, TransactionFilter, TransactionState,
     Verification, begin_verification, must_ask,
 };
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use thalweg_hash::HashMap;
 use thalweg_log::VerificationGuard;
 use thalweg_metadata::topic_name::OFFSETS;

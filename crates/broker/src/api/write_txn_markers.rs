@@ -5,9 +5,9 @@
 
 use super::Call;
 use crate::broker::Broker;
-use crate::net::answer_parts::merge;
-use crate::transaction::{Marker, Outcome, join_all};
 use std::sync::Arc;
+use thalweg_coordinator::transaction::{Marker, Outcome, join_all};
+use thalweg_net::answer_parts::merge;
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_wire::request::write_txn_markers_request::WritableTxnMarker;
 use thalweg_wire::request::write_txn_markers_response::{

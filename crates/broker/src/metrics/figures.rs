@@ -2,12 +2,12 @@
 
 use super::Metrics;
 use crate::broker::Broker;
-use crate::group::GroupFigures;
-use crate::partition::{Partition, PartitionFigures, Partitions, Traffic};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_controller::ControllerFigures;
+use thalweg_coordinator::group::GroupFigures;
 use thalweg_metadata::Image;
+use thalweg_replica::partition::{Partition, PartitionFigures, Partitions, Traffic};
 use tokio::time::Instant;
 
 /// All that families are read from.

@@ -2,7 +2,7 @@
 
 use super::exposition::{Kind, Number, Samples};
 use super::{Family, Figures};
-use crate::partition::PartitionFigures;
+use thalweg_replica::partition::PartitionFigures;
 
 macro_rules! of_log {
     ($name:literal, $help:literal, $read:expr) => {

@@ -2,8 +2,8 @@
 
 use super::exposition::{Kind, Number, Samples};
 use super::{Family, Figures};
-use crate::partition::PartitionFigures;
 use std::sync::atomic::Ordering;
+use thalweg_replica::partition::PartitionFigures;
 
 macro_rules! of_broker {
     ($name:literal, $kind:ident, $help:literal, $read:expr) => {

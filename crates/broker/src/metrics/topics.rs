@@ -3,7 +3,7 @@
 
 use super::exposition::{Kind, Samples};
 use super::{Family, Figures};
-use crate::partition::Traffic;
+use thalweg_replica::partition::Traffic;
 
 macro_rules! by_topic {
     ($($name:literal $field:ident $help:literal)*) => {

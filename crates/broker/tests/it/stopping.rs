@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use thalweg_broker::api::ApiHandler;
-use thalweg_broker::net::{Handler, Peer, Reply, Segment};
+use thalweg_net::{Handler, Peer, Reply, Segment};
 use thalweg_wire::frame::{LENGTH_LEN, decode_response, encode_request};
 use thalweg_wire::request::create_topics_request::CreatableTopic;
 use thalweg_wire::request::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};

@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use thalweg_broker::net::{
+use thalweg_log::LogSlice;
+use thalweg_log::disk::{Disk, LogFile};
+use thalweg_net::{
     AnswerMemory, ConnectionLimits, ConnectionSettings, Frame, FrameMemory, Handler, Network, Peer, Reply,
     Segment, SocketOptions,
 };
-use thalweg_log::LogSlice;
-use thalweg_log::disk::{Disk, LogFile};
 use thalweg_watch as watch;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};

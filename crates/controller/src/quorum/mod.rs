@@ -35,7 +35,6 @@ pub(crate) const LOG_DIR: &str = "__cluster_metadata-0";
 
 /// The controller cannot start.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum StartError {
     #[error("the metadata log's directory {} (metadata.log.dir) cannot be used: {error}", dir.display())]
     Directory { dir: PathBuf, error: io::Error },

@@ -14,7 +14,6 @@ const FILE: &str = "quorum-state";
 
 /// The file cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum QuorumStateError {
     #[error("{} cannot be read or written: {error}", path.display())]
     Io { path: PathBuf, error: io::Error },

@@ -30,7 +30,6 @@ const FILE_BYTES_MAX: u64 = 2 * 1024 * 1024 * 1024;
 
 /// A snapshot cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum SnapshotError {
     #[error("{} cannot be read or written: {error}", path.display())]
     Io { path: PathBuf, error: io::Error },

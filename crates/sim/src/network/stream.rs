@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
-use thalweg_broker::net::{SimulatedListener, SimulatedNetwork, SimulatedStream};
+use thalweg_net::{SimulatedListener, SimulatedNetwork, SimulatedStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The network as one machine sees it.

@@ -229,9 +229,9 @@ mod tests {
     fn from(address: &str, kind: &str) {
         match kind {
             "frame" => {
-                tracing::warn!(target: "thalweg_broker::net", %address, "Closed a connection");
+                tracing::warn!(target: "thalweg_net", %address, "Closed a connection");
             }
-            _ => tracing::warn!(target: "thalweg_broker::net", %address, "Turned a connection away"),
+            _ => tracing::warn!(target: "thalweg_net", %address, "Turned a connection away"),
         }
     }
 
@@ -274,10 +274,10 @@ mod tests {
         let lines = written(limit(), || {
             for partition in 0..5000 {
                 tracing::error!(target: "thalweg_log::partition::recover", partition, "Segment is damaged");
-                tracing::debug!(target: "thalweg_broker::net", address = "10.0.0.1:1", "A connection ended");
+                tracing::debug!(target: "thalweg_net", address = "10.0.0.1:1", "A connection ended");
             }
             for _ in 0..5000 {
-                tracing::info!(target: "thalweg_broker::group", "Preparing to rebalance group");
+                tracing::info!(target: "thalweg_coordinator::group", "Preparing to rebalance group");
             }
         });
         assert_eq!(lines, 10_000 + LINES_OF_KIND);

@@ -11,8 +11,8 @@ use connections::Bounded;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
-use thalweg_broker::net::{BindError, Listening, Network, SocketOptions};
 use thalweg_config::HttpSettings;
+use thalweg_net::{BindError, Listening, Network, SocketOptions};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 

@@ -18,13 +18,13 @@ pub use session::FetchSessions;
 
 use super::Call;
 use crate::broker::Broker;
-use crate::net::Reply;
-use crate::partition::{FetchFrom, FetchRead, Waiter};
 use bytes::Bytes;
 use plan::{Entry, Plan};
 use respond::Outcome;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_net::Reply;
+use thalweg_replica::partition::{FetchFrom, FetchRead, Waiter};
 use thalweg_wire::request::FetchRequest;
 use thalweg_wire::{DecodeError, Decoder, ErrorCode, Message};
 use tokio::time::Instant;

@@ -6,9 +6,9 @@ use super::{FetchFailed, is_silent};
 use crate::api::{Call, elsewhere};
 use crate::broker::Broker;
 use crate::metrics::RequestMetrics;
-use crate::net::{Frame, Reply};
-use crate::partition::{FetchRead, Isolation, Reader, Standing};
 use thalweg_log::LogSlice;
+use thalweg_net::{Frame, Reply};
+use thalweg_replica::partition::{FetchRead, Isolation, Reader, Standing};
 use thalweg_wire::frame::encode_response;
 use thalweg_wire::request::fetch_response::{
     AbortedTransaction, EpochEndOffset, FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint, PartitionData,

@@ -5,11 +5,11 @@
 //! transactions are all under way here asks nobody.
 
 use crate::broker::Broker;
-use crate::partition::AppendError;
-use crate::transaction::{Guarded, Producer, Verification, begin_verification, must_ask};
+use thalweg_coordinator::transaction::{Guarded, Producer, Verification, begin_verification, must_ask};
 use thalweg_hash::HashMap;
 use thalweg_log::VerificationGuard;
 use thalweg_record::BatchHeader;
+use thalweg_replica::partition::AppendError;
 use thalweg_wire::request::ProduceRequest;
 use thalweg_wire::request::produce_request::TopicProduceData;
 use thalweg_wire::{ErrorCode, Records};
@@ -158,6 +158,6 @@ fn find(
     version: i16,
     topic: &TopicProduceData,
     index: i32,
-) -> Option<std::sync::Arc<crate::partition::Partition>> {
+) -> Option<std::sync::Arc<thalweg_replica::partition::Partition>> {
     super::named(version, &topic.name, topic.topic_id).here(broker)?.partition(index)
 }

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
-use thalweg_broker::membership::{
-    ControllerLink, ImageListener, JoinError, Membership, MembershipOptions, QuorumOptions,
-};
 use thalweg_broker::{StartError, start};
 use thalweg_client::Connector;
+use thalweg_membership::{
+    ControllerLink, ImageListener, JoinError, Membership, MembershipOptions, QuorumOptions,
+};
 use thalweg_metadata::{Delta, Endpoint, Image, VersionRange};
 use thalweg_wire::request::UnregisterBrokerRequest;
 use thalweg_wire::{Message, Uuid};

@@ -13,9 +13,9 @@ use crate::running::{Running, configuration};
 use bytes::Bytes;
 use std::time::Duration;
 use tempfile::TempDir;
-use thalweg_broker::partition::Partition;
 use thalweg_broker::{ControllerServer, start_controller};
 use thalweg_metadata::PartitionRegistration;
+use thalweg_replica::partition::Partition;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_topics_request::{
     CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,

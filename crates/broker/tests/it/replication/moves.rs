@@ -96,8 +96,7 @@ async fn move_throttled(side: &str, limited: usize) {
     configure(cluster.somebody(), OF_TOPICS, &topic.name, &list, Some("*")).await;
     configure(cluster.broker(limited), OF_BROKERS, &limited.to_string(), &rate, Some("1000000")).await;
     let context = &cluster.broker(limited).server().broker.replication.context;
-    let throttle =
-        if side == "leader" { &context.leader_throttle } else { &context.follower_throttle };
+    let throttle = if side == "leader" { &context.leader_throttle } else { &context.follower_throttle };
     wait_for("the limit", || throttle.limit() == Some(1_000_000)).await;
 
     let began = Instant::now();

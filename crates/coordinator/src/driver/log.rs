@@ -1,0 +1,122 @@
+//! The seam to `__consumer_offsets` and `__transaction_state`: what a coordinator wants from the log, and nothing about how
+//! it is kept.
+
+use bytes::Bytes;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use thalweg_record::{BatchError, Offset, RecordError};
+use thalweg_replica::partition::AppendAs;
+use thalweg_wire::{DecodeError, ErrorCode};
+
+/// The partitions of a coordinator's topic that this broker leads.
+pub trait CoordinatorLog: Send + Sync + 'static {
+    /// Appends one batch, as a leader does in `leader_epoch`. Runs inline and does not wait for replicas: the order
+    /// of calls is the order in the log. `batch` has base offset 0; the log stamps offsets and epoch.
+    fn append(
+        &self,
+        partition: i32,
+        leader_epoch: i32,
+        batch: Bytes,
+        append_as: AppendAs,
+    ) -> Result<Appended, ErrorCode>;
+
+    /// The most bytes that a batch may take in this partition. What is larger need not be made at all.
+    fn batch_bytes_max(&self, _partition: i32) -> usize {
+        usize::MAX
+    }
+
+    /// Hands over the log from its start to its end, in order, in pieces of whole batches. Blocks; it is called on a
+    /// thread that may. Stops when `each` fails.
+    fn replay(
+        &self,
+        partition: i32,
+        each: &mut dyn FnMut(&[u8]) -> Result<(), ReplayError>,
+    ) -> Result<(), ReplayError>;
+}
+
+/// A batch has its place in the log.
+#[derive(Debug)]
+pub struct Appended {
+    /// The offset of its last record.
+    pub last_offset: Offset,
+    /// Whether it may be relied on yet.
+    pub acknowledged: Acknowledged,
+}
+
+/// When an append counts: once the high watermark is past it.
+pub enum Acknowledged {
+    /// It counts already, as on a partition with one replica.
+    Now,
+    /// It counts when the future says so. It fails when the batch will never be acknowledged here, because this
+    /// broker is not the leader any more.
+    Later(Pin<Box<dyn Future<Output = Result<(), ErrorCode>> + Send>>),
+}
+
+impl fmt::Debug for Acknowledged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Acknowledged::Now => "Now",
+            Acknowledged::Later(_) => "Later",
+        })
+    }
+}
+
+/// Why a partition could not be loaded. Nothing of it is served then: offsets that are silently missing would send
+/// consumers back to the start.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The partition is led elsewhere by now. Whoever says so next says where.
+    #[error("The partition is not led here any more")]
+    NotLeader,
+    /// The log could not be read.
+    #[error("The log could not be read: {reason}")]
+    Read {
+        /// What the log says.
+        reason: String,
+    },
+    /// Bytes that are no batch.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    /// A batch whose records cannot be read.
+    #[error("The batch at offset {offset} cannot be read: {error}")]
+    Records {
+        /// Its base offset.
+        offset: i64,
+        /// What is wrong.
+        error: RecordError,
+    },
+    /// A record that is no coordinator record.
+    #[error("The record at offset {offset} cannot be read: {error}")]
+    Record {
+        /// Its offset.
+        offset: i64,
+        /// What is wrong.
+        error: RecordDecodeError,
+    },
+}
+
+/// A key or value that is not what Kafka writes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordDecodeError {
+    /// A record without a key.
+    #[error("it has no key")]
+    NoKey,
+    /// The bytes are not the message.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// A value of a version that is not known, from which nothing can be guessed.
+    #[error("its value has version {version}, and {max} is the last one known")]
+    ValueVersion {
+        /// The version found.
+        version: i16,
+        /// The last one known.
+        max: i16,
+    },
+    /// A transaction in a state that there is not.
+    #[error("its value says that a transaction is in state {status}, and there are states 0 to 7")]
+    TransactionStatus {
+        /// The state found.
+        status: i8,
+    },
+}

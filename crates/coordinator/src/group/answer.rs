@@ -1,0 +1,131 @@
+//! Who asks, and what is answered.
+
+use std::net::IpAddr;
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::delete_groups_response::DeletableGroupResult;
+use thalweg_wire::request::offset_fetch_response::OffsetFetchResponseGroup;
+use thalweg_wire::request::{
+    HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse, OffsetCommitResponse, OffsetDeleteResponse,
+    SyncGroupResponse, TxnOffsetCommitResponse,
+};
+
+/// Who sent a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientInfo {
+    /// The client's name for itself: the start of the member ids that it is given.
+    pub client_id: String,
+    /// Where it is, as Kafka writes it into the group's records: `/192.0.2.1`.
+    pub client_host: String,
+}
+
+impl ClientInfo {
+    /// A client at an address, written as Java writes one.
+    pub fn new(client_id: Option<&str>, address: IpAddr) -> ClientInfo {
+        let client_host = match address.to_canonical() {
+            IpAddr::V4(address) => format!("/{address}"),
+            IpAddr::V6(address) => {
+                let segments: Vec<String> = address.segments().iter().map(|s| format!("{s:x}")).collect();
+                format!("/{}", segments.join(":"))
+            }
+        };
+        ClientInfo { client_id: client_id.unwrap_or_default().to_owned(), client_host }
+    }
+}
+
+/// What a shard answers to a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    JoinGroup(JoinGroupResponse),
+    SyncGroup(SyncGroupResponse),
+    Heartbeat(HeartbeatResponse),
+    LeaveGroup(LeaveGroupResponse),
+    OffsetCommit(OffsetCommitResponse),
+    OffsetFetch(OffsetFetchResponseGroup),
+    OffsetDelete(OffsetDeleteResponse),
+    DeleteGroups(Vec<DeletableGroupResult>),
+    TxnOffsetCommit(TxnOffsetCommitResponse),
+    /// To a marker.
+    TransactionEnded(Result<(), ErrorCode>),
+}
+
+impl Answer {
+    /// The answer to the same request when what it waited for failed.
+    pub fn failed(self, error: ErrorCode) -> Answer {
+        let error_code = error.code();
+        match self {
+            Answer::JoinGroup(_) => Answer::JoinGroup(join_error("", error)),
+            Answer::SyncGroup(_) => Answer::SyncGroup(sync_error(error)),
+            Answer::Heartbeat(_) => {
+                Answer::Heartbeat(HeartbeatResponse { error_code, ..HeartbeatResponse::default() })
+            }
+            Answer::LeaveGroup(_) => {
+                Answer::LeaveGroup(LeaveGroupResponse { error_code, ..LeaveGroupResponse::default() })
+            }
+            Answer::OffsetCommit(mut response) => {
+                for partition in response.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
+                    partition.error_code = error_code;
+                }
+                Answer::OffsetCommit(response)
+            }
+            Answer::TxnOffsetCommit(mut response) => {
+                for partition in response.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
+                    partition.error_code = error_code;
+                }
+                Answer::TxnOffsetCommit(response)
+            }
+            Answer::TransactionEnded(_) => Answer::TransactionEnded(Err(error)),
+            Answer::OffsetFetch(mut group) => {
+                // What Kafka answers to a fetch of stable offsets, and only there, sends the client elsewhere.
+                let error_code = match error {
+                    ErrorCode::CoordinatorNotAvailable => ErrorCode::NotCoordinator.code(),
+                    _ => error_code,
+                };
+                group.topics.clear();
+                group.error_code = error_code;
+                Answer::OffsetFetch(group)
+            }
+            Answer::OffsetDelete(_) => {
+                Answer::OffsetDelete(OffsetDeleteResponse { error_code, ..OffsetDeleteResponse::default() })
+            }
+            Answer::DeleteGroups(mut results) => {
+                for result in &mut results {
+                    result.error_code = error_code;
+                }
+                Answer::DeleteGroups(results)
+            }
+        }
+    }
+}
+
+/// A join that is refused.
+pub(super) fn join_error(member_id: &str, error: ErrorCode) -> JoinGroupResponse {
+    JoinGroupResponse {
+        error_code: error.code(),
+        member_id: member_id.to_owned(),
+        ..JoinGroupResponse::default()
+    }
+}
+
+/// A sync that is refused.
+pub(super) fn sync_error(error: ErrorCode) -> SyncGroupResponse {
+    SyncGroupResponse { error_code: error.code(), ..SyncGroupResponse::default() }
+}
+
+/// What a client is told when the log did not take a write, or did not acknowledge it
+/// (`CoordinatorOperationExceptionHelper`).
+pub(super) fn write_error(error: ErrorCode) -> ErrorCode {
+    match error {
+        ErrorCode::NetworkException => ErrorCode::CoordinatorLoadInProgress,
+        ErrorCode::UnknownTopicOrPartition
+        | ErrorCode::NotEnoughReplicas
+        | ErrorCode::NotEnoughReplicasAfterAppend
+        | ErrorCode::RequestTimedOut => ErrorCode::CoordinatorNotAvailable,
+        ErrorCode::NotLeaderOrFollower | ErrorCode::KafkaStorageError | ErrorCode::FencedLeaderEpoch => {
+            ErrorCode::NotCoordinator
+        }
+        ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge | ErrorCode::InvalidFetchSize => {
+            ErrorCode::UnknownServerError
+        }
+        other => other,
+    }
+}

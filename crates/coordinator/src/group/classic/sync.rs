@@ -1,0 +1,184 @@
+//! Syncs: the leader brings the assignment of a generation, everyone else waits for theirs. And heartbeats.
+
+use super::super::effects::{Completion, Context};
+use super::super::timers::Timer;
+use super::{ClassicGroup, GroupState};
+use crate::driver::Ticket;
+use bytes::Bytes;
+use std::sync::Arc;
+use thalweg_hash::HashMap;
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::{HeartbeatRequest, SyncGroupRequest, SyncGroupResponse};
+
+impl ClassicGroup {
+    /// A SyncGroup request.
+    pub(in super::super) fn sync(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: &SyncGroupRequest,
+        given: &HashMap<String, Bytes>,
+        ticket: Ticket,
+    ) {
+        if let Err(error) = self.validate_sync(request) {
+            return cx.refuse_sync(ticket, error);
+        }
+        let id = request.member_id.as_str();
+        match self.state {
+            GroupState::Empty => cx.refuse_sync(ticket, ErrorCode::UnknownMemberId),
+            GroupState::PreparingRebalance => cx.refuse_sync(ticket, ErrorCode::RebalanceInProgress),
+            GroupState::Stable => {
+                self.has_synced(cx, id);
+                let assignment = self.members[id].assignment.clone();
+                cx.answer_sync(ticket, self.sync_response(assignment));
+            }
+            GroupState::CompletingRebalance => {
+                let member = self.members.get_mut(id).expect("whoever syncs was validated");
+                if let Some(earlier) = member.awaiting_sync.replace(ticket) {
+                    // Its sender has gone, or it would not have asked again.
+                    cx.refuse_sync(earlier, ErrorCode::RebalanceInProgress);
+                }
+                self.has_synced(cx, id);
+                if self.is_leader(id) && !self.is_assigned {
+                    self.write_assignment(cx, given);
+                }
+            }
+        }
+    }
+
+    fn validate_sync(&self, request: &SyncGroupRequest) -> Result<(), ErrorCode> {
+        self.validate_member(&request.member_id, request.group_instance_id.as_deref())?;
+        if request.generation_id != self.generation {
+            return Err(ErrorCode::IllegalGeneration);
+        }
+        // Before version 5 neither is named.
+        let differs = |theirs: &Option<String>, ours: &Option<String>| {
+            theirs.is_some() && ours.is_some() && theirs != ours
+        };
+        if differs(&request.protocol_type, &self.protocol_type)
+            || differs(&request.protocol_name, &self.protocol_name)
+        {
+            return Err(ErrorCode::InconsistentGroupProtocol);
+        }
+        Ok(())
+    }
+
+    /// The leader's assignment is written; members get it when it is acknowledged. Who is left out gets nothing,
+    /// and whoever is no member is left out.
+    fn write_assignment(&mut self, cx: &mut Context<'_>, given: &HashMap<String, Bytes>) {
+        let mut assignment = HashMap::default();
+        for id in self.members.keys() {
+            if let Some(given) = given.get(&**id) {
+                // Copied: a slice would keep the whole frame in memory.
+                assignment.insert(id.to_string(), Bytes::copy_from_slice(given));
+            }
+        }
+        let record = self.to_record(|member| assignment.get(&*member.id).cloned().unwrap_or_default());
+        let leader = self.leader.clone().expect("the leader has just synced");
+        let (group, generation) = (self.id.clone(), self.generation);
+        self.is_assigned = true;
+        cx.effects.write = Some((record, Completion::Assignment { group, generation, leader, assignment }));
+    }
+
+    /// The assignment is written, or is not. It means nothing any more when another rebalance has begun.
+    pub(in super::super) fn assignment_written(
+        &mut self,
+        cx: &mut Context<'_>,
+        generation: i32,
+        leader: &str,
+        mut assignment: HashMap<String, Bytes>,
+        result: Result<(), ErrorCode>,
+    ) {
+        if self.state != GroupState::CompletingRebalance || self.generation != generation {
+            return;
+        }
+        match result {
+            Ok(()) => {
+                for member in self.members.values_mut() {
+                    member.assignment = assignment.remove(&*member.id).unwrap_or_default();
+                }
+                self.propagate(cx, ErrorCode::None);
+                self.transition_to(GroupState::Stable, cx.now.wall_ms);
+            }
+            Err(error) => {
+                tracing::warn!(group = %self.id, generation, leader, %error, "An assignment could not be stored");
+                self.reset_assignment(cx, error);
+                self.rebalance_or_complete_join(cx);
+            }
+        }
+    }
+
+    /// Nobody has an assignment, and who waits for one is told why.
+    pub(super) fn reset_assignment(&mut self, cx: &mut Context<'_>, error: ErrorCode) {
+        for member in self.members.values_mut() {
+            member.assignment = Bytes::new();
+        }
+        self.propagate(cx, error);
+    }
+
+    /// Answers every sync that waits. Whoever waited was not heard of meanwhile, so their sessions start over.
+    fn propagate(&mut self, cx: &mut Context<'_>, error: ErrorCode) {
+        for id in self.ids_in_order() {
+            let member = self.members.get_mut(&id).expect("it was just listed");
+            let Some(ticket) = member.awaiting_sync.take() else { continue };
+            let assignment = member.assignment.clone();
+            if error == ErrorCode::None {
+                cx.answer_sync(ticket, self.sync_response(assignment));
+            } else {
+                cx.refuse_sync(ticket, error);
+            }
+            self.touch(cx.timers, cx.now.monotonic_ms, &id);
+        }
+    }
+
+    fn sync_response(&self, assignment: Bytes) -> SyncGroupResponse {
+        SyncGroupResponse {
+            protocol_type: self.protocol_type.clone(),
+            protocol_name: self.protocol_name.clone(),
+            assignment,
+            ..SyncGroupResponse::default()
+        }
+    }
+
+    fn has_synced(&mut self, cx: &mut Context<'_>, id: &str) {
+        self.pending_sync.remove(id);
+        if self.pending_sync.is_empty() {
+            cx.timers.cancel(&mut self.sync_deadline);
+        }
+    }
+
+    /// The time to sync is over: those who did not are out, and the others rebalance.
+    pub(in super::super) fn sync_phase_over(&mut self, cx: &mut Context<'_>, timer: Timer) {
+        if !cx.timers.is_due(&mut self.sync_deadline, timer, cx.now.monotonic_ms) {
+            return;
+        }
+        let is_synced_in = matches!(self.state, GroupState::CompletingRebalance | GroupState::Stable);
+        if !is_synced_in || self.pending_sync.is_empty() {
+            return;
+        }
+        let late: Vec<Arc<str>> =
+            self.ids_in_order().into_iter().filter(|id| self.pending_sync.contains(id)).collect();
+        for id in late {
+            tracing::info!(group = %self.id, member = %id, "Removing a member that did not sync in time");
+            self.remove(cx, &id);
+        }
+        self.prepare_rebalance(cx);
+    }
+
+    /// A Heartbeat request.
+    pub(in super::super) fn heartbeat(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: &HeartbeatRequest,
+    ) -> Result<(), ErrorCode> {
+        self.validate_member(&request.member_id, request.group_instance_id.as_deref())?;
+        if request.generation_id != self.generation {
+            return Err(ErrorCode::IllegalGeneration);
+        }
+        self.touch(cx.timers, cx.now.monotonic_ms, &request.member_id);
+        match self.state {
+            GroupState::Empty => Err(ErrorCode::UnknownMemberId),
+            GroupState::PreparingRebalance => Err(ErrorCode::RebalanceInProgress),
+            GroupState::CompletingRebalance | GroupState::Stable => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What the broker sees of the group coordinator. It decides nothing about groups: it passes requests to their shards, and
+//! gives answers the form of each version.
+
+mod admin;
+mod bounds;
+mod membership;
+mod offsets;
+
+use super::answer::Answer;
+use super::config::GroupConfig;
+use super::shard::{EndOfTransaction, GroupFigures, Shard};
+use super::topics::{DeletedTopic, Topics};
+use crate::driver::{CoordinatorLog, Moment, Shards, Ticket, partition_for};
+use std::fmt;
+use std::sync::Arc;
+use thalweg_log::Clock;
+use thalweg_log::disk::Disk;
+use thalweg_record::{ProducerEpoch, ProducerId};
+use thalweg_wire::ErrorCode;
+
+/// The group coordinator of this broker: a function for each API, and what it must be told.
+///
+/// Requests are checked for their form and answered here; authorisation is the caller's. Each function answers in
+/// the form of the version that it is given.
+pub struct GroupCoordinator {
+    topics: Arc<dyn Topics>,
+    shards: Shards<Shard>,
+}
+
+impl fmt::Debug for GroupCoordinator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupCoordinator").field("shards", &self.shards).finish_non_exhaustive()
+    }
+}
+
+impl GroupCoordinator {
+    /// A coordinator that leads no partition yet. Must be called within a tokio runtime.
+    pub fn new(
+        config: GroupConfig,
+        log: Arc<dyn CoordinatorLog>,
+        topics: Arc<dyn Topics>,
+        clock: Clock,
+        disk: Disk,
+    ) -> GroupCoordinator {
+        GroupCoordinator { topics, shards: Shards::new(Arc::new(config), log, clock, disk) }
+    }
+
+    /// The partition of `__consumer_offsets` that a group belongs to. The topic counts, and not the setting, which
+    /// may have been another when the topic was made.
+    pub fn partition_for(&self, group_id: &str) -> i32 {
+        let partitions = self.topics.offsets_partition_count();
+        partition_for(group_id, partitions.unwrap_or(self.shards.shared().offsets_topic_partitions))
+    }
+
+    /// This broker is the leader of a partition of `__consumer_offsets`. Its groups are loaded in the background;
+    /// until then their requests are told to wait.
+    pub fn on_elected(&self, partition: i32, leader_epoch: i32) {
+        self.shards.elected(partition, leader_epoch);
+    }
+
+    /// This broker is not the leader of the partition any more, or not in this epoch: whoever waits is sent
+    /// elsewhere. Without an epoch, the partition is gone.
+    pub fn on_resigned(&self, partition: i32, leader_epoch: Option<i32>) {
+        self.shards.resigned(partition, leader_epoch);
+    }
+
+    /// Topics are gone: offsets that were committed for them go too.
+    pub fn on_topics_deleted(&self, topics: &[DeletedTopic]) {
+        for cell in self.shards.all() {
+            cell.turn(|shard, now| shard.topics_deleted(topics, now));
+        }
+    }
+
+    /// A producer's transaction ends in a partition: the marker is written, and answered when it is acknowledged.
+    pub async fn complete_transaction(
+        &self,
+        partition: i32,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        end: EndOfTransaction,
+    ) -> Result<(), ErrorCode> {
+        let asked = self.shards.ask(partition, |shard, ticket, _| {
+            shard.complete_transaction(producer_id, producer_epoch, end, ticket);
+        });
+        match asked.await? {
+            Answer::TransactionEnded(result) => result,
+            _ => Err(ErrorCode::UnknownServerError),
+        }
+    }
+
+    /// Whether the groups of a partition are loaded.
+    pub fn is_loaded(&self, partition: i32) -> bool {
+        self.shards.is_loaded(partition)
+    }
+
+    /// Does what is due in all shards. [`GroupCoordinator::run`] calls it when it must be.
+    pub fn tick(&self) {
+        self.shards.tick();
+    }
+
+    /// Does what is due when it is due, for as long as it is polled.
+    pub async fn run(&self) {
+        loop {
+            self.shards.sleep().await;
+        }
+    }
+
+    /// Lets every shard go: the broker stops.
+    pub fn shutdown(&self) {
+        self.shards.shutdown();
+    }
+
+    /// The groups that this broker coordinates, with what they have committed.
+    pub fn figures(&self) -> Vec<GroupFigures> {
+        self.shards.all().iter().filter_map(|cell| cell.read(Shard::figures).ok()).flatten().collect()
+    }
+
+    /// Looks at the shard of a group, without a turn.
+    fn read<R>(&self, group_id: &str, read: impl FnOnce(&Shard) -> R) -> Result<R, ErrorCode> {
+        self.shards.cell(self.partition_for(group_id))?.read(read)
+    }
+
+    /// Passes a request to the shard of its group and waits for the answer.
+    async fn ask(
+        &self,
+        group_id: &str,
+        request: impl FnOnce(&mut Shard, Ticket, Moment),
+    ) -> Result<Answer, ErrorCode> {
+        self.shards.ask(self.partition_for(group_id), request).await
+    }
+}

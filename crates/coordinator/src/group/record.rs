@@ -1,0 +1,129 @@
+//! The records of `__consumer_offsets`, as Kafka writes them (`GroupCoordinatorRecordSerde`).
+//!
+//! ```text
+//! key    type i16 | the key message, version 0
+//! value  version i16 | the value message        a tombstone has none
+//! ```
+//! Type 0 and 1 are committed offsets (0 is only read), 2 is a group's metadata. Types from 3 up belong to group
+//! protocols that are not served; they are passed over.
+
+use crate::driver::RecordDecodeError;
+use bytes::{BufMut, Bytes, BytesMut};
+use thalweg_wire::group::{
+    GroupMetadataKey, GroupMetadataValue, LegacyOffsetCommitKey, LegacyOffsetCommitValue, OffsetCommitKey,
+    OffsetCommitValue,
+};
+use thalweg_wire::{Decoder, EncodeError, Message};
+
+const LEGACY_OFFSET_COMMIT: i16 = 0;
+const OFFSET_COMMIT: i16 = 1;
+const GROUP_METADATA: i16 = 2;
+const GROUP_METADATA_VERSION: i16 = 3;
+const OFFSET_COMMIT_VERSION: i16 = 4;
+/// The one version that can say when an offset expires.
+const OFFSET_COMMIT_VERSION_WITH_EXPIRY: i16 = 1;
+
+/// A record of the group coordinator. Without a value it is a tombstone.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CoordinatorRecord {
+    /// A committed offset.
+    OffsetCommit(OffsetCommitKey, Option<OffsetCommitValue>),
+    /// A group's generation, members and assignment.
+    GroupMetadata(GroupMetadataKey, Option<GroupMetadataValue>),
+}
+
+impl CoordinatorRecord {
+    /// The tombstone of a committed offset.
+    pub fn offset_tombstone(group: &str, topic: &str, partition: i32) -> CoordinatorRecord {
+        let key = OffsetCommitKey { group: group.to_owned(), topic: topic.to_owned(), partition };
+        CoordinatorRecord::OffsetCommit(key, None)
+    }
+
+    /// The tombstone of a group.
+    pub fn group_tombstone(group: &str) -> CoordinatorRecord {
+        CoordinatorRecord::GroupMetadata(GroupMetadataKey { group: group.to_owned() }, None)
+    }
+
+    /// The group that the record is about.
+    pub fn group(&self) -> &str {
+        match self {
+            CoordinatorRecord::OffsetCommit(key, _) => &key.group,
+            CoordinatorRecord::GroupMetadata(key, _) => &key.group,
+        }
+    }
+
+    /// The key and the value as bytes. Fails when a string is too long for the format.
+    pub fn encode(&self) -> Result<(Bytes, Option<Bytes>), EncodeError> {
+        match self {
+            CoordinatorRecord::OffsetCommit(key, value) => {
+                let version = match value {
+                    Some(value) if value.expire_timestamp != -1 => OFFSET_COMMIT_VERSION_WITH_EXPIRY,
+                    _ => OFFSET_COMMIT_VERSION,
+                };
+                Ok((prefixed(OFFSET_COMMIT, key, 0)?, prefixed_value(version, value.as_ref())?))
+            }
+            CoordinatorRecord::GroupMetadata(key, value) => {
+                let value = prefixed_value(GROUP_METADATA_VERSION, value.as_ref())?;
+                Ok((prefixed(GROUP_METADATA, key, 0)?, value))
+            }
+        }
+    }
+
+    /// Reads a record; nothing, when it is of a type that is not served.
+    pub fn decode(
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+    ) -> Result<Option<CoordinatorRecord>, RecordDecodeError> {
+        let mut key = Decoder::new(Bytes::copy_from_slice(key.ok_or(RecordDecodeError::NoKey)?));
+        let kind = key.i16()?;
+        Ok(match kind {
+            LEGACY_OFFSET_COMMIT => {
+                let legacy = LegacyOffsetCommitKey::decode(&mut key, 0)?;
+                let key =
+                    OffsetCommitKey { group: legacy.group, topic: legacy.topic, partition: legacy.partition };
+                Some(CoordinatorRecord::OffsetCommit(key, decode_legacy_value(value)?))
+            }
+            OFFSET_COMMIT => {
+                let key = OffsetCommitKey::decode(&mut key, 0)?;
+                Some(CoordinatorRecord::OffsetCommit(key, decode_value(value)?))
+            }
+            GROUP_METADATA => {
+                let key = GroupMetadataKey::decode(&mut key, 0)?;
+                Some(CoordinatorRecord::GroupMetadata(key, decode_value(value)?))
+            }
+            _ => None,
+        })
+    }
+}
+
+fn prefixed<M: Message>(prefix: i16, message: &M, version: i16) -> Result<Bytes, EncodeError> {
+    let body = message.to_bytes(version)?;
+    let mut bytes = BytesMut::with_capacity(2 + body.len());
+    bytes.put_i16(prefix);
+    bytes.put_slice(&body);
+    Ok(bytes.freeze())
+}
+
+fn prefixed_value<M: Message>(version: i16, value: Option<&M>) -> Result<Option<Bytes>, EncodeError> {
+    value.map(|value| prefixed(version, value, version)).transpose()
+}
+
+fn decode_value<M: Message>(value: Option<&[u8]>) -> Result<Option<M>, RecordDecodeError> {
+    let Some(value) = value else { return Ok(None) };
+    let mut d = Decoder::new(Bytes::copy_from_slice(value));
+    let version = d.i16()?;
+    if !(M::MIN_VERSION..=M::MAX_VERSION).contains(&version) {
+        return Err(RecordDecodeError::ValueVersion { version, max: M::MAX_VERSION });
+    }
+    Ok(Some(M::decode(&mut d, version)?))
+}
+
+fn decode_legacy_value(value: Option<&[u8]>) -> Result<Option<OffsetCommitValue>, RecordDecodeError> {
+    let legacy: Option<LegacyOffsetCommitValue> = decode_value(value)?;
+    Ok(legacy.map(|legacy| OffsetCommitValue {
+        offset: legacy.offset,
+        metadata: legacy.metadata,
+        commit_timestamp: legacy.commit_timestamp,
+        ..OffsetCommitValue::default()
+    }))
+}

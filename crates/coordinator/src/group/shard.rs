@@ -1,0 +1,350 @@
+//! All groups and offsets of one partition of `__consumer_offsets`: a state machine without clock, I/O or waiting.
+//!
+//! It is driven in turns (`crate::driver::Shard`). The rule for answers: one that came with a write waits for
+//! its acknowledgement, and any other waits for what was written before it. So nobody is told of a state that a
+//! failing broker could take back. Only reads are answered at once, from what is acknowledged.
+
+mod admin;
+mod commit;
+mod expiry;
+mod figures;
+mod membership;
+mod replay;
+mod write;
+
+pub use figures::GroupFigures;
+pub use write::{EndOfTransaction, TransactionalProducer, Write};
+
+use super::answer::{Answer, join_error, sync_error, write_error};
+use super::classic::ClassicGroup;
+use super::config::GroupConfig;
+use super::effects::{Completion, Context, Effects};
+use super::offsets::OffsetStore;
+use super::record::CoordinatorRecord;
+use super::timed::Timed;
+use super::timers::Timers;
+use crate::driver::{self, AppendAs, Cell, Moment, ReplayError, Ticket};
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use thalweg_hash::HashMap;
+use thalweg_record::{DecompressBuffer, ProducerId};
+use thalweg_wire::ErrorCode;
+
+/// What waits for an acknowledgement.
+#[derive(Debug)]
+struct Pending {
+    last_offset: i64,
+    expires_ms: i64,
+    answers: Vec<(Ticket, Answer)>,
+    completion: Option<Completion>,
+}
+
+/// See the head of this module.
+#[derive(Debug)]
+pub struct Shard {
+    config: Arc<GroupConfig>,
+    groups: HashMap<Arc<str>, Timed<ClassicGroup>>,
+    /// Groups made or removed by writes that are not acknowledged, in the order of the log.
+    unacknowledged_groups: VecDeque<(i64, Arc<str>)>,
+    offsets: OffsetStore,
+    timers: Timers,
+    writes: VecDeque<Write>,
+    pending: VecDeque<Pending>,
+    released: Vec<(Ticket, Answer)>,
+    next_cleanup_ms: i64,
+}
+
+impl driver::Shard for Shard {
+    const KEEPS: &'static str = "groups and offsets";
+    type Shared = Arc<GroupConfig>;
+    type Turn = Moment;
+    type Write = Write;
+    type Answer = Answer;
+
+    fn turn(_: &Arc<GroupConfig>, now: Moment) -> Moment {
+        now
+    }
+
+    fn new(config: &Arc<GroupConfig>, _leader_epoch: i32, now: Moment) -> Shard {
+        Shard {
+            config: Arc::clone(config),
+            groups: HashMap::default(),
+            unacknowledged_groups: VecDeque::new(),
+            offsets: OffsetStore::default(),
+            timers: Timers::default(),
+            writes: VecDeque::new(),
+            pending: VecDeque::new(),
+            released: Vec::new(),
+            // The first look for expired offsets is one interval away.
+            next_cleanup_ms: now.monotonic_ms.saturating_add(config.offsets_retention_check_interval_ms),
+        }
+    }
+
+    fn replay(
+        &mut self,
+        bytes: &[u8],
+        buffer: &mut DecompressBuffer,
+        now: Moment,
+    ) -> Result<(), ReplayError> {
+        self.replay_batches(bytes, buffer, now)
+    }
+
+    fn loaded(&mut self, now: Moment) {
+        self.start_sessions(now);
+    }
+
+    fn count(&self) -> usize {
+        self.groups.len()
+    }
+
+    fn batch(config: &Arc<GroupConfig>, write: &Write, now: Moment) -> Result<(Bytes, AppendAs), ErrorCode> {
+        write.batch(config.offsets_topic_compression, now)
+    }
+
+    fn next_deadline_ms(&self) -> i64 {
+        self.nearest_deadline_ms()
+    }
+
+    fn expire_next(&mut self, now: Moment) -> bool {
+        self.expire_one(now)
+    }
+
+    fn pass_on(&mut self, _: &Arc<GroupConfig>, _: &Arc<Cell<Shard>>) -> bool {
+        false
+    }
+
+    fn next_write(&mut self) -> Option<Write> {
+        self.writes.pop_front()
+    }
+
+    fn take_released(&mut self) -> Vec<(Ticket, Answer)> {
+        std::mem::take(&mut self.released)
+    }
+
+    fn written(&mut self, write: Write, last_offset: i64, now: Moment) {
+        let count = i64::try_from(write.records.len()).expect("a batch has fewer records");
+        if let (Some(marker), Some(producer)) = (write.marker, write.producer) {
+            self.offsets.end_transaction(producer.id.0, marker.outcome, Some(last_offset));
+        } else if write.is_applied {
+            let producer_id = write.producer.map_or(ProducerId::NONE, |producer| producer.id);
+            for (record, offset) in write.records.into_iter().zip(last_offset - count + 1..) {
+                self.apply(record, offset, producer_id, Some(last_offset), now.wall_ms);
+            }
+        }
+        if let Some(Completion::NewGroup { group, .. }) = &write.completion {
+            let group = group.clone();
+            if let Some(slot) = self.groups.get_mut(&group) {
+                slot.changed_from(None);
+                self.unacknowledged_groups.push_back((last_offset, group));
+            }
+        }
+        let (answers, completion) = (write.answers, write.completion);
+        let expires_ms = self.expiry_of_write(now);
+        self.pending.push_back(Pending { last_offset, expires_ms, answers, completion });
+    }
+
+    fn refused(&mut self, write: Write, error: ErrorCode, now: Moment) {
+        let error = write_error(error);
+        tracing::warn!(records = write.records.len(), %error, "A write of the group coordinator was refused");
+        self.fail(write.answers, write.completion, error, now, true);
+    }
+
+    fn acknowledged(&mut self, last_offset: i64, now: Moment) {
+        self.offsets.acknowledge(last_offset);
+        while self.unacknowledged_groups.front().is_some_and(|&(at, _)| at <= last_offset) {
+            let (_, group) = self.unacknowledged_groups.pop_front().expect("it was just looked at");
+            if let Some(slot) = self.groups.get_mut(&group) {
+                slot.acknowledge();
+                if slot.is_gone() {
+                    self.groups.remove(&group);
+                }
+            }
+        }
+        while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
+            let pending = self.pending.pop_front().expect("it was just looked at");
+            self.released.extend(pending.answers);
+            if let Some(completion) = pending.completion {
+                self.complete(completion, Ok(()), now);
+            }
+        }
+    }
+
+    fn unacknowledged(&mut self, last_offset: i64, error: ErrorCode, now: Moment) {
+        let error = write_error(error);
+        let (failed, rest): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.pending)
+            .into_iter()
+            .partition(|pending| pending.last_offset == last_offset);
+        self.pending = rest;
+        for pending in failed {
+            self.fail(pending.answers, pending.completion, error, now, false);
+        }
+    }
+
+    fn unload(mut self) -> Vec<(Ticket, Answer)> {
+        let error = ErrorCode::NotCoordinator;
+        let waiting = self.pending.drain(..).flat_map(|pending| pending.answers);
+        let unwritten = self.writes.drain(..).flat_map(|write| write.answers);
+        let waiting: Vec<_> = waiting.chain(unwritten).map(|(t, answer)| (t, answer.failed(error))).collect();
+        self.released.extend(waiting);
+        for slot in self.groups.values_mut() {
+            let Some(group) = slot.latest_mut() else { continue };
+            refuse_waiting(&mut self.released, group.dissolve(&mut self.timers), error);
+        }
+        self.released
+    }
+}
+
+impl Shard {
+    /// How many deadlines are kept.
+    #[cfg(test)]
+    pub(super) fn deadline_count(&self) -> usize {
+        self.timers.len()
+    }
+
+    /// The group as it is decided.
+    fn group(&self, id: &str) -> Option<&ClassicGroup> {
+        self.groups.get(id).and_then(Timed::latest)
+    }
+
+    /// Groups as readers may see them, by their ids.
+    fn acknowledged_groups(&self) -> Vec<(&str, &ClassicGroup)> {
+        let mut groups: Vec<(&str, &ClassicGroup)> = self.groups.iter().filter_map(visible_group).collect();
+        groups.sort_unstable_by_key(|&(id, _)| id);
+        groups
+    }
+
+    /// Lets a group decide.
+    fn with_group<R>(
+        &mut self,
+        id: &str,
+        now: Moment,
+        decide: impl FnOnce(&mut ClassicGroup, &mut Context<'_>) -> R,
+    ) -> Option<(R, Effects)> {
+        let group = self.groups.get_mut(id)?.latest_mut()?;
+        let effects = Effects::default();
+        let mut cx = Context { now, config: &self.config, timers: &mut self.timers, effects };
+        let result = decide(group, &mut cx);
+        Some((result, cx.effects))
+    }
+
+    /// Takes what a group decided.
+    fn settle(&mut self, effects: Effects, now: Moment) {
+        match effects.write {
+            Some((record, completion)) => self.writes.push_back(Write {
+                records: vec![record],
+                producer: None,
+                marker: None,
+                answers: effects.answers,
+                completion: Some(completion),
+                is_applied: false,
+            }),
+            None => self.release_after_writes(effects.answers, now),
+        }
+    }
+
+    /// Writes records from which the state follows, and answers when they are acknowledged.
+    fn write(
+        &mut self,
+        records: Vec<CoordinatorRecord>,
+        producer: Option<TransactionalProducer>,
+        answers: Vec<(Ticket, Answer)>,
+        now: Moment,
+    ) {
+        if records.is_empty() {
+            return self.release_after_writes(answers, now);
+        }
+        let (marker, completion) = (None, None);
+        self.writes.push_back(Write { records, producer, marker, answers, completion, is_applied: true });
+    }
+
+    /// Releases answers once all that was written before is acknowledged.
+    fn release_after_writes(&mut self, answers: Vec<(Ticket, Answer)>, now: Moment) {
+        if answers.is_empty() {
+            return;
+        }
+        if let Some(write) = self.writes.back_mut() {
+            write.answers.extend(answers);
+        } else if let Some(last) = self.pending.back() {
+            let (last_offset, expires_ms) = (last.last_offset, self.expiry_of_write(now));
+            self.pending.push_back(Pending { last_offset, expires_ms, answers, completion: None });
+        } else {
+            self.released.extend(answers);
+        }
+    }
+
+    fn expiry_of_write(&self, now: Moment) -> i64 {
+        now.monotonic_ms.saturating_add(self.config.commit_timeout_ms)
+    }
+
+    /// What follows when a group's record is acknowledged, or is not. Its answers waited long enough.
+    fn complete(&mut self, completion: Completion, result: Result<(), ErrorCode>, now: Moment) {
+        let group = completion.group().clone();
+        let decided = self.with_group(&group, now, |group, cx| match completion {
+            Completion::NewGroup { ticket, .. } => {
+                if let Err(error) = result {
+                    group.fail_join(cx, ticket, error);
+                }
+            }
+            Completion::EmptyGroup { group } => {
+                if let Err(error) = result {
+                    tracing::warn!(%group, %error, "An empty group could not be written");
+                }
+            }
+            Completion::Assignment { generation, leader, assignment, .. } => {
+                group.assignment_written(cx, generation, &leader, assignment, result);
+            }
+            Completion::StaticMember(member) => group.static_member_returned(cx, *member, result),
+        });
+        let Some(((), effects)) = decided else { return };
+        if effects.write.is_some() {
+            self.settle(effects, now);
+        } else {
+            self.released.extend(effects.answers);
+        }
+    }
+
+    fn fail(
+        &mut self,
+        answers: Vec<(Ticket, Answer)>,
+        completion: Option<Completion>,
+        error: ErrorCode,
+        now: Moment,
+        never_happened: bool,
+    ) {
+        self.released.extend(answers.into_iter().map(|(ticket, answer)| (ticket, answer.failed(error))));
+        match completion {
+            Some(Completion::NewGroup { group, .. }) if never_happened => self.discard_group(&group, error),
+            Some(completion) => self.complete(completion, Err(error), now),
+            None => {}
+        }
+    }
+
+    /// A group that could not be written goes, as if it had never been.
+    fn discard_group(&mut self, id: &str, error: ErrorCode) {
+        let Some(slot) = self.groups.get_mut(id) else { return };
+        if let Some(mut group) = slot.set(None) {
+            refuse_waiting(&mut self.released, group.dissolve(&mut self.timers), error);
+        }
+        if slot.is_gone() {
+            self.groups.remove(id);
+        }
+    }
+}
+
+fn visible_group<'a>(
+    (id, slot): (&'a Arc<str>, &'a Timed<ClassicGroup>),
+) -> Option<(&'a str, &'a ClassicGroup)> {
+    slot.acknowledged().map(|group| (&**id, group))
+}
+
+fn refuse_waiting(
+    released: &mut Vec<(Ticket, Answer)>,
+    (joins, syncs): (Vec<Ticket>, Vec<Ticket>),
+    error: ErrorCode,
+) {
+    let join = Answer::JoinGroup(join_error("", error));
+    let sync = Answer::SyncGroup(sync_error(error));
+    released.extend(joins.into_iter().map(|ticket| (ticket, join.clone())));
+    released.extend(syncs.into_iter().map(|ticket| (ticket, sync.clone())));
+}

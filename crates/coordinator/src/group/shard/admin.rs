@@ -1,0 +1,90 @@
+//! ListGroups, DescribeGroups, DeleteGroups, and what follows when topics are deleted.
+
+use super::super::answer::Answer;
+use super::super::classic::GroupState;
+use super::super::record::CoordinatorRecord;
+use super::super::timed::Timed;
+use super::super::topics::DeletedTopic;
+use super::Shard;
+use crate::driver::{Moment, Ticket};
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::delete_groups_response::DeletableGroupResult;
+use thalweg_wire::request::describe_groups_response::DescribedGroup;
+use thalweg_wire::request::list_groups_response::ListedGroup;
+
+/// Tombstones in one batch, when many things go at once.
+const TOMBSTONES_PER_BATCH: usize = 1_000;
+
+impl Shard {
+    /// The groups in one of these states and of one of these types; all of them, where a list is empty.
+    pub fn list_groups(&self, states: &[String], types: &[String]) -> Vec<ListedGroup> {
+        // There are few states, and as many names of them as a client likes.
+        let all = [
+            GroupState::Empty,
+            GroupState::PreparingRebalance,
+            GroupState::CompletingRebalance,
+            GroupState::Stable,
+        ];
+        let is_named =
+            |state: &GroupState| states.iter().any(|wanted| wanted.trim().eq_ignore_ascii_case(state.name()));
+        let wanted: Vec<GroupState> =
+            all.into_iter().filter(|state| states.is_empty() || is_named(state)).collect();
+        if !types.is_empty() && !types.iter().any(|kind| kind.eq_ignore_ascii_case("classic")) {
+            return Vec::new();
+        }
+        let groups = self.acknowledged_groups().into_iter();
+        groups.filter(|(_, group)| wanted.contains(&group.state())).map(|(_, group)| group.list()).collect()
+    }
+
+    /// A group in detail. One that does not exist is `Dead`, and from version 6 on an error too.
+    pub fn describe_group(&self, id: &str, version: i16) -> DescribedGroup {
+        if let Some(group) = self.groups.get(id).and_then(Timed::acknowledged) {
+            return group.describe();
+        }
+        let dead = DescribedGroup {
+            group_id: id.to_owned(),
+            group_state: "Dead".to_owned(),
+            ..DescribedGroup::default()
+        };
+        if version < 6 {
+            return dead;
+        }
+        let error_message = Some(format!("Group {id} not found."));
+        DescribedGroup { error_code: ErrorCode::GroupIdNotFound.code(), error_message, ..dead }
+    }
+
+    /// A DeleteGroups request for groups of this shard. A group goes when nobody is in it, and its offsets with it.
+    pub fn delete_groups(&mut self, ids: &[String], ticket: Ticket, now: Moment) {
+        let mut records = Vec::new();
+        let mut results = Vec::with_capacity(ids.len());
+        for id in ids {
+            let error = match self.group(id) {
+                None => ErrorCode::GroupIdNotFound,
+                Some(group) if group.state() != GroupState::Empty => ErrorCode::NonEmptyGroup,
+                Some(_) => {
+                    records.extend(self.offsets.tombstones_of(id));
+                    records.push(CoordinatorRecord::group_tombstone(id));
+                    ErrorCode::None
+                }
+            };
+            results.push(DeletableGroupResult { group_id: id.clone(), error_code: error.code() });
+        }
+        self.write(records, None, vec![(ticket, Answer::DeleteGroups(results))], now);
+    }
+
+    /// Topics are gone: so is what was committed for them.
+    pub fn topics_deleted(&mut self, topics: &[DeletedTopic], now: Moment) {
+        let records =
+            topics.iter().flat_map(|topic| self.offsets.tombstones_of_topic(&topic.name, topic.id)).collect();
+        self.write_tombstones(records, now);
+    }
+
+    /// Writes tombstones for which nobody waits, in batches of bounded size.
+    pub(super) fn write_tombstones(&mut self, records: Vec<CoordinatorRecord>, now: Moment) {
+        let mut records = records.into_iter().peekable();
+        while records.peek().is_some() {
+            let batch = records.by_ref().take(TOMBSTONES_PER_BATCH).collect();
+            self.write(batch, None, Vec::new(), now);
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete.
+
+use super::super::answer::Answer;
+use super::super::classic::GroupState;
+use super::super::offsets::{OffsetAndMetadata, TransactionOutcome, View};
+use super::super::record::CoordinatorRecord;
+use super::{EndOfTransaction, Shard, TransactionalProducer, Write};
+use crate::driver::{Moment, Ticket};
+use thalweg_log::VerificationGuard;
+use thalweg_record::{ProducerEpoch, ProducerId};
+use thalweg_wire::request::offset_commit_request::OffsetCommitRequestPartition;
+use thalweg_wire::request::offset_commit_response::{
+    OffsetCommitResponsePartition, OffsetCommitResponseTopic,
+};
+use thalweg_wire::request::offset_delete_response::{
+    OffsetDeleteResponsePartition, OffsetDeleteResponseTopic,
+};
+use thalweg_wire::request::offset_fetch_request::OffsetFetchRequestGroup;
+use thalweg_wire::request::offset_fetch_response::{
+    OffsetFetchResponseGroup, OffsetFetchResponsePartitions, OffsetFetchResponseTopics,
+};
+use thalweg_wire::request::txn_offset_commit_request::TxnOffsetCommitRequestPartition;
+use thalweg_wire::request::txn_offset_commit_response::{
+    TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
+};
+use thalweg_wire::request::{
+    OffsetCommitRequest, OffsetCommitResponse, OffsetDeleteRequest, OffsetDeleteResponse,
+    TxnOffsetCommitRequest, TxnOffsetCommitResponse,
+};
+use thalweg_wire::{ErrorCode, Uuid};
+
+impl Shard {
+    /// An OffsetCommit request, whose topics all have their names, and their ids where they are known.
+    pub fn commit_offsets(
+        &mut self,
+        request: &OffsetCommitRequest,
+        version: i16,
+        ticket: Ticket,
+        now: Moment,
+    ) {
+        let refused = self.validate_commit(request, version, now).err();
+        let expire_timestamp_ms = match request.retention_time_ms {
+            -1 => None,
+            retention_ms => Some(now.wall_ms.saturating_add(retention_ms)),
+        };
+        let mut records = Vec::new();
+        let mut response = OffsetCommitResponse::default();
+        for topic in &request.topics {
+            let mut partitions = Vec::with_capacity(topic.partitions.len());
+            for partition in &topic.partitions {
+                let error = refused.or_else(|| self.refuse_metadata(partition.committed_metadata.as_deref()));
+                if error.is_none() {
+                    let value = committed(partition, topic.topic_id, expire_timestamp_ms, now);
+                    records.push(value.to_record(&request.group_id, &topic.name, partition.partition_index));
+                }
+                let error_code = error.unwrap_or(ErrorCode::None).code();
+                let partition_index = partition.partition_index;
+                partitions.push(OffsetCommitResponsePartition { partition_index, error_code });
+            }
+            let (name, topic_id) = (topic.name.clone(), topic.topic_id);
+            response.topics.push(OffsetCommitResponseTopic { name, topic_id, partitions });
+        }
+        self.write(records, None, vec![(ticket, Answer::OffsetCommit(response))], now);
+    }
+
+    fn validate_commit(
+        &mut self,
+        request: &OffsetCommitRequest,
+        version: i16,
+        now: Moment,
+    ) -> Result<(), ErrorCode> {
+        let generation = request.generation_id_or_member_epoch;
+        let validated = self.with_group(&request.group_id, now, |group, cx| {
+            let (id, instance_id) = (request.member_id.as_str(), request.group_instance_id.as_deref());
+            group.validate_commit(id, instance_id, generation, false)?;
+            if matches!(group.state(), GroupState::Stable | GroupState::PreparingRebalance) {
+                group.touch(cx.timers, cx.now.monotonic_ms, id);
+            }
+            Ok(())
+        });
+        match validated {
+            Some((result, _)) => result,
+            // A consumer without a group makes one to keep its offsets.
+            None if generation < 0 => Ok(()),
+            None if version >= 9 => Err(ErrorCode::GroupIdNotFound),
+            None => Err(ErrorCode::IllegalGeneration),
+        }
+    }
+
+    /// A TxnOffsetCommit request. The offsets count when the transaction commits.
+    pub fn commit_transactional_offsets(
+        &mut self,
+        request: &TxnOffsetCommitRequest,
+        guard: Option<VerificationGuard>,
+        ticket: Ticket,
+        now: Moment,
+    ) {
+        let refused = match self.group(&request.group_id) {
+            Some(group) => {
+                let instance_id = request.group_instance_id.as_deref();
+                group.validate_commit(&request.member_id, instance_id, request.generation_id, true).err()
+            }
+            None if request.generation_id < 0 => None,
+            None => Some(ErrorCode::IllegalGeneration),
+        };
+        let mut records = Vec::new();
+        let mut response = TxnOffsetCommitResponse::default();
+        for topic in &request.topics {
+            let mut partitions = Vec::with_capacity(topic.partitions.len());
+            for partition in &topic.partitions {
+                let error = refused.or_else(|| self.refuse_metadata(partition.committed_metadata.as_deref()));
+                if error.is_none() {
+                    let value = committed_in_transaction(partition, now);
+                    records.push(value.to_record(&request.group_id, &topic.name, partition.partition_index));
+                }
+                let error_code = error.unwrap_or(ErrorCode::None).code();
+                let partition_index = partition.partition_index;
+                partitions.push(TxnOffsetCommitResponsePartition { partition_index, error_code });
+            }
+            response.topics.push(TxnOffsetCommitResponseTopic { name: topic.name.clone(), partitions });
+        }
+        let (id, epoch) = (ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch));
+        let producer = TransactionalProducer { id, epoch, guard };
+        self.write(records, Some(producer), vec![(ticket, Answer::TxnOffsetCommit(response))], now);
+    }
+
+    /// The marker of a transaction is in the log that is replayed.
+    pub(super) fn end_replayed_transaction(&mut self, producer_id: ProducerId, outcome: TransactionOutcome) {
+        self.offsets.end_transaction(producer_id.0, outcome, None);
+    }
+
+    /// A transaction ends: its marker is written, and what it commits counts from there on. The answer comes when the
+    /// marker is acknowledged.
+    pub fn complete_transaction(
+        &mut self,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        end: EndOfTransaction,
+        ticket: Ticket,
+    ) {
+        self.writes.push_back(Write {
+            records: Vec::new(),
+            producer: Some(TransactionalProducer { id: producer_id, epoch: producer_epoch, guard: None }),
+            marker: Some(end),
+            answers: vec![(ticket, Answer::TransactionEnded(Ok(())))],
+            completion: None,
+            is_applied: true,
+        });
+    }
+
+    fn refuse_metadata(&self, metadata: Option<&str>) -> Option<ErrorCode> {
+        let max = self.config.offset_metadata_len_max;
+        let is_too_long = |text: &str| text.len() > max && text.encode_utf16().count() > max;
+        metadata.is_some_and(is_too_long).then_some(ErrorCode::OffsetMetadataTooLarge)
+    }
+
+    /// An OffsetFetch request for one group: what is acknowledged, at once.
+    pub fn fetch_offsets(&self, request: &OffsetFetchRequestGroup) -> OffsetFetchResponseGroup {
+        self.offsets_of(request, View::Acknowledged)
+    }
+
+    /// An OffsetFetch request that wants nothing that could still change: offsets of open transactions are
+    /// UNSTABLE_OFFSET_COMMIT, and the answer waits for the commits before it.
+    pub fn fetch_stable_offsets(&mut self, request: &OffsetFetchRequestGroup, ticket: Ticket, now: Moment) {
+        let group = self.offsets_of(request, View::Latest);
+        self.release_after_writes(vec![(ticket, Answer::OffsetFetch(group))], now);
+    }
+
+    fn offsets_of(&self, request: &OffsetFetchRequestGroup, view: View) -> OffsetFetchResponseGroup {
+        let group = request.group_id.as_str();
+        let mut topics: Vec<OffsetFetchResponseTopics> = Vec::new();
+        let partition_of = |topic: &str, partition: i32, value: Option<&OffsetAndMetadata>| {
+            if view == View::Latest && self.offsets.is_unstable(group, topic, partition) {
+                let error_code = ErrorCode::UnstableOffsetCommit.code();
+                OffsetFetchResponsePartitions { error_code, ..no_offset(partition) }
+            } else {
+                value.map_or_else(|| no_offset(partition), |value| fetched(partition, value))
+            }
+        };
+        if let Some(wanted) = &request.topics {
+            for topic in wanted {
+                let value_of = |&partition: &i32| {
+                    let value = self.offsets.get(view, group, &topic.name, partition);
+                    let value = value.filter(|value| is_same_topic(value.topic_id, topic.topic_id));
+                    partition_of(&topic.name, partition, value)
+                };
+                topics.push(OffsetFetchResponseTopics {
+                    name: topic.name.clone(),
+                    topic_id: topic.topic_id,
+                    partitions: topic.partition_indexes.iter().map(value_of).collect(),
+                });
+            }
+        } else {
+            for (topic, partition, value) in self.offsets.of_group(view, group) {
+                if topics.last().is_none_or(|last| last.name != topic) {
+                    let name = topic.to_owned();
+                    topics.push(OffsetFetchResponseTopics { name, ..OffsetFetchResponseTopics::default() });
+                }
+                let last = topics.last_mut().expect("one was just put there");
+                last.partitions.push(partition_of(topic, partition, Some(value)));
+            }
+        }
+        OffsetFetchResponseGroup { group_id: group.to_owned(), topics, error_code: ErrorCode::None.code() }
+    }
+
+    /// An OffsetDelete request for topics and partitions that exist. Offsets of topics that members read stay.
+    pub fn delete_offsets(&mut self, request: &OffsetDeleteRequest, ticket: Ticket, now: Moment) {
+        let id = request.group_id.as_str();
+        let mut records = Vec::new();
+        let mut response = OffsetDeleteResponse::default();
+        match self.group(id) {
+            None => response.error_code = ErrorCode::GroupIdNotFound.code(),
+            Some(group) if group.state() != GroupState::Empty && !group.is_of_consumers() => {
+                response.error_code = ErrorCode::NonEmptyGroup.code();
+            }
+            Some(group) => {
+                for topic in &request.topics {
+                    let is_read = group.is_subscribed_to(&topic.name);
+                    let error = if is_read { ErrorCode::GroupSubscribedToTopic } else { ErrorCode::None };
+                    let mut partitions = Vec::with_capacity(topic.partitions.len());
+                    for partition in &topic.partitions {
+                        let partition_index = partition.partition_index;
+                        let is_there =
+                            self.offsets.get(View::Latest, id, &topic.name, partition_index).is_some()
+                                || self.offsets.is_unstable(id, &topic.name, partition_index);
+                        if !is_read && is_there {
+                            records.push(CoordinatorRecord::offset_tombstone(
+                                id,
+                                &topic.name,
+                                partition_index,
+                            ));
+                        }
+                        let error_code = error.code();
+                        partitions.push(OffsetDeleteResponsePartition { partition_index, error_code });
+                    }
+                    response.topics.push(OffsetDeleteResponseTopic { name: topic.name.clone(), partitions });
+                }
+            }
+        }
+        self.write(records, None, vec![(ticket, Answer::OffsetDelete(response))], now);
+    }
+}
+
+fn committed(
+    partition: &OffsetCommitRequestPartition,
+    topic_id: Uuid,
+    expire_timestamp_ms: Option<i64>,
+    now: Moment,
+) -> OffsetAndMetadata {
+    OffsetAndMetadata {
+        offset: partition.committed_offset,
+        leader_epoch: partition.committed_leader_epoch,
+        metadata: partition.committed_metadata.clone().unwrap_or_default(),
+        commit_timestamp_ms: now.wall_ms,
+        expire_timestamp_ms,
+        topic_id,
+        record_offset: -1,
+    }
+}
+
+fn committed_in_transaction(partition: &TxnOffsetCommitRequestPartition, now: Moment) -> OffsetAndMetadata {
+    OffsetAndMetadata {
+        offset: partition.committed_offset,
+        leader_epoch: partition.committed_leader_epoch,
+        metadata: partition.committed_metadata.clone().unwrap_or_default(),
+        commit_timestamp_ms: now.wall_ms,
+        expire_timestamp_ms: None,
+        topic_id: Uuid::ZERO,
+        record_offset: -1,
+    }
+}
+
+fn no_offset(partition_index: i32) -> OffsetFetchResponsePartitions {
+    let metadata = Some(String::new());
+    OffsetFetchResponsePartitions { partition_index, committed_offset: -1, metadata, ..Default::default() }
+}
+
+fn fetched(partition_index: i32, value: &OffsetAndMetadata) -> OffsetFetchResponsePartitions {
+    OffsetFetchResponsePartitions {
+        partition_index,
+        committed_offset: value.offset,
+        committed_leader_epoch: value.leader_epoch,
+        metadata: Some(value.metadata.clone()),
+        error_code: ErrorCode::None.code(),
+    }
+}
+
+/// Whether an offset is of the topic that is asked for, and not of another that had its name.
+fn is_same_topic(committed: Uuid, wanted: Uuid) -> bool {
+    committed.is_zero() || wanted.is_zero() || committed == wanted
+}

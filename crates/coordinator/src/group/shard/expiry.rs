@@ -1,0 +1,85 @@
+//! What happens by itself: sessions end, phases end, writes time out, offsets expire.
+
+use super::super::record::CoordinatorRecord;
+use super::super::timers::Timer;
+use super::Shard;
+use crate::driver::Moment;
+use std::sync::Arc;
+use thalweg_wire::ErrorCode;
+
+impl Shard {
+    /// When [`Shard::expire_one`] has something to do, by the clock of the timers.
+    pub(super) fn nearest_deadline_ms(&self) -> i64 {
+        let write_ms = self.pending.front().map(|pending| pending.expires_ms);
+        let timer_ms = self.timers.next_ms();
+        [write_ms, timer_ms].into_iter().flatten().fold(self.next_cleanup_ms, i64::min)
+    }
+
+    /// Does one thing that is due, and returns whether there was one. A turn: its writes come before the next.
+    pub(super) fn expire_one(&mut self, now: Moment) -> bool {
+        if self.pending.front().is_some_and(|pending| pending.expires_ms <= now.monotonic_ms) {
+            let pending = self.pending.pop_front().expect("it was just looked at");
+            tracing::warn!(
+                offset = pending.last_offset,
+                "A write of the group coordinator was not acknowledged in time"
+            );
+            self.fail(pending.answers, pending.completion, ErrorCode::CoordinatorNotAvailable, now, false);
+            return true;
+        }
+        if let Some(timer) = self.timers.pop(now.monotonic_ms) {
+            self.timer_due(timer, now);
+            return true;
+        }
+        if self.next_cleanup_ms <= now.monotonic_ms {
+            self.next_cleanup_ms =
+                now.monotonic_ms.saturating_add(self.config.offsets_retention_check_interval_ms.max(1));
+            self.expire_offsets(now);
+            return true;
+        }
+        false
+    }
+
+    fn timer_due(&mut self, timer: Timer, now: Moment) {
+        let decided = match timer.clone() {
+            Timer::Join(group) => self.with_group(&group, now, |group, cx| group.join_phase_over(cx, timer)),
+            Timer::Sync(group) => self.with_group(&group, now, |group, cx| group.sync_phase_over(cx, timer)),
+            Timer::Session(group, member) => {
+                self.with_group(&group, now, |group, cx| group.session_over(cx, &member, timer))
+            }
+        };
+        if let Some(((), effects)) = decided {
+            self.settle(effects, now);
+        }
+    }
+
+    /// Offsets that nobody needs go, and groups in which nobody is and of which nothing is left.
+    fn expire_offsets(&mut self, now: Moment) {
+        let mut records = Vec::new();
+        let mut ids: Vec<&Arc<str>> = self.groups.keys().collect();
+        ids.sort_unstable();
+        for id in ids {
+            let Some(group) = self.group(id) else { continue };
+            let starts_ms = |topic: &str, commit_timestamp_ms: i64| {
+                if group.is_subscribed_to(topic) {
+                    None
+                } else {
+                    group.retention_starts_ms(commit_timestamp_ms)
+                }
+            };
+            let is_empty = self.offsets.expire(
+                id,
+                now.wall_ms,
+                self.config.offsets_retention_ms,
+                |topic, value| starts_ms(topic, value.commit_timestamp_ms),
+                &mut records,
+            );
+            if is_empty && group.is_abandoned() {
+                records.push(CoordinatorRecord::group_tombstone(id));
+            }
+        }
+        if !records.is_empty() {
+            tracing::info!(records = records.len(), "Removing expired offsets and empty groups");
+        }
+        self.write_tombstones(records, now);
+    }
+}

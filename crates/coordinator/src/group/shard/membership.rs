@@ -1,0 +1,98 @@
+//! JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
+
+use super::super::answer::{Answer, ClientInfo, join_error, sync_error};
+use super::super::classic::{ClassicGroup, Joining};
+use super::super::effects::Completion;
+use super::Shard;
+use crate::driver::{Moment, Ticket};
+use bytes::Bytes;
+use std::sync::Arc;
+use thalweg_hash::HashMap;
+use thalweg_wire::request::leave_group_request::MemberIdentity;
+use thalweg_wire::request::leave_group_response::MemberResponse;
+use thalweg_wire::request::{
+    HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, LeaveGroupRequest, LeaveGroupResponse,
+    SyncGroupRequest,
+};
+use thalweg_wire::{ErrorCode, Uuid};
+
+impl Shard {
+    /// A JoinGroup request. `unique` goes into the member's id, should it be given one. The answer may be a rebalance
+    /// away.
+    pub fn join_group(
+        &mut self,
+        client: &ClientInfo,
+        request: &JoinGroupRequest,
+        version: i16,
+        unique: Uuid,
+        ticket: Ticket,
+        now: Moment,
+    ) {
+        let id = request.group_id.as_str();
+        let is_new = self.group(id).is_none();
+        if is_new {
+            if !request.member_id.is_empty() {
+                let refusal = join_error(&request.member_id, ErrorCode::UnknownMemberId);
+                return self.release_after_writes(vec![(ticket, Answer::JoinGroup(refusal))], now);
+            }
+            let id: Arc<str> = id.into();
+            let group = ClassicGroup::new(id.clone(), now.wall_ms);
+            self.groups.entry(id).or_default().set(Some(group));
+        }
+        let joining = Joining { client, request, version, ticket, unique };
+        let decided = self.with_group(id, now, |group, cx| {
+            group.join(cx, &joining);
+            if is_new && cx.effects.write.is_none() {
+                let completion = Completion::NewGroup { group: id.into(), ticket };
+                cx.effects.write = Some((group.to_empty_record(), completion));
+            }
+        });
+        let ((), effects) = decided.expect("the group exists, or was just made");
+        self.settle(effects, now);
+    }
+
+    /// A SyncGroup request with the assignments that came with it, by members. The answer comes when the leader's
+    /// assignment is acknowledged.
+    pub fn sync_group(
+        &mut self,
+        request: &SyncGroupRequest,
+        given: &HashMap<String, Bytes>,
+        ticket: Ticket,
+        now: Moment,
+    ) {
+        match self.with_group(&request.group_id, now, |group, cx| group.sync(cx, request, given, ticket)) {
+            Some(((), effects)) => self.settle(effects, now),
+            None => {
+                let refusal = Answer::SyncGroup(sync_error(ErrorCode::UnknownMemberId));
+                self.release_after_writes(vec![(ticket, refusal)], now);
+            }
+        }
+    }
+
+    /// A Heartbeat request.
+    pub fn heartbeat(&mut self, request: &HeartbeatRequest, ticket: Ticket, now: Moment) {
+        let beat = self.with_group(&request.group_id, now, |group, cx| group.heartbeat(cx, request));
+        let result = beat.map_or(Err(ErrorCode::UnknownMemberId), |(result, _)| result);
+        let error_code = result.err().unwrap_or(ErrorCode::None).code();
+        let response = HeartbeatResponse { error_code, ..HeartbeatResponse::default() };
+        self.release_after_writes(vec![(ticket, Answer::Heartbeat(response))], now);
+    }
+
+    /// A LeaveGroup request, in the form of version 3 and later.
+    pub fn leave_group(&mut self, request: &LeaveGroupRequest, ticket: Ticket, now: Moment) {
+        let left = self.with_group(&request.group_id, now, |group, cx| group.leave(cx, &request.members));
+        let Some((members, mut effects)) = left else {
+            let refuse = |member: &MemberIdentity| MemberResponse {
+                member_id: member.member_id.clone(),
+                group_instance_id: member.group_instance_id.clone(),
+                error_code: ErrorCode::UnknownMemberId.code(),
+            };
+            let members = request.members.iter().map(refuse).collect();
+            let response = LeaveGroupResponse { members, ..LeaveGroupResponse::default() };
+            return self.release_after_writes(vec![(ticket, Answer::LeaveGroup(response))], now);
+        };
+        let response = LeaveGroupResponse { members, ..LeaveGroupResponse::default() };
+        effects.answers.push((ticket, Answer::LeaveGroup(response)));
+        self.settle(effects, now);
+    }
+}

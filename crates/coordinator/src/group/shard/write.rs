@@ -1,0 +1,84 @@
+//! What a shard wants written, and the batch that says so.
+
+use super::super::answer::Answer;
+use super::super::effects::Completion;
+use super::super::offsets::TransactionOutcome;
+use super::super::record::CoordinatorRecord;
+use crate::driver::{AppendAs, BATCH_BYTES, Moment, Ticket};
+use bytes::Bytes;
+use thalweg_log::VerificationGuard;
+use thalweg_record::{BatchBuilder, BatchOptions, Compression, ProducerEpoch, ProducerId};
+use thalweg_replica::partition::{EndMarker, marker_batch};
+use thalweg_wire::ErrorCode;
+
+/// Who writes within a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransactionalProducer {
+    /// The producer.
+    pub id: ProducerId,
+    /// Its epoch.
+    pub epoch: ProducerEpoch,
+    /// What proves that the transaction's coordinator was asked; none where that is not wanted.
+    pub guard: Option<VerificationGuard>,
+}
+
+/// A transaction ends, by the word of its coordinator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndOfTransaction {
+    /// How.
+    pub outcome: TransactionOutcome,
+    /// The epoch of the transaction's coordinator.
+    pub coordinator_epoch: i32,
+    /// The level of transaction.version by which the transaction was made.
+    pub transaction_version: i16,
+}
+
+/// Records to be appended as one batch.
+#[derive(Debug)]
+pub struct Write {
+    /// The records, at least one unless there is a marker.
+    pub records: Vec<CoordinatorRecord>,
+    /// The producer on whose transaction's behalf they are written.
+    pub producer: Option<TransactionalProducer>,
+    /// In place of records: the marker that ends the producer's transaction.
+    pub marker: Option<EndOfTransaction>,
+    pub(super) answers: Vec<(Ticket, Answer)>,
+    pub(super) completion: Option<Completion>,
+    /// Whether the state follows from the records once they are written. Records of a group's membership describe
+    /// a state that it has already.
+    pub(super) is_applied: bool,
+}
+
+impl Write {
+    /// The batch, and how the partition is to judge it.
+    pub(super) fn batch(
+        &self,
+        compression: Compression,
+        now: Moment,
+    ) -> Result<(Bytes, AppendAs), ErrorCode> {
+        let mut options = BatchOptions { compression, ..BatchOptions::default() };
+        let mut append_as = AppendAs::default();
+        if let Some(producer) = self.producer {
+            let (producer_id, producer_epoch) = (producer.id, producer.epoch);
+            options = BatchOptions { producer_id, producer_epoch, transactional: true, ..options };
+            append_as.guard = producer.guard;
+        }
+        if let (Some(marker), Some(producer)) = (self.marker, self.producer) {
+            append_as.transaction_version = marker.transaction_version;
+            let end = EndMarker {
+                aborts: marker.outcome == TransactionOutcome::Abort,
+                coordinator_epoch: marker.coordinator_epoch,
+                timestamp: now.wall_ms,
+            };
+            return Ok((marker_batch(producer.id, producer.epoch, end), append_as));
+        }
+        let mut builder = BatchBuilder::with_capacity(options, BATCH_BYTES);
+        for record in &self.records {
+            let (key, value) = record.encode().map_err(|_| ErrorCode::InvalidRequest)?;
+            builder
+                .append(now.wall_ms, Some(&key), value.as_deref(), &[])
+                .map_err(|_| ErrorCode::RecordListTooLarge)?;
+        }
+        Ok((builder.build(), append_as))
+    }
+}

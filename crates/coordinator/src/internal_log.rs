@@ -1,0 +1,152 @@
+//! What the coordinators see of the broker: the partitions of their topics that are led here, and the image.
+
+use crate::driver::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError};
+use crate::group::Topics;
+use crate::transaction::Cluster;
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_metadata::ImageCell;
+use thalweg_metadata::feature::TRANSACTION_VERSION;
+use thalweg_metadata::topic_name::{OFFSETS, TRANSACTIONS};
+use thalweg_record::{LeaderEpoch, Offset};
+use thalweg_replica::partition::{Durable, FetchFrom, Isolation, Partition, Partitions, Reader};
+use thalweg_wire::{ErrorCode, Uuid};
+use tokio::time::Instant;
+
+/// The partitions of a coordinator's topic.
+pub struct InternalLog {
+    topic: &'static str,
+    partitions: Arc<Partitions>,
+    /// How long a write waits for the replicas.
+    timeout: Duration,
+    /// How much is read at a time while a coordinator loads.
+    load_bytes: usize,
+}
+
+impl InternalLog {
+    /// Appends to, and reads from, the partitions of `__consumer_offsets` that are here. `timeout` is
+    /// `offsets.commit.timeout.ms`, `load_bytes` is `offsets.load.buffer.size`.
+    pub fn offsets(partitions: Arc<Partitions>, timeout: Duration, load_bytes: usize) -> Self {
+        Self { topic: OFFSETS, partitions, timeout, load_bytes }
+    }
+
+    /// The same for `__transaction_state`. `load_bytes` is `transaction.state.log.load.buffer.size`.
+    pub fn transactions(partitions: Arc<Partitions>, timeout: Duration, load_bytes: usize) -> Self {
+        Self { topic: TRANSACTIONS, partitions, timeout, load_bytes }
+    }
+
+    fn partition(&self, index: i32) -> Result<Arc<Partition>, ErrorCode> {
+        self.partitions.get(self.topic, index).ok_or(ErrorCode::NotCoordinator)
+    }
+}
+
+impl CoordinatorLog for InternalLog {
+    fn append(
+        &self,
+        partition: i32,
+        leader_epoch: i32,
+        batch: Bytes,
+        append_as: AppendAs,
+    ) -> Result<Appended, ErrorCode> {
+        let partition = self.partition(partition)?;
+        let appended = partition
+            .append_from_coordinator(&batch, LeaderEpoch(leader_epoch), append_as)
+            .map_err(|error| thalweg_replica::partition::coordinator_error(&partition, &error))?;
+        let acknowledged = match Partition::durable(&partition, -1, &appended) {
+            None => Acknowledged::Now,
+            Some(wait) => Acknowledged::Later(Box::pin(in_time(wait, self.timeout))),
+        };
+        Ok(Appended { last_offset: appended.next_offset + -1, acknowledged })
+    }
+
+    fn batch_bytes_max(&self, partition: i32) -> usize {
+        self.partition(partition).map_or(usize::MAX, |partition| partition.batch_bytes_max())
+    }
+
+    fn replay(
+        &self,
+        partition: i32,
+        each: &mut dyn FnMut(&[u8]) -> Result<(), ReplayError>,
+    ) -> Result<(), ReplayError> {
+        let read_failed = |reason: String| ReplayError::Read { reason };
+        let partition = self.partition(partition).map_err(|_| ReplayError::NotLeader)?;
+        let mut next = partition.published_offsets().log_start_offset();
+        let mut buffer = Vec::new();
+        loop {
+            let from = FetchFrom {
+                offset: next,
+                max_bytes: self.load_bytes,
+                at_least_one: true,
+                current_leader_epoch: None,
+                last_fetched_epoch: None,
+                // A coordinator reads what it wrote itself, up to the end.
+                reader: Reader::Internal,
+                isolation: Isolation::ReadUncommitted,
+                from_any_replica: false,
+                reader_start: Offset::NONE,
+                has_come: false,
+            };
+            let read = partition.fetch(&from).map_err(|error| match error {
+                ErrorCode::NotLeaderOrFollower => ReplayError::NotLeader,
+                other => read_failed(other.to_string()),
+            })?;
+            let Some(slice) = read.slice else { return Ok(()) };
+            buffer.resize(slice.len, 0);
+            let length = slice
+                .file
+                .read_at(&mut buffer, slice.position)
+                .map_err(|error| read_failed(error.to_string()))?;
+            if length < slice.len {
+                return Err(read_failed(format!("{length} of {} bytes could be read", slice.len)));
+            }
+            each(&buffer)?;
+            next = Offset(slice.end_offset.0.max(next.0 + 1));
+        }
+    }
+}
+
+/// Waits for the replicas, but not for ever: the coordinator answers its clients in time.
+async fn in_time(wait: Durable, timeout: Duration) -> Result<(), ErrorCode> {
+    wait.until(Instant::now() + timeout).await
+}
+
+/// The topics of the latest image.
+pub struct ImageTopics {
+    image: Arc<ImageCell>,
+}
+
+impl ImageTopics {
+    /// A view of `image` as it changes.
+    pub fn new(image: Arc<ImageCell>) -> Self {
+        Self { image }
+    }
+}
+
+impl Topics for ImageTopics {
+    fn id(&self, name: &str) -> Option<Uuid> {
+        self.image.get().topic(name).map(|topic| topic.id)
+    }
+
+    fn name(&self, id: Uuid) -> Option<String> {
+        self.image.get().topic_by_id(id).map(|topic| topic.name.to_string())
+    }
+
+    fn offsets_partition_count(&self) -> Option<i32> {
+        self.image.get().topic(OFFSETS).and_then(|topic| i32::try_from(topic.partitions.len()).ok())
+    }
+
+    fn has_partition(&self, name: &str, partition: i32) -> bool {
+        self.image.get().partition(name, partition).is_some()
+    }
+}
+
+impl Cluster for ImageTopics {
+    fn state_partition_count(&self) -> Option<i32> {
+        self.image.get().topic(TRANSACTIONS).and_then(|topic| i32::try_from(topic.partitions.len()).ok())
+    }
+
+    fn transaction_version(&self) -> i16 {
+        self.image.get().features().level(TRANSACTION_VERSION)
+    }
+}

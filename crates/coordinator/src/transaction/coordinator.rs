@@ -1,0 +1,258 @@
+//! What the broker sees of the transaction coordinator. It decides nothing about transactions: it passes requests to the
+//! shards of their ids, and gets producer ids for them.
+
+use super::answer::{Answer, Producer};
+use super::config::TransactionConfig;
+use super::markers::MarkerQueue;
+use super::metadata::Partitions;
+use super::shard::{EndRequest, InitRequest, Shard, TransactionFilter, Turn};
+use crate::driver::{Cell, CoordinatorLog, Shards, Ticket, partition_for};
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::Arc;
+use thalweg_log::Clock;
+use thalweg_log::disk::Disk;
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::describe_transactions_response::TransactionState as Described;
+use thalweg_wire::request::list_transactions_response::TransactionState as Listed;
+
+/// What the coordinator sees of the cluster.
+pub trait Cluster: Send + Sync + 'static {
+    /// How many partitions `__transaction_state` has, if it exists.
+    fn state_partition_count(&self) -> Option<i32>;
+    /// The finalised level of transaction.version.
+    fn transaction_version(&self) -> i16;
+}
+
+/// An id that needs a producer id, and the shard that it belongs to.
+pub(super) type NeedingId = (Arc<Cell<Shard>>, Arc<str>);
+
+/// What a producer says of two-phase commits (KIP-939).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TwoPhaseCommit {
+    /// Another system ends its transactions, whatever time that takes.
+    pub begins: bool,
+    /// It wants to go on with a transaction that is prepared.
+    pub keeps: bool,
+}
+
+/// What the shards share.
+pub(crate) struct ShardContext {
+    pub(super) config: Arc<TransactionConfig>,
+    pub(super) cluster: Arc<dyn Cluster>,
+    /// Ids whose transactions are to be aborted under a new producer id, with their shards.
+    pub(super) needing_ids: Mutex<Vec<NeedingId>>,
+    pub(super) markers: Arc<MarkerQueue>,
+}
+
+/// The transaction coordinator of this broker: a function for each API, without the forms of their versions, which are the
+/// business of `crate::api`; and what it must be told.
+pub struct TransactionCoordinator {
+    shards: Shards<Shard>,
+}
+
+impl fmt::Debug for TransactionCoordinator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransactionCoordinator").field("shards", &self.shards).finish()
+    }
+}
+
+impl TransactionCoordinator {
+    /// A coordinator that leads no partition yet. Must be called within a tokio runtime.
+    pub fn new(
+        config: TransactionConfig,
+        log: Arc<dyn CoordinatorLog>,
+        cluster: Arc<dyn Cluster>,
+        clock: Clock,
+        disk: Disk,
+    ) -> TransactionCoordinator {
+        let (needing_ids, markers) = (Mutex::default(), Arc::default());
+        let context = ShardContext { config: Arc::new(config), cluster, needing_ids, markers };
+        TransactionCoordinator { shards: Shards::new(context, log, clock, disk) }
+    }
+
+    /// The partition of `__transaction_state` that a transactional id belongs to.
+    pub fn partition_for(&self, id: &str) -> i32 {
+        let ShardContext { config, cluster, .. } = self.shards.shared();
+        partition_for(id, cluster.state_partition_count().unwrap_or(config.state_topic_partitions))
+    }
+
+    /// The same of an id that came with a request, which may be empty.
+    fn partition(&self, id: &str) -> Result<i32, ErrorCode> {
+        if id.is_empty() { Err(ErrorCode::InvalidRequest) } else { Ok(self.partition_for(id)) }
+    }
+
+    /// The markers that wait to be sent.
+    pub(super) fn marker_queue(&self) -> &Arc<MarkerQueue> {
+        &self.shards.shared().markers
+    }
+
+    /// This broker is the leader of a partition of `__transaction_state`. Its ids are loaded in the background; until
+    /// then requests for them are told to wait.
+    pub fn on_elected(&self, partition: i32, leader_epoch: i32) {
+        self.shards.elected(partition, leader_epoch);
+    }
+
+    /// This broker is not the leader of the partition any more, or not in this epoch: whoever waits is sent
+    /// elsewhere. Without an epoch, the partition is gone.
+    pub fn on_resigned(&self, partition: i32, leader_epoch: Option<i32>) {
+        self.shards.resigned(partition, leader_epoch);
+    }
+
+    /// Whether the ids of a partition are loaded.
+    pub fn is_loaded(&self, partition: i32) -> bool {
+        self.shards.is_loaded(partition)
+    }
+
+    /// Does what is due when it is due, for as long as it is polled. `new_id` gives a producer id that nobody had.
+    pub async fn run<I, F>(&self, new_id: I)
+    where
+        I: Fn() -> F,
+        F: Future<Output = Result<i64, ErrorCode>>,
+    {
+        loop {
+            self.shards.sleep().await;
+            // Transactions took too long whose producers have no epoch left: each is aborted under a new producer id. What
+            // fails is found again at the next look for them.
+            let needing = std::mem::take(&mut *self.shards.shared().needing_ids.lock());
+            for (cell, id) in needing {
+                match new_id().await {
+                    Ok(new_id) => cell.turn(|shard, turn| shard.abort_timed_out(&id, Some(new_id), turn)),
+                    Err(error) => {
+                        tracing::warn!(transactional_id = &*id, %error, "A late transaction waits for a producer id");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets every shard go: the broker stops.
+    pub fn shutdown(&self) {
+        self.shards.shutdown();
+    }
+
+    /// InitProducerId with a transactional id: the producer that may write under it from now on.
+    pub async fn init_producer_id<F>(
+        &self,
+        mut request: InitRequest,
+        two_phase_commit: TwoPhaseCommit,
+        new_id: impl FnOnce() -> F,
+    ) -> Result<Producer, ErrorCode>
+    where
+        F: Future<Output = Result<i64, ErrorCode>>,
+    {
+        let (partition, config) = (self.partition(&request.id)?, &self.shards.shared().config);
+        if two_phase_commit.begins && !config.two_phase_commit {
+            return Err(ErrorCode::TransactionalIdAuthorizationFailed);
+        }
+        if two_phase_commit.keeps {
+            return Err(ErrorCode::UnsupportedVersion);
+        }
+        if two_phase_commit.begins {
+            request.timeout_ms = i32::MAX;
+        } else if !(1..=config.timeout_ms_max).contains(&request.timeout_ms) {
+            return Err(ErrorCode::InvalidTransactionTimeout);
+        }
+        let producer = self
+            .ask_with_id(partition, new_id, |shard, new_id, ticket, turn| {
+                shard.init_producer_id(&request, new_id, ticket, turn);
+            })
+            .await?;
+        tracing::debug!(
+            transactional_id = request.id,
+            producer_id = producer.id,
+            producer_epoch = producer.epoch,
+            "A producer begins"
+        );
+        Ok(producer)
+    }
+
+    /// AddPartitionsToTxn and AddOffsetsToTxn: the transaction writes to these partitions, which exist.
+    pub async fn add_partitions(
+        &self,
+        id: &str,
+        producer: Producer,
+        partitions: &Partitions,
+        client_version: i16,
+    ) -> Result<(), ErrorCode> {
+        let asked = self.shards.ask(self.partition(id)?, |shard, ticket, turn| {
+            shard.add_partitions(id, producer, partitions, client_version, ticket, turn);
+        });
+        match asked.await? {
+            Answer::Added(result) => result,
+            Answer::Producer(_) | Answer::NeedsProducerId => Err(ErrorCode::UnknownServerError),
+        }
+    }
+
+    /// AddPartitionsToTxn that only asks: an answer for each partition, in their order, or one for all.
+    pub fn verify_partitions(
+        &self,
+        id: &str,
+        producer: Producer,
+        partitions: &Partitions,
+    ) -> Result<Vec<ErrorCode>, ErrorCode> {
+        let cell = self.shards.cell(self.partition(id)?)?;
+        cell.read(|shard| shard.verify_partitions(id, producer, partitions.iter()))?
+    }
+
+    /// EndTxn. The producer with which the client goes on is told where its version wants to know it.
+    pub async fn end_transaction<F>(
+        &self,
+        request: EndRequest,
+        new_id: impl FnOnce() -> F,
+    ) -> Result<Producer, ErrorCode>
+    where
+        F: Future<Output = Result<i64, ErrorCode>>,
+    {
+        self.ask_with_id(self.partition(&request.id)?, new_id, |shard, new_id, ticket, turn| {
+            shard.end_transaction(&request, new_id, ticket, turn);
+        })
+        .await
+    }
+
+    /// DescribeTransactions, one id.
+    pub fn describe(&self, id: &str) -> Described {
+        let cell = self.partition(id).and_then(|partition| self.shards.cell(partition));
+        let described = cell.and_then(|cell| cell.read(|shard| shard.describe(id)));
+        described.unwrap_or_else(|error| Described {
+            transactional_id: id.to_owned(),
+            error_code: error.code(),
+            ..Described::default()
+        })
+    }
+
+    /// ListTransactions, across the shards of this broker.
+    pub fn list(&self, filter: &TransactionFilter) -> Result<Vec<Listed>, ErrorCode> {
+        let now = self.shards.now();
+        let listed = self.shards.read_all(|shard| shard.list(filter, now))?;
+        Ok(listed.into_iter().flatten().collect())
+    }
+
+    /// The partition of `__consumer_offsets`, as one that a transaction writes to.
+    pub fn offsets_partition(partition: i32) -> Partitions {
+        Partitions::from([(Arc::from(thalweg_metadata::topic_name::OFFSETS), partition)])
+    }
+
+    /// Passes a request to the shard of a partition that may need a producer id, which is got when it does.
+    async fn ask_with_id<F>(
+        &self,
+        partition: i32,
+        new_id: impl FnOnce() -> F,
+        request: impl Fn(&mut Shard, Option<i64>, Ticket, Turn),
+    ) -> Result<Producer, ErrorCode>
+    where
+        F: Future<Output = Result<i64, ErrorCode>>,
+    {
+        let request = &request;
+        let ask =
+            |id| self.shards.ask(partition, move |shard, ticket, turn| request(shard, id, ticket, turn));
+        let mut answer = ask(None).await?;
+        if answer == Answer::NeedsProducerId {
+            answer = ask(Some(new_id().await?)).await?;
+        }
+        match answer {
+            Answer::Producer(result) => result,
+            Answer::Added(_) | Answer::NeedsProducerId => Err(ErrorCode::UnknownServerError),
+        }
+    }
+}

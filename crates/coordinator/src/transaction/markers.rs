@@ -1,0 +1,444 @@
+//! Markers: the control records that end a transaction in a partition. This broker's coordinator has them written by the
+//! leaders of its transactions' partitions, be they here or elsewhere, and this broker's partitions take those of any
+//! coordinator (Kafka's `TransactionMarkerChannelManager`).
+//!
+//! Owns: the way of a marker, until its partition has it. What fails is sent again, to whoever leads by then, for as long
+//! as the coordinator that ordered it is in office. One request is under way to each broker, with all markers that came
+//! together meanwhile.
+
+use super::coordinator::TransactionCoordinator;
+use super::shard::{MarkerOrder, Shard};
+use super::state::Outcome;
+use crate::driver::Cell;
+use crate::group::{EndOfTransaction, GroupCoordinator, TransactionOutcome};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+use thalweg_client::Connection;
+use thalweg_hash::HashMap;
+use thalweg_log::Clock;
+use thalweg_membership::{PeerError, Peers};
+use thalweg_metadata::ImageCell;
+use thalweg_metadata::topic_name::OFFSETS;
+use thalweg_record::{ProducerEpoch, ProducerId};
+use thalweg_replica::partition::{EndMarker, Partition, Partitions};
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::write_txn_markers_request::{WritableTxnMarker, WritableTxnMarkerTopic};
+use thalweg_wire::request::{WriteTxnMarkersRequest, WriteTxnMarkersResponse};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// How long markers rest after a failure.
+const RETRY: Duration = Duration::from_millis(50);
+/// Markers in one request.
+const MARKERS_AT_ONCE: usize = 1000;
+
+type TopicPartitions = Vec<(Arc<str>, i32)>;
+
+/// The end of one producer's transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marker {
+    /// The producer.
+    pub producer_id: ProducerId,
+    /// The epoch that the marker has.
+    pub producer_epoch: ProducerEpoch,
+    /// The epoch of its coordinator.
+    pub coordinator_epoch: i32,
+    /// How the transaction ends.
+    pub outcome: Outcome,
+    /// The level of transaction.version by which it was made.
+    pub transaction_version: i16,
+}
+
+/// Writes the markers of any coordinator into the partitions that are led here.
+#[derive(Debug)]
+pub struct MarkerWriter {
+    partitions: Arc<Partitions>,
+    groups: Arc<GroupCoordinator>,
+    clock: Clock,
+}
+
+impl MarkerWriter {
+    /// Writes into these partitions, and tells these groups.
+    pub fn new(partitions: Arc<Partitions>, groups: Arc<GroupCoordinator>, clock: Clock) -> MarkerWriter {
+        MarkerWriter { partitions, groups, clock }
+    }
+
+    /// Writes a marker into a partition that is led here, and waits until the replicas that count have it. The groups whose
+    /// offsets the transaction commits learn of it.
+    pub async fn write(
+        &self,
+        marker: Marker,
+        topic: &str,
+        partition: i32,
+        deadline: Instant,
+    ) -> Result<(), ErrorCode> {
+        let found = self.partitions.get(topic, partition).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+        if topic == OFFSETS {
+            let outcome = match marker.outcome {
+                Outcome::Commit => TransactionOutcome::Commit,
+                Outcome::Abort => TransactionOutcome::Abort,
+            };
+            let ended = self.groups.complete_transaction(
+                partition,
+                marker.producer_id,
+                marker.producer_epoch,
+                EndOfTransaction {
+                    outcome,
+                    coordinator_epoch: marker.coordinator_epoch,
+                    transaction_version: marker.transaction_version,
+                },
+            );
+            return match tokio::time::timeout_at(deadline, ended).await {
+                Err(_) => Err(ErrorCode::RequestTimedOut),
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(
+                    ErrorCode::CoordinatorNotAvailable
+                    | ErrorCode::CoordinatorLoadInProgress
+                    | ErrorCode::NotCoordinator,
+                )) => Err(ErrorCode::NotLeaderOrFollower),
+                Ok(Err(error)) => Err(error),
+            };
+        }
+        let end = EndMarker {
+            aborts: marker.outcome == Outcome::Abort,
+            coordinator_epoch: marker.coordinator_epoch,
+            timestamp: self.clock.now_ms(),
+        };
+        let appended = found
+        .append_marker(marker.producer_id, marker.producer_epoch, end, marker.transaction_version)
+        .map_err(|error| {
+            let code = error.code();
+            tracing::debug!(partition = ?found, producer_id = marker.producer_id.0, %error, "Refused a marker");
+            code
+        })?;
+        match Partition::durable(&found, -1, &appended) {
+            Some(wait) => wait.until(deadline).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Markers on their way.
+#[derive(Clone, Debug)]
+struct Sending {
+    cell: Arc<Cell<Shard>>,
+    order: Arc<MarkerOrder>,
+    /// Where the order is still to be carried out, as far as this way goes.
+    partitions: TopicPartitions,
+}
+
+impl Sending {
+    fn marker(&self) -> Marker {
+        let order = &self.order;
+        Marker {
+            producer_id: ProducerId(order.producer_id),
+            producer_epoch: ProducerEpoch(order.producer_epoch),
+            coordinator_epoch: order.coordinator_epoch,
+            outcome: order.outcome,
+            transaction_version: order.transaction_version,
+        }
+    }
+
+    /// Takes what became of partitions. Says which are to be sent again.
+    fn settle(self, results: Vec<((Arc<str>, i32), ErrorCode)>) -> Option<Sending> {
+        let (mut written, mut again) = (Vec::new(), Vec::new());
+        for ((topic, partition), error) in results {
+            match error {
+                ErrorCode::None => written.push((topic, partition)),
+                // Nobody could have written to a partition that takes no markers.
+                ErrorCode::UnsupportedForMessageFormat | ErrorCode::UnsupportedVersion => {
+                    written.push((topic, partition));
+                }
+                ErrorCode::InvalidProducerEpoch | ErrorCode::TransactionCoordinatorFenced => {
+                    let order = &self.order;
+                    tracing::info!(
+                        transactional_id = &*order.id, producer_id = order.producer_id,
+                        producer_epoch = order.producer_epoch, coordinator_epoch = order.coordinator_epoch,
+                        %topic, partition, %error, "A marker is of the past; no more of its kind are sent"
+                    );
+                    return None;
+                }
+                error => {
+                    tracing::debug!(transactional_id = &*self.order.id, %topic, partition, %error, "A marker is sent again");
+                    again.push((topic, partition));
+                }
+            }
+        }
+        if !written.is_empty() {
+            self.cell.turn(|shard, turn| shard.markers_written(&self.order.id, &written, turn));
+        }
+        (!again.is_empty()).then_some(Sending { partitions: again, ..self })
+    }
+}
+
+/// The markers that wait to be sent: no more than there are transactions that end.
+#[derive(Debug, Default)]
+pub(super) struct MarkerQueue {
+    waiting: Mutex<Vec<Sending>>,
+    news: Notify,
+}
+
+impl MarkerQueue {
+    /// Takes the orders of a shard.
+    pub(super) fn add(&self, cell: &Arc<Cell<Shard>>, orders: Vec<MarkerOrder>) {
+        if orders.is_empty() {
+            return;
+        }
+        self.put(orders.into_iter().map(|order| {
+            let partitions = order.partitions.clone();
+            Sending { cell: Arc::clone(cell), order: Arc::new(order), partitions }
+        }));
+    }
+
+    fn put(&self, sendings: impl IntoIterator<Item = Sending>) {
+        self.waiting.lock().extend(sendings);
+        self.news.notify_one();
+    }
+}
+
+/// Where a partition's marker goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Destination {
+    /// The partition is led here.
+    Here,
+    /// Another broker leads it.
+    Broker(i32),
+    /// Nobody does at the moment.
+    Nobody,
+    /// It does not exist, and needs no marker.
+    Nowhere,
+}
+
+/// What sends the markers that the coordinators of this broker order.
+#[derive(Debug)]
+pub struct MarkerSender {
+    node_id: i32,
+    image: Arc<ImageCell>,
+    peers: Arc<Peers>,
+    writer: Arc<MarkerWriter>,
+    queue: Arc<MarkerQueue>,
+}
+
+impl MarkerSender {
+    /// Sends what this coordinator orders: to `writer` for partitions that this node leads, to its peers for others.
+    pub fn new(
+        node_id: i32,
+        transactions: &TransactionCoordinator,
+        writer: Arc<MarkerWriter>,
+        image: Arc<ImageCell>,
+        peers: Arc<Peers>,
+    ) -> MarkerSender {
+        MarkerSender { node_id, image, peers, writer, queue: Arc::clone(transactions.marker_queue()) }
+    }
+
+    /// Sends for as long as it is polled.
+    pub async fn run(self: Arc<Self>) {
+        run(self).await;
+    }
+}
+
+async fn run(sender: Arc<MarkerSender>) {
+    let queue = Arc::clone(&sender.queue);
+    let mut tasks = JoinSet::new();
+    let mut outgoing: HashMap<i32, Arc<MarkerQueue>> = HashMap::default();
+    loop {
+        let sendings = std::mem::take(&mut *queue.waiting.lock());
+        for sending in sendings.into_iter().filter(|sending| sending.cell.is_active()) {
+            for (destination, sending) in by_destination(&sender, sending) {
+                match destination {
+                    Destination::Nowhere => {
+                        let results = sending.partitions.iter().cloned().map(|p| (p, ErrorCode::None));
+                        let results = results.collect();
+                        sending.settle(results);
+                    }
+                    Destination::Nobody => drop(tasks.spawn(send_again(Arc::clone(&queue), vec![sending]))),
+                    Destination::Here => {
+                        tasks.spawn(write_here(Arc::clone(&sender), sending));
+                    }
+                    Destination::Broker(id) => {
+                        let peer = outgoing.entry(id).or_insert_with(|| {
+                            let outgoing = Arc::new(MarkerQueue::default());
+                            tasks.spawn(serve_peer(Arc::clone(&sender), id, Arc::clone(&outgoing)));
+                            outgoing
+                        });
+                        peer.put([sending]);
+                    }
+                }
+            }
+        }
+        tokio::select! {
+            biased;
+            Some(ended) = tasks.join_next() => {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "Sending markers has panicked");
+                }
+            }
+            () = queue.news.notified() => {}
+        }
+    }
+}
+
+fn by_destination(sender: &MarkerSender, sending: Sending) -> BTreeMap<Destination, Sending> {
+    let image = sender.image.get();
+    let mut destinations: BTreeMap<Destination, Sending> = BTreeMap::new();
+    for (topic, partition) in &sending.partitions {
+        let destination = match image.partition(topic, *partition) {
+            None => Destination::Nowhere,
+            Some(registration) if registration.leader == sender.node_id => Destination::Here,
+            Some(registration) if image.is_alive(registration.leader) => {
+                Destination::Broker(registration.leader)
+            }
+            Some(_) => Destination::Nobody,
+        };
+        let part = destinations
+            .entry(destination)
+            .or_insert_with(|| Sending { partitions: Vec::new(), ..sending.clone() });
+        part.partitions.push((topic.clone(), *partition));
+    }
+    destinations
+}
+
+async fn send_again(queue: Arc<MarkerQueue>, sendings: Vec<Sending>) {
+    tokio::time::sleep(RETRY).await;
+    queue.put(sendings);
+}
+
+async fn write_here(sender: Arc<MarkerSender>, sending: Sending) {
+    let deadline = Instant::now() + sender.peers.request_timeout();
+    let marker = sending.marker();
+    let writes = sending.partitions.iter().map(|(topic, partition)| {
+        let written = sender.writer.write(marker, topic, *partition, deadline);
+        async move { ((topic.clone(), *partition), written.await.err().unwrap_or(ErrorCode::None)) }
+    });
+    let results = join_all(writes).await;
+    if let Some(again) = sending.settle(results) {
+        send_again(Arc::clone(&sender.queue), vec![again]).await;
+    }
+}
+
+/// All of them, each beginning before any has to be waited for.
+pub async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut begun: Vec<_> = futures.map(|future| Begun::Running(Box::pin(future))).collect();
+    std::future::poll_fn(|cx| {
+        for each in &mut begun {
+            if let Begun::Running(future) = each
+                && let Poll::Ready(output) = future.as_mut().poll(cx)
+            {
+                *each = Begun::Done(output);
+            }
+        }
+        Poll::Ready(())
+    })
+    .await;
+    // From here on one after another: each end wakes this task, and looking at all of them each time would take as many looks
+    // as there are squared.
+    let mut outputs = Vec::with_capacity(begun.len());
+    for each in begun {
+        outputs.push(match each {
+            Begun::Running(future) => future.await,
+            Begun::Done(output) => output,
+        });
+    }
+    outputs
+}
+
+/// A future that was polled once.
+enum Begun<F: Future> {
+    Running(Pin<Box<F>>),
+    Done(F::Output),
+}
+
+/// Sends to one broker, one request at a time.
+async fn serve_peer(sender: Arc<MarkerSender>, id: i32, outgoing: Arc<MarkerQueue>) {
+    let mut connection = None;
+    loop {
+        let mut sendings = {
+            let mut waiting = outgoing.waiting.lock();
+            let count = waiting.len().min(MARKERS_AT_ONCE);
+            waiting.drain(..count).collect::<Vec<_>>()
+        };
+        sendings.retain(|sending| sending.cell.is_active());
+        if sendings.is_empty() {
+            outgoing.news.notified().await;
+            continue;
+        }
+        match send(&sender.peers, id, &mut connection, &sendings).await {
+            Ok(response) => {
+                let again: Vec<_> =
+                    sendings.into_iter().filter_map(|sending| take_answer(sending, &response)).collect();
+                if !again.is_empty() {
+                    send_again(Arc::clone(&sender.queue), again).await;
+                }
+            }
+            Err(error) => {
+                let markers = sendings.len();
+                tracing::info!(broker = id, markers, %error, "Markers could not be sent and are sent again");
+                connection = None;
+                // Another broker may lead by then.
+                send_again(Arc::clone(&sender.queue), sendings).await;
+            }
+        }
+    }
+}
+
+async fn send(
+    peers: &Peers,
+    id: i32,
+    connection: &mut Option<Connection>,
+    sendings: &[Sending],
+) -> Result<WriteTxnMarkersResponse, PeerError> {
+    let open = match connection.take().filter(|connection| !connection.is_closed()) {
+        Some(open) => open,
+        None => peers.connect(id, "txn-markers", peers.request_timeout()).await?,
+    };
+    let markers = sendings.iter().map(|sending| {
+        let order = &sending.order;
+        WritableTxnMarker {
+            producer_id: order.producer_id,
+            producer_epoch: order.producer_epoch,
+            transaction_result: order.outcome == Outcome::Commit,
+            topics: by_topic(&sending.partitions),
+            coordinator_epoch: order.coordinator_epoch,
+            transaction_version: i8::try_from(order.transaction_version).unwrap_or(i8::MAX),
+        }
+    });
+    let request = WriteTxnMarkersRequest { markers: markers.collect() };
+    let response = open.send(&request).await?;
+    *connection = Some(open);
+    Ok(response)
+}
+
+fn by_topic(partitions: &TopicPartitions) -> Vec<WritableTxnMarkerTopic> {
+    let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
+    for (topic, partition) in partitions {
+        topics.entry(topic).or_default().push(*partition);
+    }
+    let topics = topics
+        .into_iter()
+        .map(|(name, partition_indexes)| WritableTxnMarkerTopic { name: name.to_owned(), partition_indexes });
+    topics.collect()
+}
+
+/// What a broker says of one marker's partitions. What it does not mention is sent again.
+fn take_answer(sending: Sending, response: &WriteTxnMarkersResponse) -> Option<Sending> {
+    let id = sending.order.producer_id;
+    let told = response.markers.iter().filter(|marker| marker.producer_id == id);
+    let told: HashMap<(&str, i32), i16> = told
+        .flat_map(|marker| &marker.topics)
+        .flat_map(|topic| topic.partitions.iter().map(|p| ((&*topic.name, p.partition_index), p.error_code)))
+        .collect();
+    let results = sending.partitions.iter().map(|(topic, partition)| {
+        let code = told.get(&(&**topic, *partition)).copied();
+        let error = code.map_or(ErrorCode::UnknownServerError, |code| {
+            ErrorCode::from_i16(code).unwrap_or(ErrorCode::UnknownServerError)
+        });
+        ((topic.clone(), *partition), error)
+    });
+    let results = results.collect();
+    sending.settle(results)
+}

@@ -1,0 +1,42 @@
+//! The coordinator of transactions: who may write under a transactional id, which partitions its transaction has
+//! written to, and how it ends in all of them.
+//!
+//! Behaves as Kafka's `TransactionCoordinator`, with both of its protocols: that of KIP-98, in which the producer
+//! names its partitions first, and that of KIP-890 (transaction.version 2), in which the leaders do, and each
+//! transaction has an epoch of its own.
+//!
+//! ```text
+//! TransactionCoordinator   requests, and producer ids for them; the driver below it is `crate::driver`
+//!   Shard                  all transactional ids of one partition of `__transaction_state`: pure, no clock, no I/O
+//!     TransactionMetadata  one id: its producer, its state, its partitions; and each of its next states
+//! markers                  brings the markers that end a transaction to the leaders of its partitions
+//! Verifier                 asks the coordinator, for a leader, whether a transaction may write to its partitions
+//! ```
+//!
+//! A change is decided, written to the log, and happens when the log acknowledges it. Meanwhile the id is busy, and
+//! every other request for it is told to come again (CONCURRENT_TRANSACTIONS). The end of a transaction is two
+//! changes: the decision, after which nothing can stop it and the client is answered, and the completion, once all
+//! markers are in their partitions. A coordinator that is elected finishes what it finds decided.
+
+mod answer;
+mod config;
+mod coordinator;
+mod markers;
+mod metadata;
+mod producer_ids;
+mod record;
+mod shard;
+mod state;
+#[cfg(test)]
+mod tests;
+mod verifier;
+
+pub use answer::{Answer, Producer};
+pub use config::TransactionConfig;
+pub use coordinator::{Cluster, TransactionCoordinator, TwoPhaseCommit};
+pub use markers::{Marker, MarkerSender, MarkerWriter, join_all};
+pub use metadata::{Partitions, TransactionMetadata};
+pub use producer_ids::ProducerIds;
+pub use shard::{EndRequest, InitRequest, MarkerOrder, Shard, TransactionFilter, Turn, Write};
+pub use state::{Outcome, TransactionState};
+pub use verifier::{Guarded, Verification, Verifier, begin as begin_verification, must_ask};

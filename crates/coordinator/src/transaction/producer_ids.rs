@@ -1,0 +1,58 @@
+//! Ids for idempotent producers: given out from blocks of a thousand that the controller allocates (KIP-730).
+
+use std::sync::Arc;
+use thalweg_membership::RegisteredBroker;
+use thalweg_wire::request::AllocateProducerIdsRequest;
+use thalweg_wire::{ErrorCode, Message};
+use tokio::sync::Mutex;
+
+/// The ids that this broker may give out.
+#[derive(Debug)]
+pub struct ProducerIds {
+    broker: Arc<RegisteredBroker>,
+    /// What is left of the present block.
+    block: Mutex<Block>,
+}
+
+#[derive(Debug, Default)]
+struct Block {
+    next: i64,
+    end: i64,
+}
+
+impl ProducerIds {
+    /// None yet: they are asked for when one is wanted.
+    pub fn new(broker: Arc<RegisteredBroker>) -> ProducerIds {
+        ProducerIds { broker, block: Mutex::default() }
+    }
+
+    /// A producer id that nobody had before.
+    pub async fn next(&self) -> Result<i64, ErrorCode> {
+        let mut block = self.block.lock().await;
+        if block.next >= block.end {
+            *block = allocate(&self.broker).await?;
+        }
+        let id = block.next;
+        block.next += 1;
+        Ok(id)
+    }
+}
+
+async fn allocate(broker: &RegisteredBroker) -> Result<Block, ErrorCode> {
+    let request = AllocateProducerIdsRequest { broker_id: broker.node_id, broker_epoch: broker.epoch() };
+    match broker.controller.send(request, AllocateProducerIdsRequest::MAX_VERSION).await {
+        Ok(response) if response.error_code == 0 && response.producer_id_len > 0 => Ok(Block {
+            next: response.producer_id_start,
+            end: response.producer_id_start + i64::from(response.producer_id_len),
+        }),
+        Ok(response) => {
+            let error = ErrorCode::from_i16(response.error_code);
+            tracing::warn!(?error, "The controller gave no producer ids");
+            Err(ErrorCode::CoordinatorLoadInProgress)
+        }
+        Err(error) => {
+            tracing::warn!(%error, "Producer ids could not be asked for");
+            Err(ErrorCode::CoordinatorLoadInProgress)
+        }
+    }
+}

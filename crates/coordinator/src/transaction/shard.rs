@@ -1,0 +1,356 @@
+//! All transactional ids of one partition of `__transaction_state`: a state machine without clock, I/O or waiting.
+//!
+//! It is driven in turns (`crate::driver::Shard`). Beside writes and answers, a turn leaves the markers that are to be
+//! sent ([`Shard::take_orders`]) and the ids that wait for a producer id ([`Shard::take_needing_ids`]).
+//!
+//! An id changes when its record is acknowledged, and has one change under way at the most. So what an answer tells, and
+//! what the next request meets, is never taken back by a broker that fails.
+
+mod admin;
+mod end;
+mod expiry;
+mod init;
+mod partitions;
+mod replay;
+
+pub use admin::TransactionFilter;
+pub use end::EndRequest;
+pub use init::InitRequest;
+
+use super::answer::Answer;
+use super::config::TransactionConfig;
+use super::coordinator::ShardContext;
+use super::metadata::{EPOCH_PER_TRANSACTION, TransactionMetadata};
+use super::record::{encode_key, encode_value};
+use super::state::{Outcome, TransactionState};
+use crate::driver::{self, AppendAs, BATCH_BYTES, Cell, Moment, ReplayError, Ticket};
+use bytes::Bytes;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use thalweg_hash::HashMap;
+use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer};
+use thalweg_wire::ErrorCode;
+
+/// How long a completion that could not be written rests.
+const RETRY_MS: i64 = 100;
+
+/// What a turn happens with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// When.
+    pub now: Moment,
+    /// The cluster's level of transaction.version.
+    pub transaction_version: i16,
+}
+
+/// Records to be appended as one batch: keys with values, or without one to forget an id.
+#[derive(Debug)]
+pub struct Write {
+    /// The records, at least one.
+    pub records: Vec<(Bytes, Option<Bytes>)>,
+    change: Change,
+    answer: Option<(Ticket, Answer)>,
+}
+
+/// What happens when a write is acknowledged.
+#[derive(Debug)]
+enum Change {
+    /// An id goes to its next state.
+    To {
+        id: Arc<str>,
+        target: Box<TransactionMetadata>,
+        /// Whether the epoch was raised in memory already, to fence the producer.
+        fences: bool,
+    },
+    /// Ids expire.
+    Forget(Vec<Arc<str>>),
+}
+
+#[derive(Debug)]
+struct Entry {
+    current: TransactionMetadata,
+    /// The state of the change that is under way.
+    pending: Option<TransactionState>,
+    /// Whether the epoch was raised to fence a producer and could not be written: it is not raised again.
+    has_failed_fence: bool,
+}
+
+impl Entry {
+    fn new(current: TransactionMetadata) -> Entry {
+        Entry { current, pending: None, has_failed_fence: false }
+    }
+}
+
+/// Markers that end a transaction, for the leaders of its partitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MarkerOrder {
+    /// The transactional id.
+    pub id: Arc<str>,
+    /// The producer whose transaction ends.
+    pub producer_id: i64,
+    /// The epoch that the marker has.
+    pub producer_epoch: i16,
+    /// The epoch of the coordinator, by which partitions refuse one that was replaced.
+    pub coordinator_epoch: i32,
+    /// How it ends.
+    pub outcome: Outcome,
+    /// The level of transaction.version by which the transaction was made.
+    pub transaction_version: i16,
+    /// Where.
+    pub partitions: Vec<(Arc<str>, i32)>,
+}
+
+/// See the head of this module.
+#[derive(Debug)]
+pub struct Shard {
+    config: Arc<TransactionConfig>,
+    /// The leader epoch of the partition.
+    coordinator_epoch: i32,
+    entries: HashMap<Arc<str>, Entry>,
+    /// Transactions by the moment at which they have taken too long.
+    ongoing: BTreeSet<(i64, Arc<str>)>,
+    writes: VecDeque<Write>,
+    /// Writes that are not acknowledged, by their last offsets.
+    pending: VecDeque<(i64, Write)>,
+    /// Completions that could not be written, and when they are written again.
+    retries: VecDeque<(i64, Arc<str>)>,
+    released: Vec<(Ticket, Answer)>,
+    orders: Vec<MarkerOrder>,
+    needing_ids: Vec<Arc<str>>,
+    next_timeout_check_ms: i64,
+    next_expiry_check_ms: i64,
+}
+
+impl driver::Shard for Shard {
+    const KEEPS: &'static str = "transactional ids";
+    type Shared = ShardContext;
+    type Turn = Turn;
+    type Write = Write;
+    type Answer = Answer;
+
+    fn turn(context: &ShardContext, now: Moment) -> Turn {
+        Turn { now, transaction_version: context.cluster.transaction_version() }
+    }
+
+    fn new(context: &ShardContext, coordinator_epoch: i32, turn: Turn) -> Shard {
+        Shard::of(Arc::clone(&context.config), coordinator_epoch, turn.now)
+    }
+
+    fn replay(&mut self, bytes: &[u8], buffer: &mut DecompressBuffer, _: Turn) -> Result<(), ReplayError> {
+        self.replay_batches(bytes, buffer)
+    }
+
+    fn loaded(&mut self, turn: Turn) {
+        self.take_up(turn);
+    }
+
+    fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn batch(_: &ShardContext, write: &Write, now: Moment) -> Result<(Bytes, AppendAs), ErrorCode> {
+        let mut builder = BatchBuilder::with_capacity(BatchOptions::default(), BATCH_BYTES);
+        for (key, value) in &write.records {
+            builder
+                .append(now.wall_ms, Some(key), value.as_deref(), &[])
+                .map_err(|_| ErrorCode::RecordListTooLarge)?;
+        }
+        Ok((builder.build(), AppendAs::default()))
+    }
+
+    fn next_deadline_ms(&self) -> i64 {
+        self.nearest_deadline_ms()
+    }
+
+    fn expire_next(&mut self, turn: Turn) -> bool {
+        self.expire_one(turn)
+    }
+
+    fn pass_on(&mut self, context: &ShardContext, cell: &Arc<Cell<Shard>>) -> bool {
+        context.markers.add(cell, self.take_orders());
+        let needing_ids = self.take_needing_ids();
+        let is_needed = !needing_ids.is_empty();
+        let needing_ids = needing_ids.into_iter().map(|id| (Arc::clone(cell), id));
+        context.needing_ids.lock().extend(needing_ids);
+        is_needed
+    }
+
+    fn next_write(&mut self) -> Option<Write> {
+        self.writes.pop_front()
+    }
+
+    fn take_released(&mut self) -> Vec<(Ticket, Answer)> {
+        std::mem::take(&mut self.released)
+    }
+
+    fn written(&mut self, write: Write, last_offset: i64, _: Turn) {
+        self.pending.push_back((last_offset, write));
+    }
+
+    fn refused(&mut self, write: Write, error: ErrorCode, turn: Turn) {
+        self.failed(write, error, turn);
+    }
+
+    fn acknowledged(&mut self, last_offset: i64, turn: Turn) {
+        while self.pending.front().is_some_and(|(at, _)| *at <= last_offset) {
+            let (_, write) = self.pending.pop_front().expect("it was just looked at");
+            self.happens(write, turn);
+        }
+    }
+
+    fn unacknowledged(&mut self, last_offset: i64, error: ErrorCode, turn: Turn) {
+        let Some(index) = self.pending.iter().position(|(at, _)| *at == last_offset) else { return };
+        let (_, write) = self.pending.remove(index).expect("it was just found");
+        self.failed(write, error, turn);
+    }
+
+    fn unload(mut self) -> Vec<(Ticket, Answer)> {
+        let waiting = self.pending.into_iter().map(|(_, write)| write).chain(self.writes);
+        let answers = waiting.filter_map(|write| write.answer);
+        self.released
+            .extend(answers.map(|(ticket, answer)| (ticket, answer.failed(ErrorCode::NotCoordinator))));
+        self.released
+    }
+}
+
+impl Shard {
+    /// A shard without ids, of the leader of this epoch.
+    pub(super) fn of(config: Arc<TransactionConfig>, coordinator_epoch: i32, now: Moment) -> Shard {
+        let next_timeout_check_ms = now.monotonic_ms.saturating_add(config.abort_timed_out_interval_ms);
+        let next_expiry_check_ms = now.monotonic_ms.saturating_add(config.remove_expired_interval_ms);
+        Shard {
+            config,
+            coordinator_epoch,
+            entries: HashMap::default(),
+            ongoing: BTreeSet::new(),
+            writes: VecDeque::new(),
+            pending: VecDeque::new(),
+            retries: VecDeque::new(),
+            released: Vec::new(),
+            orders: Vec::new(),
+            needing_ids: Vec::new(),
+            next_timeout_check_ms,
+            next_expiry_check_ms,
+        }
+    }
+
+    /// What is known of an id.
+    pub fn metadata(&self, id: &str) -> Option<&TransactionMetadata> {
+        self.entries.get(id).map(|entry| &entry.current)
+    }
+
+    /// The markers that are to be sent. What becomes of them is told by [`Shard::markers_written`].
+    pub fn take_orders(&mut self) -> Vec<MarkerOrder> {
+        std::mem::take(&mut self.orders)
+    }
+
+    /// The ids whose transactions took too long and whose producers have no epoch left: each wants
+    /// [`Shard::abort_timed_out`] with a new producer id.
+    pub fn take_needing_ids(&mut self) -> Vec<Arc<str>> {
+        std::mem::take(&mut self.needing_ids)
+    }
+
+    fn answer(&mut self, ticket: Ticket, answer: Answer) {
+        self.released.push((ticket, answer));
+    }
+
+    /// Writes the next state of an id, which is busy until that is acknowledged.
+    fn change(
+        &mut self,
+        id: &Arc<str>,
+        target: TransactionMetadata,
+        fences: bool,
+        answer: Option<(Ticket, Answer)>,
+        turn: Turn,
+    ) {
+        let encoded =
+            encode_key(id).and_then(|key| Ok((key, Some(encode_value(&target, turn.transaction_version)?))));
+        let Ok(record) = encoded else {
+            // An id or a topic is longer than the format can say.
+            self.released.extend(answer.map(|(t, answer)| (t, answer.failed(ErrorCode::InvalidRequest))));
+            return;
+        };
+        let entry = self.entries.get_mut(id).expect("what changes is there");
+        debug_assert!(entry.pending.is_none_or(|pending| pending == target.state), "one change at a time");
+        entry.pending = Some(target.state);
+        let change = Change::To { id: id.clone(), target: Box::new(target), fences };
+        self.writes.push_back(Write { records: vec![record], change, answer });
+    }
+
+    /// An acknowledged write takes effect.
+    fn happens(&mut self, write: Write, turn: Turn) {
+        self.released.extend(write.answer);
+        match write.change {
+            Change::To { id, target, .. } => {
+                let Some(entry) = self.entries.get_mut(&id) else { return };
+                entry.pending = None;
+                if target.state.is_prepared() {
+                    entry.has_failed_fence = false;
+                }
+                self.replace(&id, *target);
+                self.complete_if_prepared(&id, turn);
+            }
+            Change::Forget(ids) => {
+                for id in ids {
+                    self.entries.remove(&id);
+                }
+            }
+        }
+    }
+
+    fn failed(&mut self, write: Write, error: ErrorCode, turn: Turn) {
+        let error = write_error(error);
+        self.released.extend(write.answer.map(|(ticket, answer)| (ticket, answer.failed(error))));
+        match write.change {
+            Change::To { id, target, fences } => {
+                let Some(entry) = self.entries.get_mut(&id) else { return };
+                if matches!(target.state, TransactionState::CompleteCommit | TransactionState::CompleteAbort)
+                {
+                    // All partitions have the marker; only the log does not know it yet.
+                    self.retries.push_back((turn.now.monotonic_ms.saturating_add(RETRY_MS), id));
+                    return;
+                }
+                tracing::info!(transactional_id = &*id, %error, "A change of a transaction could not be written");
+                entry.pending = None;
+                // With an epoch for each transaction the epoch is raised anew each time, since it was not kept.
+                entry.has_failed_fence |= fences && target.client_version < EPOCH_PER_TRANSACTION;
+            }
+            Change::Forget(ids) => {
+                tracing::info!(ids = ids.len(), %error, "Expired transactional ids could not be removed");
+                for id in ids {
+                    if let Some(entry) = self.entries.get_mut(&id) {
+                        entry.pending = None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts an id into its next state.
+    fn replace(&mut self, id: &Arc<str>, target: TransactionMetadata) {
+        let entry = self.entries.get_mut(id).expect("what changes is there");
+        let before = std::mem::replace(&mut entry.current, target);
+        let after = &entry.current;
+        if before.state == TransactionState::Ongoing {
+            self.ongoing.remove(&(before.deadline_ms(), id.clone()));
+        }
+        if after.state == TransactionState::Ongoing && !after.is_two_phase_commit() {
+            self.ongoing.insert((after.deadline_ms(), id.clone()));
+        }
+    }
+}
+
+/// What a client is told when the log did not take a write, or did not acknowledge it.
+fn write_error(error: ErrorCode) -> ErrorCode {
+    match error {
+        ErrorCode::UnknownTopicOrPartition
+        | ErrorCode::NotEnoughReplicas
+        | ErrorCode::NotEnoughReplicasAfterAppend
+        | ErrorCode::RequestTimedOut => ErrorCode::CoordinatorNotAvailable,
+        ErrorCode::NotLeaderOrFollower | ErrorCode::KafkaStorageError | ErrorCode::FencedLeaderEpoch => {
+            ErrorCode::NotCoordinator
+        }
+        ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge => ErrorCode::UnknownServerError,
+        other => other,
+    }
+}

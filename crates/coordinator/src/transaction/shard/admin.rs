@@ -1,0 +1,74 @@
+//! DescribeTransactions and ListTransactions (KIP-664): the state as it is acknowledged.
+
+use super::super::state::TransactionState;
+use super::Shard;
+use crate::driver::Moment;
+use std::sync::Arc;
+use thalweg_hash::HashSet;
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::describe_transactions_response::{TopicData, TransactionState as Described};
+use thalweg_wire::request::list_transactions_response::TransactionState as Listed;
+
+/// Which transactional ids are asked for.
+#[derive(Clone, Debug, Default)]
+pub struct TransactionFilter {
+    /// In one of these states; none asked for means all.
+    pub states: Option<Vec<TransactionState>>,
+    /// Of one of these producers; none means all.
+    pub producer_ids: HashSet<i64>,
+    /// Whose transaction is older than this.
+    pub longer_than_ms: Option<i64>,
+    /// Whose names fit.
+    pub pattern: Option<regex::Regex>,
+}
+
+impl Shard {
+    /// One id.
+    pub fn describe(&self, id: &str) -> Described {
+        let Some(current) = self.metadata(id) else {
+            let error_code = ErrorCode::TransactionalIdNotFound.code();
+            return Described { transactional_id: id.to_owned(), error_code, ..Described::default() };
+        };
+        let mut topics: Vec<TopicData> = Vec::new();
+        for (topic, partition) in &current.partitions {
+            match topics.last_mut().filter(|last| *last.topic == **topic) {
+                Some(last) => last.partitions.push(*partition),
+                None => topics.push(TopicData { topic: topic.to_string(), partitions: vec![*partition] }),
+            }
+        }
+        Described {
+            error_code: ErrorCode::None.code(),
+            transactional_id: id.to_owned(),
+            transaction_state: current.state.name().to_owned(),
+            transaction_timeout_ms: current.timeout_ms,
+            transaction_start_time_ms: current.start_ms,
+            producer_id: current.producer_id,
+            producer_epoch: current.producer_epoch,
+            topics,
+        }
+    }
+
+    /// All ids that pass the filter.
+    pub fn list(&self, filter: &TransactionFilter, now: Moment) -> Vec<Listed> {
+        let passes = |id: &Arc<str>, current: &super::TransactionMetadata| {
+            filter.states.as_ref().is_none_or(|states| states.contains(&current.state))
+                && (filter.producer_ids.is_empty() || filter.producer_ids.contains(&current.producer_id))
+                && filter
+                    .longer_than_ms
+                    .is_none_or(|longest| now.wall_ms.saturating_sub(current.start_ms) > longest)
+                && filter.pattern.as_ref().is_none_or(|pattern| pattern.is_match(id))
+        };
+        let mut listed: Vec<Listed> = self
+            .entries
+            .iter()
+            .filter(|(id, entry)| passes(id, &entry.current))
+            .map(|(id, entry)| Listed {
+                transactional_id: id.to_string(),
+                producer_id: entry.current.producer_id,
+                transaction_state: entry.current.state.name().to_owned(),
+            })
+            .collect();
+        listed.sort_unstable_by(|one, other| one.transactional_id.cmp(&other.transactional_id));
+        listed
+    }
+}

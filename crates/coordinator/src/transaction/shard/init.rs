@@ -1,0 +1,114 @@
+//! InitProducerId: a producer begins to work under a transactional id, and whoever did before is fenced.
+
+use super::super::answer::{Answer, Producer};
+use super::super::metadata::{NO_PRODUCER_EPOCH, TransactionMetadata, is_exhausted};
+use super::super::state::{Outcome, TransactionState};
+use super::{Entry, Shard, Turn};
+use crate::driver::Ticket;
+use std::sync::Arc;
+use thalweg_wire::ErrorCode;
+
+/// What a producer asks for. Its form and its timeout were checked.
+#[derive(Clone, Debug)]
+pub struct InitRequest {
+    /// The transactional id.
+    pub id: String,
+    /// How long its transactions may take; the largest number where another system ends them.
+    pub timeout_ms: i32,
+    /// The producer that it was, if it wants to go on after an error (KIP-360).
+    pub expected: Option<Producer>,
+}
+
+impl Shard {
+    /// An InitProducerId request. `new_id` is a producer id that nobody had before; without one, the answer may be that
+    /// it is needed.
+    pub fn init_producer_id(
+        &mut self,
+        request: &InitRequest,
+        new_id: Option<i64>,
+        ticket: Ticket,
+        turn: Turn,
+    ) {
+        let id: Arc<str> = match self.entries.get_key_value(request.id.as_str()) {
+            Some((id, _)) => id.clone(),
+            None => {
+                let Some(new_id) = new_id else { return self.answer(ticket, Answer::NeedsProducerId) };
+                let id: Arc<str> = request.id.as_str().into();
+                let fresh = TransactionMetadata::new(new_id, request.timeout_ms, turn.now.wall_ms);
+                self.entries.insert(id.clone(), Entry::new(fresh));
+                id
+            }
+        };
+        let entry = &self.entries[&id];
+        if let Err(error) = check(entry, request) {
+            return self.answer(ticket, Answer::Producer(Err(error)));
+        }
+        if entry.current.state == TransactionState::Ongoing {
+            // The client comes again, and finds the transaction aborted.
+            let answer = Answer::Producer(Err(ErrorCode::ConcurrentTransactions));
+            return self.fence(&id, new_id, Some((ticket, answer)), turn);
+        }
+        let (current, now_ms) = (&entry.current, turn.now.wall_ms);
+        let has_last_epoch = request.expected.is_none_or(|expected| expected.epoch == current.producer_epoch);
+        let target = if current.is_epoch_exhausted() && has_last_epoch {
+            let Some(new_id) = new_id else { return self.answer(ticket, Answer::NeedsProducerId) };
+            Ok(current.rotated(new_id, request.timeout_ms, request.expected.is_some(), now_ms))
+        } else if current.is_epoch_exhausted() && !is_repeated(current, request) {
+            // An epoch that is neither this nor the one before.
+            Err(ErrorCode::ProducerFenced)
+        } else {
+            current.initialised(request.timeout_ms, request.expected.map(|expected| expected.epoch), now_ms)
+        };
+        match target {
+            Err(error) => self.answer(ticket, Answer::Producer(Err(error))),
+            Ok(target) => {
+                let producer = Producer { id: target.producer_id, epoch: target.producer_epoch };
+                self.change(&id, target, false, Some((ticket, Answer::Producer(Ok(producer)))), turn);
+            }
+        }
+    }
+
+    /// Aborts the transaction of an id in the next epoch, so that its producer can write no more.
+    pub(super) fn fence(
+        &mut self,
+        id: &Arc<str>,
+        new_id: Option<i64>,
+        answer: Option<(Ticket, Answer)>,
+        turn: Turn,
+    ) {
+        let entry = self.entries.get_mut(id).expect("whose transaction is aborted is there");
+        debug_assert_eq!(entry.current.state, TransactionState::Ongoing);
+        if turn.transaction_version < super::EPOCH_PER_TRANSACTION {
+            if !entry.has_failed_fence {
+                entry.current.producer_epoch = entry.current.producer_epoch.saturating_add(1);
+            }
+            entry.current.last_producer_epoch = NO_PRODUCER_EPOCH;
+        } else if entry.current.is_epoch_exhausted() && new_id.is_none() {
+            match answer {
+                Some((ticket, _)) => self.answer(ticket, Answer::NeedsProducerId),
+                None => self.needing_ids.push(id.clone()),
+            }
+            return;
+        }
+        self.decide(id, Outcome::Abort, turn.transaction_version, new_id, false, true, answer, turn);
+    }
+}
+
+fn check(entry: &Entry, request: &InitRequest) -> Result<(), ErrorCode> {
+    let current = &entry.current;
+    if entry.pending.is_some() {
+        return Err(ErrorCode::ConcurrentTransactions);
+    }
+    if let Some(expected) = request.expected {
+        let is_previous = expected.id == current.previous_producer_id && is_exhausted(expected.epoch);
+        if current.producer_epoch != NO_PRODUCER_EPOCH && expected.id != current.producer_id && !is_previous {
+            return Err(ErrorCode::ProducerFenced);
+        }
+    }
+    if current.state.is_prepared() { Err(ErrorCode::ConcurrentTransactions) } else { Ok(()) }
+}
+
+/// Whether the request was answered before, and the answer was lost.
+fn is_repeated(current: &TransactionMetadata, request: &InitRequest) -> bool {
+    request.expected.is_some_and(|expected| expected.epoch == current.last_producer_epoch)
+}

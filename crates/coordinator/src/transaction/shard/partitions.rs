@@ -1,0 +1,73 @@
+//! AddPartitionsToTxn and AddOffsetsToTxn, and the question of leaders whether a partition belongs to a transaction.
+
+use super::super::answer::Answer;
+use super::super::answer::Producer;
+use super::super::metadata::Partitions;
+use super::super::state::TransactionState;
+use super::{Entry, Shard, Turn};
+use crate::driver::Ticket;
+use std::sync::Arc;
+use thalweg_wire::ErrorCode;
+
+impl Shard {
+    /// The transaction writes to these partitions, which exist. `client_version` is the level by which the client acts.
+    pub fn add_partitions(
+        &mut self,
+        id: &str,
+        producer: Producer,
+        added: &Partitions,
+        client_version: i16,
+        ticket: Ticket,
+        turn: Turn,
+    ) {
+        let Some((id, entry)) = self.entries.get_key_value(id) else {
+            return self.answer(ticket, Answer::Added(Err(ErrorCode::InvalidProducerIdMapping)));
+        };
+        if entry.pending.is_some() {
+            return self.answer(ticket, Answer::Added(Err(ErrorCode::ConcurrentTransactions)));
+        }
+        if let Err(error) = check(entry, producer) {
+            return self.answer(ticket, Answer::Added(Err(error)));
+        }
+        let current = &entry.current;
+        if current.state == TransactionState::Ongoing && current.partitions.is_superset(added) {
+            return self.answer(ticket, Answer::Added(Ok(())));
+        }
+        let (id, target): (Arc<str>, _) =
+            (id.clone(), current.with_partitions(added, client_version, turn.now.wall_ms));
+        self.change(&id, target, false, Some((ticket, Answer::Added(Ok(())))), turn);
+    }
+
+    /// Whether the transaction that goes on writes to the partitions: an answer for each, or one for all.
+    pub fn verify_partitions<'a>(
+        &self,
+        id: &str,
+        producer: Producer,
+        asked: impl Iterator<Item = &'a (Arc<str>, i32)>,
+    ) -> Result<Vec<ErrorCode>, ErrorCode> {
+        let entry = self.entries.get(id).ok_or(ErrorCode::InvalidProducerIdMapping)?;
+        check(entry, producer)?;
+        let verify = |partition: &(Arc<str>, i32)| {
+            if entry.current.partitions.contains(partition) {
+                ErrorCode::None
+            } else {
+                ErrorCode::TransactionAbortable
+            }
+        };
+        Ok(asked.map(verify).collect())
+    }
+}
+
+/// Refuses who is not the producer of the id, and everyone while a transaction ends.
+fn check(entry: &Entry, producer: Producer) -> Result<(), ErrorCode> {
+    let current = &entry.current;
+    if current.producer_id != producer.id {
+        Err(ErrorCode::InvalidProducerIdMapping)
+    } else if current.producer_epoch != producer.epoch {
+        Err(ErrorCode::ProducerFenced)
+    } else if current.state.is_prepared() {
+        Err(ErrorCode::ConcurrentTransactions)
+    } else {
+        Ok(())
+    }
+}

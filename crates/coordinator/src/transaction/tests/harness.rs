@@ -1,0 +1,292 @@
+//! A shard with a log in memory, a clock that is set by hand, and partitions that take its markers: the driver's part,
+//! one thing at a time.
+
+use super::super::answer::{Answer, Producer};
+use super::super::config::TransactionConfig;
+use super::super::metadata::{Partitions, TransactionMetadata};
+use super::super::shard::{EndRequest, InitRequest, MarkerOrder, Shard, Turn};
+use super::super::state::{Outcome, TransactionState};
+use crate::driver::{Moment, Shard as _, Ticket};
+use bytes::Bytes;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer, Offset};
+use thalweg_wire::ErrorCode;
+
+/// The transactional id that most tests are about.
+pub(super) const ID: &str = "app";
+pub(super) const TIMEOUT_MS: i32 = 60_000;
+/// The leader epoch of the first shard of a harness; each restart adds one.
+pub(super) const EPOCH: i32 = 3;
+
+pub(super) struct Harness {
+    pub(super) shard: Shard,
+    config: Arc<TransactionConfig>,
+    pub(super) now_ms: i64,
+    pub(super) level: i16,
+    epoch: i32,
+    /// The log: one encoded batch per write.
+    pub(super) log: Vec<Bytes>,
+    next_offset: i64,
+    /// Whether appends count at once, or when [`Harness::acknowledge`] says so.
+    pub(super) holds: bool,
+    /// Last offsets of batches that do not count yet.
+    pub(super) held: VecDeque<i64>,
+    /// The next appends fail with this.
+    pub(super) refuses: Option<ErrorCode>,
+    /// Whether partitions take markers at once, or when [`Harness::write_markers`] says so.
+    pub(super) keeps_markers: bool,
+    pub(super) orders: Vec<MarkerOrder>,
+    /// The markers that partitions have, in order.
+    pub(super) markers: Vec<MarkerOrder>,
+    next_ticket: u64,
+    pub(super) next_producer_id: i64,
+    pub(super) answers: BTreeMap<Ticket, Answer>,
+}
+
+impl Harness {
+    /// In a cluster of the newer protocol.
+    pub(super) fn new() -> Harness {
+        Harness::at_level(2)
+    }
+
+    pub(super) fn at_level(level: i16) -> Harness {
+        Harness::with(TransactionConfig::default(), level)
+    }
+
+    pub(super) fn with(config: TransactionConfig, level: i16) -> Harness {
+        let config = Arc::new(config);
+        let now_ms = 1_000_000;
+        Harness {
+            shard: Shard::of(config.clone(), EPOCH, moment(now_ms)),
+            config,
+            now_ms,
+            level,
+            epoch: EPOCH,
+            log: Vec::new(),
+            next_offset: 0,
+            holds: false,
+            held: VecDeque::new(),
+            refuses: None,
+            keeps_markers: false,
+            orders: Vec::new(),
+            markers: Vec::new(),
+            next_ticket: 0,
+            next_producer_id: 1000,
+            answers: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn now(&self) -> Turn {
+        Turn { now: moment(self.now_ms), transaction_version: self.level }
+    }
+
+    /// What a new coordinator makes of the log.
+    pub(super) fn reloaded(&self, epoch: i32) -> Shard {
+        let mut shard = Shard::of(self.config.clone(), epoch, moment(self.now_ms));
+        let mut buffer = DecompressBuffer::default();
+        for batch in &self.log {
+            shard.replay(batch, &mut buffer, self.now()).expect("the log was written here");
+        }
+        shard
+    }
+
+    /// Another coordinator is elected: who waited is gone, and so are the markers that were on their way.
+    pub(super) fn restart(&mut self) {
+        self.epoch += 1;
+        self.shard = self.reloaded(self.epoch);
+        self.held.clear();
+        self.orders.clear();
+        self.shard.loaded(self.now());
+        self.finish_turn();
+    }
+
+    /// One turn of the shard, for a request.
+    pub(super) fn turn(&mut self, turn: impl FnOnce(&mut Shard, Ticket, Turn)) -> Ticket {
+        self.next_ticket += 1;
+        let ticket = Ticket(self.next_ticket);
+        let now = self.now();
+        turn(&mut self.shard, ticket, now);
+        self.finish_turn();
+        ticket
+    }
+
+    fn finish_turn(&mut self) {
+        loop {
+            self.append_writes();
+            for (ticket, answer) in self.shard.take_released() {
+                let earlier = self.answers.insert(ticket, answer);
+                assert_eq!(earlier, None, "{ticket:?} was answered before");
+            }
+            self.orders.extend(self.shard.take_orders());
+            let needing = self.shard.take_needing_ids();
+            if needing.is_empty() && (self.keeps_markers || self.orders.is_empty()) {
+                return;
+            }
+            for id in needing {
+                let (new_id, now) = (self.new_id(), self.now());
+                self.shard.abort_timed_out(&id, Some(new_id), now);
+            }
+            if !self.keeps_markers && !self.orders.is_empty() {
+                let order = self.orders.remove(0);
+                self.take_marker(order);
+            }
+        }
+    }
+
+    fn append_writes(&mut self) {
+        let now = self.now();
+        while let Some(write) = self.shard.next_write() {
+            if let Some(error) = self.refuses {
+                self.shard.refused(write, error, now);
+                continue;
+            }
+            let options = BatchOptions { base_offset: Offset(self.next_offset), ..BatchOptions::default() };
+            let mut builder = BatchBuilder::new(options);
+            for (key, value) in &write.records {
+                builder.append(self.now_ms, Some(key), value.as_deref(), &[]).expect("a small batch");
+            }
+            let last = self.next_offset + i64::from(builder.record_count()) - 1;
+            self.next_offset = last + 1;
+            self.log.push(builder.build());
+            self.shard.written(write, last, now);
+            if self.holds {
+                self.held.push_back(last);
+            } else {
+                self.shard.acknowledged(last, now);
+            }
+        }
+    }
+
+    fn take_marker(&mut self, order: MarkerOrder) {
+        let now = self.now();
+        self.shard.markers_written(&order.id, &order.partitions, now);
+        self.markers.push(order);
+    }
+
+    /// The partitions take the markers that were kept.
+    pub(super) fn write_markers(&mut self) {
+        for order in std::mem::take(&mut self.orders) {
+            self.take_marker(order);
+        }
+        self.finish_turn();
+    }
+
+    /// The oldest write that does not count yet does.
+    pub(super) fn acknowledge(&mut self) -> bool {
+        let Some(last) = self.held.pop_front() else { return false };
+        let now = self.now();
+        self.shard.acknowledged(last, now);
+        self.finish_turn();
+        true
+    }
+
+    /// The oldest write that does not count yet never will.
+    pub(super) fn lose(&mut self, error: ErrorCode) {
+        let last = self.held.pop_front().expect("a write waits");
+        let now = self.now();
+        self.shard.unacknowledged(last, error, now);
+        self.finish_turn();
+    }
+
+    /// Time passes, and what is due happens when it is due.
+    pub(super) fn advance(&mut self, ms: i64) {
+        let until_ms = self.now_ms + ms;
+        while self.shard.next_deadline_ms() <= until_ms {
+            self.now_ms = self.now_ms.max(self.shard.next_deadline_ms());
+            let now = self.now();
+            assert!(self.shard.expire_next(now), "a deadline that comes has something to do");
+            self.finish_turn();
+        }
+        self.now_ms = until_ms;
+    }
+
+    fn new_id(&mut self) -> i64 {
+        self.next_producer_id += 1;
+        self.next_producer_id
+    }
+
+    fn with_id(&mut self, request: impl Fn(&mut Shard, Option<i64>, Ticket, Turn)) -> Ticket {
+        let ticket = self.turn(|shard, ticket, turn| request(shard, None, ticket, turn));
+        if self.answers.get(&ticket) != Some(&Answer::NeedsProducerId) {
+            return ticket;
+        }
+        let new_id = self.new_id();
+        self.turn(|shard, ticket, turn| request(shard, Some(new_id), ticket, turn))
+    }
+
+    pub(super) fn send_init(&mut self, id: &str, expected: Option<Producer>) -> Ticket {
+        let request = InitRequest { id: id.to_owned(), timeout_ms: TIMEOUT_MS, expected };
+        self.with_id(|shard, new_id, ticket, turn| shard.init_producer_id(&request, new_id, ticket, turn))
+    }
+
+    pub(super) fn init_as(&mut self, expected: Option<Producer>) -> Result<Producer, ErrorCode> {
+        let ticket = self.send_init(ID, expected);
+        self.producer(ticket)
+    }
+
+    pub(super) fn init(&mut self) -> Producer {
+        self.init_as(None).expect("nothing is in the way")
+    }
+
+    pub(super) fn producer(&self, ticket: Ticket) -> Result<Producer, ErrorCode> {
+        match self.answers.get(&ticket) {
+            Some(Answer::Producer(result)) => *result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(super) fn send_add(&mut self, producer: Producer, partitions: &[(&str, i32)]) -> Ticket {
+        let (added, level) = (named(partitions), self.level);
+        self.turn(|shard, ticket, turn| shard.add_partitions(ID, producer, &added, level, ticket, turn))
+    }
+
+    pub(super) fn add(&mut self, producer: Producer, partitions: &[(&str, i32)]) -> Result<(), ErrorCode> {
+        let ticket = self.send_add(producer, partitions);
+        match self.answers.get(&ticket) {
+            Some(Answer::Added(result)) => *result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(super) fn send_end(&mut self, producer: Producer, outcome: Outcome) -> Ticket {
+        let request = EndRequest { id: ID.to_owned(), producer, outcome, client_version: self.level };
+        self.with_id(|shard, new_id, ticket, turn| shard.end_transaction(&request, new_id, ticket, turn))
+    }
+
+    pub(super) fn end(&mut self, producer: Producer, outcome: Outcome) -> Result<Producer, ErrorCode> {
+        let ticket = self.send_end(producer, outcome);
+        self.producer(ticket)
+    }
+
+    pub(super) fn metadata(&self) -> &TransactionMetadata {
+        self.shard.metadata(ID).expect("the id is known")
+    }
+
+    pub(super) fn state(&self) -> TransactionState {
+        self.metadata().state
+    }
+
+    /// Puts the id where its producer has this epoch, as if it had gone through all before.
+    pub(super) fn wear_epochs_down(&mut self, epoch: i16) -> Producer {
+        let mut metadata = self.metadata().clone();
+        metadata.producer_epoch = epoch;
+        let key = super::super::record::encode_key(ID).expect("short");
+        let value = super::super::record::encode_value(&metadata, self.level).expect("short");
+        let options = BatchOptions { base_offset: Offset(self.next_offset), ..BatchOptions::default() };
+        let mut builder = BatchBuilder::new(options);
+        builder.append(self.now_ms, Some(&key), Some(&value), &[]).expect("a small batch");
+        self.next_offset += 1;
+        self.log.push(builder.build());
+        self.restart();
+        Producer { id: metadata.producer_id, epoch }
+    }
+}
+
+pub(super) fn named(partitions: &[(&str, i32)]) -> Partitions {
+    partitions.iter().map(|(topic, partition)| (Arc::from(*topic), *partition)).collect()
+}
+
+pub(super) fn moment(ms: i64) -> Moment {
+    Moment { wall_ms: ms, monotonic_ms: ms }
+}

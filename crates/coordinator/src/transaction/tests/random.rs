@@ -1,0 +1,182 @@
+//! Histories from a seed: producers that come and go, answers that are lost, coordinators that are replaced, partitions
+//! that take their markers late. A model of what clients were told is compared with what partitions got.
+
+use super::super::answer::{Answer, Producer};
+use super::super::state::{Outcome, TransactionState};
+use super::harness::{Harness, ID};
+use crate::driver::Ticket;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::collections::BTreeSet;
+use thalweg_wire::ErrorCode;
+
+const STEPS: usize = 400;
+
+/// A client that acts by what it was told.
+#[derive(Default)]
+struct Client {
+    producer: Option<Producer>,
+    is_open: bool,
+}
+
+struct History {
+    h: Harness,
+    rng: StdRng,
+    clients: [Client; 2],
+    /// The epochs of each producer whose transactions were told to be committed.
+    committed: BTreeSet<(i64, i16)>,
+}
+
+impl History {
+    fn new(seed: u64, level: i16) -> History {
+        let rng = StdRng::seed_from_u64(seed);
+        History { h: Harness::at_level(level), rng, clients: Default::default(), committed: BTreeSet::new() }
+    }
+
+    /// What a request is answered, unless its acknowledgement comes too late or never.
+    fn answer(&mut self, ticket: Ticket) -> Option<Answer> {
+        while !self.h.answers.contains_key(&ticket) && !self.h.held.is_empty() {
+            match self.rng.random_range(0..8) {
+                0 => self.h.lose(ErrorCode::RequestTimedOut),
+                1 => {
+                    self.restart();
+                    return None;
+                }
+                _ => drop(self.h.acknowledge()),
+            }
+        }
+        self.h.answers.get(&ticket).copied()
+    }
+
+    fn restart(&mut self) {
+        self.h.holds = false;
+        self.h.restart();
+    }
+
+    fn step(&mut self) {
+        self.h.holds = self.rng.random_bool(0.3);
+        self.h.keeps_markers = self.rng.random_bool(0.3);
+        let client = self.rng.random_range(0..self.clients.len());
+        match self.rng.random_range(0..12) {
+            0 => self.init(client),
+            1..5 => self.add(client),
+            5..9 => self.end(client),
+            9 => self.restart(),
+            10 => {
+                let ms = self.rng.random_range(0..40_000);
+                self.h.holds = false;
+                self.h.advance(ms);
+            }
+            _ => self.h.write_markers(),
+        }
+    }
+
+    fn init(&mut self, client: usize) {
+        let known = self.clients[client].producer;
+        let expected = if self.rng.random_bool(0.5) { known } else { None };
+        let ticket = self.h.send_init(ID, expected);
+        self.clients[client].is_open = false;
+        if let Some(Answer::Producer(Ok(producer))) = self.answer(ticket) {
+            self.clients[client].producer = Some(producer);
+        }
+    }
+
+    fn add(&mut self, client: usize) {
+        let Some(producer) = self.clients[client].producer else { return };
+        let partition = self.rng.random_range(0..3);
+        let ticket = self.h.send_add(producer, &[("t", partition)]);
+        if let Some(Answer::Added(Ok(()))) = self.answer(ticket) {
+            self.clients[client].is_open = true;
+        }
+    }
+
+    fn end(&mut self, client: usize) {
+        let Some(producer) = self.clients[client].producer.filter(|_| self.clients[client].is_open) else {
+            return;
+        };
+        let outcome = if self.rng.random_bool(0.7) { Outcome::Commit } else { Outcome::Abort };
+        // A client that heard nothing, or is to come again, does.
+        for _ in 0..20 {
+            let ticket = self.h.send_end(producer, outcome);
+            match self.answer(ticket) {
+                Some(Answer::Producer(Ok(next))) => {
+                    if outcome == Outcome::Commit {
+                        self.committed.insert((producer.id, producer.epoch));
+                    }
+                    self.clients[client].is_open = false;
+                    if next != Producer::NONE {
+                        self.clients[client].producer = Some(next);
+                    }
+                    return;
+                }
+                Some(Answer::Producer(Err(
+                    ErrorCode::ConcurrentTransactions | ErrorCode::CoordinatorNotAvailable,
+                )))
+                | None => {
+                    if self.rng.random_bool(0.5) {
+                        self.h.write_markers();
+                    }
+                }
+                _ => {
+                    self.clients[client] = Client::default();
+                    return;
+                }
+            }
+        }
+        // It gives up, and another takes its place.
+        self.clients[client] = Client::default();
+    }
+
+    fn finish(mut self, seed: u64) {
+        self.h.holds = false;
+        self.h.keeps_markers = false;
+        self.h.restart();
+        self.h.write_markers();
+        self.h.advance(200_000);
+        let state = self.h.shard.metadata(ID).map(|metadata| metadata.state);
+        assert!(
+            state.is_none_or(TransactionState::is_idle),
+            "seed {seed}: {state:?}: every transaction ends, by its client or by time"
+        );
+        if self.h.level == 2 {
+            self.check_markers(seed);
+        }
+        let reloaded = self.h.reloaded(99);
+        let live = self.h.shard.metadata(ID).map(|metadata| (metadata.producer_id, metadata.producer_epoch));
+        let loaded = reloaded.metadata(ID).map(|metadata| (metadata.producer_id, metadata.producer_epoch));
+        assert_eq!(live, loaded, "seed {seed}: the log tells what is in memory");
+    }
+
+    /// With an epoch for each transaction, the markers tell which transaction they end: one has one outcome, and it is what
+    /// the client was told.
+    fn check_markers(&self, seed: u64) {
+        let mut outcomes = std::collections::BTreeMap::new();
+        for marker in &self.h.markers {
+            let key = (marker.producer_id, marker.producer_epoch);
+            let earlier = outcomes.insert(key, marker.outcome);
+            assert!(
+                earlier.is_none_or(|earlier| earlier == marker.outcome),
+                "seed {seed}: {key:?} has two outcomes"
+            );
+        }
+        for (id, epoch) in &self.committed {
+            let outcome = outcomes.get(&(*id, epoch + 1));
+            assert_eq!(
+                outcome,
+                Some(&Outcome::Commit),
+                "seed {seed}: {id} in epoch {epoch} was told to be committed"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_a_client_is_told_is_what_its_partitions_get() {
+    for seed in 0..300 {
+        let mut history = History::new(seed, if seed % 3 == 0 { 0 } else { 2 });
+        for _ in 0..STEPS {
+            history.step();
+        }
+        history.finish(seed);
+    }
+}

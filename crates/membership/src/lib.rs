@@ -1,0 +1,327 @@
+//! The broker as a member of its cluster: it observes the metadata log, registers, beats, and leaves in order.
+//!
+//! Two tasks: the observer fetches the log as any KRaft observer does and publishes images; the member registers and
+//! heartbeats. [`ControllerLink`] carries the requests of both, in this process or over the network, where `quorum`
+//! keeps the connections and `leader` decides which node is the active controller. The order of a start is Apache Kafka's:
+//! observe and register, wait until the own registration is in the image and the image has been acted on, then ask to
+//! be unfenced.
+//!
+//! Refuses: acting on the image. Whoever implements [`ImageListener`] does.
+
+#[cfg(test)]
+mod failover;
+pub mod features;
+mod fetched;
+mod leader;
+mod link;
+mod member;
+mod observer;
+mod peers;
+mod quorum;
+mod registered;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_metadata::{Delta, Endpoint, Image, VersionRange};
+use thalweg_wire::{ErrorCode, Uuid};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+pub use link::{ControllerLink, LinkError};
+pub use observer::ObserverError;
+pub use peers::{PeerError, PeerOptions, Peers};
+pub use quorum::QuorumOptions;
+pub use registered::RegisteredBroker;
+
+use member::{Member, Wish};
+use observer::Observer;
+use thalweg_watch as watch;
+
+/// Acts on images. It is called in order, by one task, with every image; the next comes when the call has returned.
+pub trait ImageListener: Send + Sync {
+    /// The image of the cluster is a new one. `delta` tells what is different from the one before, which for the
+    /// first call is the empty image.
+    fn publish(&self, delta: &Delta, image: Arc<Image>);
+}
+
+/// What a broker tells of itself.
+#[derive(Clone, Debug)]
+pub struct MembershipOptions {
+    /// Its id.
+    pub node_id: i32,
+    /// The id of its cluster.
+    pub cluster_id: String,
+    /// The id of this process.
+    pub incarnation_id: Uuid,
+    /// Its rack.
+    pub rack: Option<String>,
+    /// Where it can be reached, as advertised.
+    pub endpoints: Vec<Endpoint>,
+    /// The features that it serves. What the cluster has on besides is told as well where it is known how this broker
+    /// refuses it.
+    pub features: BTreeMap<String, VersionRange>,
+    /// The ids of its log directories.
+    pub directories: Vec<Uuid>,
+    /// The epoch before, when the last stop was clean.
+    pub previous_broker_epoch: Option<i64>,
+    /// `broker.heartbeat.interval.ms`.
+    pub heartbeat_interval: Duration,
+    /// `broker.session.timeout.ms`: a broker that was not heard for so long is fenced.
+    pub session_timeout: Duration,
+    /// `initial.broker.registration.timeout.ms`.
+    pub registration_timeout: Duration,
+    /// How long leadership may take to move away when the broker leaves.
+    pub controlled_shutdown_timeout: Duration,
+}
+
+impl Default for MembershipOptions {
+    fn default() -> MembershipOptions {
+        MembershipOptions {
+            node_id: -1,
+            cluster_id: String::new(),
+            incarnation_id: Uuid::random(),
+            rack: None,
+            endpoints: Vec::new(),
+            features: BTreeMap::new(),
+            directories: Vec::new(),
+            previous_broker_epoch: None,
+            heartbeat_interval: Duration::from_secs(2),
+            session_timeout: Duration::from_secs(9),
+            registration_timeout: Duration::from_secs(60),
+            controlled_shutdown_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// The cluster does not take the broker in.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// The controller refuses the registration.
+    #[error("the controller refuses to register the broker: {code}{}", hint(*code))]
+    Refused {
+        /// Why.
+        code: ErrorCode,
+    },
+    /// The cluster has features on, or levels of them, that this version does not know.
+    #[error(
+        "the controller refuses to register the broker: the cluster has {} finalized, which this version does not support",
+        listed(features)
+    )]
+    Features {
+        /// Each with its level, and the range that is supported.
+        features: Vec<(String, i16, VersionRange)>,
+    },
+    /// The controller gave no good answer in time.
+    #[error("the broker could not be registered within {} ms; the last answer was: {last}", after.as_millis())]
+    Timeout {
+        /// How long was waited.
+        after: Duration,
+        /// What came last.
+        last: String,
+    },
+    /// The metadata log cannot be followed.
+    #[error(transparent)]
+    Observer(#[from] Arc<ObserverError>),
+    /// The membership has ended.
+    #[error("the broker has left the cluster")]
+    Left,
+}
+
+impl JoinError {
+    /// Whether the controllers say that they belong to another cluster.
+    pub fn is_of_other_cluster(&self) -> bool {
+        match self {
+            JoinError::Refused { code } => *code == ErrorCode::InconsistentClusterId,
+            JoinError::Observer(error) => matches!(**error, ObserverError::OtherCluster),
+            JoinError::Features { .. } | JoinError::Timeout { .. } | JoinError::Left => false,
+        }
+    }
+}
+
+fn hint(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::UnsupportedVersion => {
+            ": the cluster uses a feature, or a level of one, that this version does not support"
+        }
+        ErrorCode::InconsistentClusterId => ": the data directories belong to another cluster",
+        ErrorCode::DuplicateBrokerRegistration => {
+            ": another broker with this node.id is alive, or was until less than broker.session.timeout.ms ago"
+        }
+        ErrorCode::InvalidRegistration => {
+            ": the controllers do not accept its log directories (a copied meta.properties?) or listeners"
+        }
+        ErrorCode::ClusterAuthorizationFailed => {
+            ": the controllers grant it no CLUSTER_ACTION on the cluster (super.users on the controllers)"
+        }
+        _ => "",
+    }
+}
+
+fn listed(features: &[(String, i16, VersionRange)]) -> String {
+    let one = |(name, level, range): &(String, i16, VersionRange)| match range.max {
+        0 => format!("{name}={level}"),
+        max => format!("{name}={level} (supported: {} to {max})", range.min),
+    };
+    features.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// What the tasks share.
+struct Progress {
+    /// The offset that was applied last, and acted on.
+    pub applied: watch::Sender<i64>,
+    /// The image that was published last.
+    pub image: watch::Sender<Arc<Image>>,
+    /// Why the log is not followed any more.
+    pub failed: watch::Sender<Option<Arc<ObserverError>>>,
+    /// The log directories that have failed.
+    pub offline: watch::Sender<Vec<Uuid>>,
+    /// Whether the broker wants others to lead, though it runs.
+    pub withdrawn: watch::Sender<bool>,
+}
+
+fn progress() -> Arc<Progress> {
+    Arc::new(Progress {
+        applied: watch::Sender::new(-1),
+        image: watch::Sender::new(Arc::new(Image::empty())),
+        failed: watch::Sender::new(None),
+        offline: watch::Sender::new(Vec::new()),
+        withdrawn: watch::Sender::new(false),
+    })
+}
+
+/// A broker that has joined its cluster.
+pub struct Membership {
+    node_id: i32,
+    wishes: mpsc::Sender<(Wish, oneshot::Sender<()>)>,
+    epoch: watch::Receiver<i64>,
+    progress: Arc<Progress>,
+    observer: AbortOnDrop,
+    member: AbortOnDrop,
+}
+
+impl Membership {
+    /// Joins: returns when the broker is registered, and an image that shows it has been published. It is still
+    /// fenced then.
+    pub async fn start(
+        link: ControllerLink,
+        options: MembershipOptions,
+        listener: Arc<dyn ImageListener>,
+    ) -> Result<Membership, JoinError> {
+        let progress = progress();
+        let node_id = options.node_id;
+        let observer = Observer::new(link.clone(), &options, listener, progress.clone());
+        let observer = AbortOnDrop(Some(tokio::spawn(observer.run())));
+        let mut member = Member::new(link, options, progress.clone());
+        let until = Instant::now() + member.registration_timeout();
+        member.register(until).await?;
+        member.catch_up(until).await?;
+        let epoch = member.epoch();
+        let (wishes, wished) = mpsc::channel(4);
+        let member = AbortOnDrop(Some(tokio::spawn(member.run(wished))));
+        Ok(Membership { node_id, wishes, epoch, progress, observer, member })
+    }
+
+    /// The epoch of the registration.
+    pub fn broker_epoch(&self) -> i64 {
+        *self.epoch.borrow()
+    }
+
+    /// Tells of each epoch of the registration: it changes when the controllers have forgotten the broker.
+    pub fn epochs(&self) -> watch::Receiver<i64> {
+        self.epoch.clone()
+    }
+
+    /// The image that was published last.
+    pub fn image(&self) -> Arc<Image> {
+        self.progress.image.borrow().clone()
+    }
+
+    /// The offset of the metadata log that was applied last.
+    pub fn applied_offset(&self) -> i64 {
+        *self.progress.applied.borrow()
+    }
+
+    /// Asks to be unfenced, which lets clients see the broker and makes it lead; returns when it is, and the image
+    /// shows it.
+    pub async fn unfence(&self) -> Result<(), JoinError> {
+        let mut images = self.progress.image.subscribe();
+        let node_id = self.node_id;
+        let unfenced = async {
+            self.wish(Wish::Unfence).await?;
+            let shown = images.wait_for(|image| image.is_alive(node_id)).await;
+            shown.map(drop).map_err(|_| JoinError::Left)
+        };
+        tokio::select! {
+            biased;
+            error = self.failed() => Err(error.into()),
+            unfenced = unfenced => unfenced,
+        }
+    }
+
+    /// Leaves in order: leadership is moved away and clients are told of other brokers. Returns when the controller
+    /// lets the broker go, or when that takes too long.
+    pub async fn controlled_shutdown(&self) {
+        // A member that has ended has nothing to leave.
+        let _ = self.wish(Wish::Leave).await;
+    }
+
+    /// Tells the controller which log directories have failed, so that it gives their partitions to others.
+    pub fn report_offline(&self, directories: Vec<Uuid>) {
+        self.progress.offline.send_replace(directories);
+    }
+
+    /// Has the controller give all that the broker leads to others for as long as this is wanted: it is fenced. Says
+    /// whether that is news.
+    pub fn withdraw(&self, wanted: bool) -> bool {
+        self.progress.withdrawn.send_if_modified(|withdrawn| std::mem::replace(withdrawn, wanted) != wanted)
+    }
+
+    /// Waits until the metadata log cannot be followed any more, or another process has taken the broker's place: the
+    /// broker must not survive either.
+    pub async fn failed(&self) -> Arc<ObserverError> {
+        let mut failed = self.progress.failed.subscribe();
+        let error = failed.wait_for(Option::is_some).await.ok().and_then(|error| error.clone());
+        match error {
+            Some(error) => error,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Ends the tasks.
+    pub async fn stop(self) {
+        let (observer, member) = (self.observer.keep(), self.member.keep());
+        observer.abort();
+        member.abort();
+        // The tasks may be in the middle of a publication, which is waited for.
+        let _ = observer.await;
+        let _ = member.await;
+    }
+
+    async fn wish(&self, wish: Wish) -> Result<(), JoinError> {
+        let (done, fulfilled) = oneshot::channel();
+        self.wishes.send((wish, done)).await.map_err(|_| JoinError::Left)?;
+        fulfilled.await.map_err(|_| JoinError::Left)
+    }
+}
+
+/// A task that ends with a start that fails, or with a broker that is dropped without a stop.
+struct AbortOnDrop(Option<JoinHandle<()>>);
+
+impl AbortOnDrop {
+    fn keep(mut self) -> JoinHandle<()> {
+        self.0.take().expect("it is kept once")
+    }
+}
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        if let Some(task) = &self.0 {
+            task.abort();
+        }
+    }
+}

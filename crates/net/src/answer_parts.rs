@@ -1,0 +1,66 @@
+//! Answers put together from parts: each part once, without a search for its place, and no more of them than an answer may
+//! have.
+
+use std::collections::hash_map::Entry;
+use std::hash::Hash;
+use thalweg_hash::HashMap;
+
+/// The most bytes that an answer may take in memory, without the batches of a fetch. Kafka has no bound below 2 GiB;
+/// librdkafka takes answers of up to 100 MB by default, and the metadata of two million partitions fits.
+pub const ANSWER_BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// What is left of the size that an answer may have, for an API whose answer can be far larger than its request.
+#[derive(Debug)]
+pub struct AnswerRoom {
+    left: usize,
+}
+
+impl Default for AnswerRoom {
+    /// Room for a whole answer.
+    fn default() -> Self {
+        Self { left: ANSWER_BYTES_MAX }
+    }
+}
+
+impl AnswerRoom {
+    /// Takes room for a part of about `bytes` bytes; false where there is no more.
+    pub fn take(&mut self, bytes: usize) -> bool {
+        match self.left.checked_sub(bytes) {
+            Some(left) => {
+                self.left = left;
+                true
+            }
+            None => {
+                // What is smaller than this part does not squeeze in behind it.
+                self.left = 0;
+                false
+            }
+        }
+    }
+}
+
+/// Adds parts to an answer, topics mostly. Where one with the same key is there already, `join` has it take the other over.
+pub fn merge<T, K: Hash + Eq>(
+    answered: &mut Vec<T>,
+    more: Vec<T>,
+    key: impl Fn(&T) -> K,
+    join: impl Fn(&mut T, T),
+) {
+    if answered.is_empty() && more.len() <= 1 {
+        *answered = more;
+        return;
+    }
+    let mut places: HashMap<K, usize> = HashMap::default();
+    for (place, part) in answered.iter().enumerate() {
+        places.entry(key(part)).or_insert(place);
+    }
+    for part in more {
+        match places.entry(key(&part)) {
+            Entry::Occupied(place) => join(&mut answered[*place.get()], part),
+            Entry::Vacant(free) => {
+                free.insert(answered.len());
+                answered.push(part);
+            }
+        }
+    }
+}

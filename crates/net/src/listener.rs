@@ -1,0 +1,332 @@
+//! Listening sockets: bound first, served when the broker is ready, closed first when it stops.
+
+use super::admission::ConnectionLimits;
+use super::connection::{Connection, ConnectionSettings, Disconnect, Handler, Peer};
+use super::network::SimulatedListener;
+use super::stream::Stream;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_watch as watch;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// How long the accept loop rests when the process is out of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often a listener says that it cannot accept.
+const FAILED_ACCEPTS_NOTED: Duration = Duration::from_secs(60);
+
+/// A listener could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("listener {name} (listeners) cannot listen on {host}:{port}")]
+pub struct BindError {
+    /// The listener's name.
+    pub name: String,
+    /// The host as configured; empty for all interfaces.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// What the kernel says.
+    pub source: io::Error,
+}
+
+/// A listener whose sockets are open and not served yet.
+pub struct Listening {
+    /// Its name.
+    pub name: String,
+    sockets: Vec<Acceptor>,
+}
+
+/// What connections come by.
+enum Acceptor {
+    Tcp(TcpListener),
+    Simulated(Box<dyn SimulatedListener>),
+}
+
+impl Acceptor {
+    fn address(&self) -> io::Result<SocketAddr> {
+        match self {
+            Acceptor::Tcp(socket) => socket.local_addr(),
+            Acceptor::Simulated(listener) => Ok(listener.address()),
+        }
+    }
+
+    async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
+        match self {
+            Acceptor::Tcp(socket) => socket.accept().await.map(|(stream, peer)| (Stream::Tcp(stream), peer)),
+            Acceptor::Simulated(listener) => {
+                let (stream, peer) = poll_fn(|context| listener.poll_accept(context)).await?;
+                Ok((Stream::Simulated(stream), peer))
+            }
+        }
+    }
+}
+
+/// How the sockets of a listener are opened.
+#[derive(Clone, Copy, Debug)]
+pub struct SocketOptions {
+    /// How many connections may wait to be accepted, `socket.listen.backlog.size`.
+    pub backlog: i32,
+    /// SO_RCVBUF, `socket.receive.buffer.bytes`; None leaves it to the system.
+    pub receive_buffer_bytes: Option<usize>,
+}
+
+/// Opens the sockets of a listener: one for each address of its host, on IPv4 and IPv6; an empty host is all
+/// interfaces of both families. Port 0 takes a free one, the same for all addresses. Must run inside a runtime.
+pub(super) fn bind(
+    name: &str,
+    host: &str,
+    port: u16,
+    options: SocketOptions,
+) -> Result<Listening, BindError> {
+    let error = |source| BindError { name: name.to_owned(), host: host.to_owned(), port, source };
+    let addresses = addresses(host, port).map_err(error)?;
+    let mut sockets: Vec<Acceptor> = Vec::new();
+    let mut failure = None;
+    for mut address in addresses {
+        if let Some(first) = sockets.first() {
+            address.set_port(first.address().map_err(error)?.port());
+        }
+        match open(address, options) {
+            Ok(socket) => sockets.push(Acceptor::Tcp(socket)),
+            // A machine may lack one of the two families; it must not lack both.
+            Err(source) if matches!(source.raw_os_error(), Some(97 | 99)) => failure = Some(source),
+            Err(source) => return Err(error(source)),
+        }
+    }
+    match (sockets.is_empty(), failure) {
+        (false, _) => Ok(Listening { name: name.to_owned(), sockets }),
+        (true, source) => Err(error(source.unwrap_or_else(|| io::Error::other("the host has no address")))),
+    }
+}
+
+fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+    let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let mut found: Vec<SocketAddr> = match host {
+        "" | "0.0.0.0" => any.iter().map(|ip| SocketAddr::new(*ip, port)).collect(),
+        // Many clients try ::1 first, whatever the hosts file says.
+        "localhost" => loopback.iter().map(|ip| SocketAddr::new(*ip, port)).collect(),
+        host => (host, port).to_socket_addrs()?.collect(),
+    };
+    found.dedup();
+    Ok(found)
+}
+
+fn open(address: SocketAddr, options: SocketOptions) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    if let Some(bytes) = options.receive_buffer_bytes {
+        // Connections inherit it, and it must be known before they agree on a window.
+        socket.set_recv_buffer_size(bytes)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(options.backlog)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// What all connections of a listener share.
+#[derive(Clone)]
+pub(super) struct Serving<H> {
+    handler: H,
+    settings: ConnectionSettings,
+    limits: Arc<ConnectionLimits>,
+    stopping: watch::Receiver<bool>,
+    name: String,
+}
+
+impl fmt::Debug for Listening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listening").field("name", &self.name).field("addresses", &self.addresses()).finish()
+    }
+}
+
+impl Listening {
+    pub(super) fn simulated(name: &str, listener: Box<dyn SimulatedListener>) -> Listening {
+        Listening { name: name.to_owned(), sockets: vec![Acceptor::Simulated(listener)] }
+    }
+
+    /// The addresses that are listened on.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.sockets.iter().filter_map(|socket| socket.address().ok()).collect()
+    }
+
+    /// The port, also where a free one was asked for.
+    pub fn port(&self) -> u16 {
+        self.addresses().first().map_or(0, SocketAddr::port)
+    }
+
+    /// The open sockets, for who serves them in another way.
+    pub fn into_sockets(self) -> Vec<TcpListener> {
+        let socket = |acceptor| match acceptor {
+            Acceptor::Tcp(socket) => Some(socket),
+            Acceptor::Simulated(_) => None,
+        };
+        self.sockets.into_iter().filter_map(socket).collect()
+    }
+
+    /// Serves connections until `stopping` becomes true; then closes the sockets, lets connections finish the
+    /// requests that they have begun, and returns when the last has ended.
+    pub async fn serve<H: Handler + Sync>(
+        self,
+        handler: H,
+        settings: ConnectionSettings,
+        limits: Arc<ConnectionLimits>,
+        stopping: watch::Receiver<bool>,
+    ) {
+        let serving = Serving { handler, settings, limits, stopping, name: self.name };
+        let mut accepting = JoinSet::new();
+        for socket in self.sockets {
+            accepting.spawn(accept(socket, serving.clone()));
+        }
+        while accepting.join_next().await.is_some() {}
+    }
+}
+
+/// Until the broker stops. The value is looked at without holding it over a wait.
+pub(super) async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    while !*stopping.borrow_and_update() {
+        if stopping.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn accept<H: Handler + Sync>(socket: Acceptor, serving: Serving<H>) {
+    let mut connections = JoinSet::new();
+    let mut stopping = serving.stopping.clone();
+    let mut failing_since = None;
+    loop {
+        tokio::select! {
+            biased;
+            () = stopped(&mut stopping) => break,
+            // Before the next is accepted: ends must not gather where connections come without a pause.
+            Some(_) = connections.join_next() => {}
+            accepted = socket.accept() => match accepted {
+                Ok((stream, address)) => admit(stream, address, &serving, &mut connections),
+                Err(error) => {
+                    note_failed_accept(&serving.name, &error, &mut failing_since);
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+    drop(socket);
+    while connections.join_next().await.is_some() {}
+}
+
+/// Out of descriptors, every attempt fails until some are free: one line a minute says so.
+fn note_failed_accept(listener: &str, error: &io::Error, noted: &mut Option<Instant>) {
+    if noted.is_none_or(|noted| noted.elapsed() >= FAILED_ACCEPTS_NOTED) {
+        *noted = Some(Instant::now());
+        tracing::warn!(listener, %error, "Accepting a connection failed, as others do until the cause is gone");
+    }
+}
+
+fn admit<H: Handler + Sync>(
+    stream: Stream,
+    address: SocketAddr,
+    serving: &Serving<H>,
+    connections: &mut JoinSet<()>,
+) {
+    let admission = match serving.limits.admit(address.ip()) {
+        Ok(admission) => admission,
+        Err(reason) => {
+            tracing::warn!(listener = serving.name, %address, %reason, "Turned a connection away");
+            return;
+        }
+    };
+    if let Stream::Tcp(socket) = &stream {
+        tune(socket, address, &serving.settings);
+    }
+    let peer = Arc::new(Peer { address, listener: serving.name.clone() });
+    let Serving { handler, settings, stopping, .. } = serving.clone();
+    let connection = Connection::new(stream, peer, handler, settings, stopping, admission);
+    connections.spawn(async move {
+        match connection.run().await {
+            reason @ (Disconnect::FrameLength(_)
+            | Disconnect::Refused(_)
+            | Disconnect::TooSlow
+            | Disconnect::Unread) => tracing::warn!(%address, %reason, "Closed a connection"),
+            reason => tracing::debug!(%address, %reason, "A connection ended"),
+        }
+    });
+}
+
+/// What does not succeed here makes a connection slower, not wrong.
+fn tune(stream: &TcpStream, address: SocketAddr, settings: &ConnectionSettings) {
+    // Answers leave whole, so nothing is gained by waiting for more to send with them.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%address, %error, "Setting TCP_NODELAY failed");
+    }
+    if let Some(bytes) = settings.send_buffer_bytes
+        && let Err(error) = SockRef::from(stream).set_send_buffer_size(bytes)
+    {
+        tracing::debug!(%address, bytes, %error, "Setting SO_SNDBUF failed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AnswerMemory, FrameMemory};
+    use std::time::Duration;
+    use thalweg_config::{BrokerConfig, ServerProperties};
+
+    #[tokio::test]
+    async fn connections_that_come_at_once_wait_to_be_accepted() {
+        let config = BrokerConfig::new(&ServerProperties::default()).expect("the defaults are valid");
+        let options = SocketOptions { backlog: config.network.listen_backlog, receive_buffer_bytes: None };
+        let listening = bind("TEST", "127.0.0.1", 0, options).expect("a free port");
+        let address = listening.addresses()[0];
+        // Nobody accepts. A connection that does not fit into the queue would be tried again after a second. Some
+        // systems allow no more than 128.
+        let connect = |_| std::net::TcpStream::connect_timeout(&address, Duration::from_millis(900));
+        let waiting: Result<Vec<_>, _> = (0..120).map(connect).collect();
+        assert_eq!(waiting.expect("all of them wait").len(), 120);
+    }
+
+    fn socket_of(listening: &Listening) -> &TcpListener {
+        match &listening.sockets[0] {
+            Acceptor::Tcp(socket) => socket,
+            Acceptor::Simulated(_) => panic!("it was bound by the kernel"),
+        }
+    }
+
+    #[tokio::test]
+    async fn sockets_get_the_buffers_that_were_asked_for() {
+        let of_listener = |receive_buffer_bytes| {
+            let options = SocketOptions { backlog: 1, receive_buffer_bytes };
+            let listening = bind("TEST", "127.0.0.1", 0, options).expect("a free port");
+            let size = SockRef::from(socket_of(&listening)).recv_buffer_size().expect("it is open");
+            (listening, size)
+        };
+        let (listening, small) = of_listener(Some(16 * 1024));
+        let (_, usual) = of_listener(None);
+        assert!(small < usual, "{small} of {usual}");
+
+        let stream = TcpStream::connect(listening.addresses()[0]).await.expect("it listens");
+        let usual = SockRef::from(&stream).send_buffer_size().expect("it is open");
+        let settings = ConnectionSettings {
+            frame_max: 1000,
+            idle_max: Duration::from_secs(1),
+            memory: FrameMemory::new(1000, 1000),
+            answers: AnswerMemory::new(1000),
+            send_buffer_bytes: Some(16 * 1024),
+        };
+        tune(&stream, listening.addresses()[0], &settings);
+        let small = SockRef::from(&stream).send_buffer_size().expect("it is open");
+        assert!(small < usual, "{small} of {usual}");
+        assert!(stream.nodelay().expect("it is open"));
+    }
+}

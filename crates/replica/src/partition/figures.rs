@@ -1,0 +1,72 @@
+//! What is told of a partition to whoever watches the broker.
+
+use super::Partition;
+use super::traffic::Traffic;
+use crate::replication::FollowerLag;
+use std::sync::Arc;
+use thalweg_record::Offset;
+
+/// One partition.
+pub struct PartitionFigures {
+    /// The topic.
+    pub topic: Arc<str>,
+    /// The number, as text.
+    pub index: String,
+    /// Whether this broker leads it.
+    pub is_leader: bool,
+    /// How many replicas it has, how many are in sync, and how many must be.
+    pub replicas: usize,
+    pub in_sync: usize,
+    pub min_in_sync: usize,
+    /// Whether replicas come or go.
+    pub is_reassigned: bool,
+    pub log_start: Offset,
+    pub log_end: Offset,
+    pub high_watermark: Offset,
+    pub last_stable_offset: Offset,
+    pub size_bytes: u64,
+    pub segments: usize,
+    /// The other replicas, where this broker leads.
+    pub followers: Vec<FollowerLag>,
+    /// How far this replica is behind the leader's high watermark, where another leads.
+    pub own_lag: Option<i64>,
+    pub traffic: Traffic,
+}
+
+impl Partition {
+    /// Bytes leave for a follower or for a consumer.
+    pub fn sent(&self, bytes: usize, to_follower: bool) {
+        self.outgoing.count(bytes, to_follower);
+    }
+
+    /// What went through it.
+    pub fn traffic(&self) -> Traffic {
+        self.outgoing.complete(self.state.lock().traffic)
+    }
+
+    /// How it stands.
+    pub fn figures(partition: &Partition) -> PartitionFigures {
+        let state = partition.state.lock();
+        let (log, registration) = (&state.log, &state.registration);
+        let end = log.log_end_offset();
+        let follows = !state.leads(partition.node_id) && state.leader_high_watermark > Offset::NONE;
+        PartitionFigures {
+            topic: Arc::clone(&partition.topic),
+            index: partition.index.to_string(),
+            is_leader: state.leads(partition.node_id),
+            replicas: registration.replicas.len(),
+            in_sync: registration.isr.len(),
+            min_in_sync: state.effective_min_isr(),
+            is_reassigned: registration.is_reassigning(),
+            log_start: log.log_start_offset(),
+            log_end: end,
+            high_watermark: log.high_watermark(),
+            last_stable_offset: log.last_stable_offset(),
+            size_bytes: log.size_bytes(),
+            segments: log.segment_offsets().len(),
+            followers: state.leadership.as_ref().map_or_else(Vec::new, |leadership| leadership.lags(end)),
+            own_lag: follows.then(|| (state.leader_high_watermark.0 - end.0).max(0)),
+            traffic: partition.outgoing.complete(state.traffic),
+        }
+    }
+}

@@ -1,0 +1,536 @@
+//! One fetcher: a task that follows one leader broker for many partitions over one connection.
+//!
+//! It goes round and round: take what the image has changed, ask for everything that is not resting, wait for the answer, and
+//! work through it. One request is under way at a time. A partition that fails rests alone; a connection that fails rests the
+//! fetcher.
+
+use super::PartitionKey;
+use super::Replication;
+use super::answer::{Verdict, backoff, judge};
+use super::session::FetchSession;
+use crate::partition::{FetchPosition, FollowError, Partition, Replicated};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_client::{ClientError, Connection, RequestOptions};
+use thalweg_log::EpochEnd;
+use thalweg_membership::PeerError;
+use thalweg_record::{LeaderEpoch, Offset};
+use thalweg_watch as watch;
+use thalweg_wire::request::fetch_request::{FetchPartition, ReplicaState};
+use thalweg_wire::request::fetch_response::PartitionData;
+use thalweg_wire::request::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use thalweg_wire::request::{FetchRequest, FetchResponse, ListOffsetsRequest};
+use thalweg_wire::{ErrorCode, Records};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// The first version of Fetch that names topics by their ids.
+const FETCH_VERSION_MIN: i16 = 13;
+/// How often to look whether the broker is registered.
+const BEFORE_REGISTRATION: Duration = Duration::from_millis(10);
+/// How long a partition rests whose copying is throttled, before it is looked at again.
+const HELD_BACK: Duration = Duration::from_millis(100);
+/// The times of ListOffsets that ask for the ends of a log.
+const LATEST: i64 = -1;
+const EARLIEST: i64 = -2;
+
+/// A partition to follow, and the leader epoch in which.
+#[derive(Debug, Clone)]
+pub(super) struct Follow {
+    pub partition: Arc<Partition>,
+    pub epoch: LeaderEpoch,
+}
+
+/// What a fetcher is told: the last word for each partition.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    changes: Mutex<BTreeMap<PartitionKey, Option<Follow>>>,
+    news: Notify,
+}
+
+impl Inbox {
+    pub fn add(&self, key: PartitionKey, follow: Follow) {
+        self.put(key, Some(follow));
+    }
+
+    pub fn remove(&self, key: PartitionKey) {
+        self.put(key, None);
+    }
+
+    fn put(&self, key: PartitionKey, change: Option<Follow>) {
+        self.changes.lock().insert(key, change);
+        self.news.notify_one();
+    }
+}
+
+#[derive(Debug)]
+struct Followed {
+    partition: Arc<Partition>,
+    epoch: LeaderEpoch,
+    failures: u32,
+    /// Until when the partition is not fetched.
+    rests_until: Option<Instant>,
+    /// Whether it waits for another leader epoch.
+    stopped: bool,
+}
+
+/// No answer came.
+#[derive(Debug, thiserror::Error)]
+enum RoundError {
+    #[error("the leader serves Fetch only up to version {0}, which does not name topics by id")]
+    TooOld(i16),
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    #[error(transparent)]
+    Client(#[from] ClientError),
+}
+
+/// See the module.
+pub(super) struct Fetcher {
+    replication: Arc<Replication>,
+    leader: i32,
+    inbox: Arc<Inbox>,
+    stopping: watch::Receiver<bool>,
+    followed: BTreeMap<PartitionKey, Followed>,
+    session: FetchSession,
+    connection: Option<Connection>,
+    failures: u32,
+}
+
+impl Fetcher {
+    pub fn new(
+        replication: Arc<Replication>,
+        leader: i32,
+        inbox: Arc<Inbox>,
+        stopping: watch::Receiver<bool>,
+    ) -> Self {
+        let (followed, session) = (BTreeMap::new(), FetchSession::default());
+        Self { replication, leader, inbox, stopping, followed, session, connection: None, failures: 0 }
+    }
+
+    /// Lives until the broker stops.
+    pub async fn run(mut self) {
+        let mut stopping = self.stopping.clone();
+        while !*stopping.borrow() {
+            self.take_inbox();
+            self.end_rests(Instant::now());
+            if self.replication.broker.epoch() < 0 {
+                // Before the registration there is no epoch to fetch with.
+                self.pause(Some(Instant::now() + BEFORE_REGISTRATION)).await;
+                continue;
+            }
+            if self.session.is_empty() {
+                let next = self.next_rest_end();
+                if next.is_none() {
+                    self.connection = None;
+                    self.session.reset();
+                }
+                self.pause(next).await;
+                continue;
+            }
+            // A round may be dropped while it waits for the leader, and never while it works on a log.
+            let answer = tokio::select! {
+                biased;
+                answer = self.fetch() => answer,
+                _ = stopping.wait_for(|stop| *stop) => return,
+            };
+            match answer {
+                Ok(response) => self.work_through(response).await,
+                Err(error) => self.failed(&error).await,
+            }
+        }
+    }
+
+    /// Waits until `until`, the inbox has something, or the broker stops.
+    async fn pause(&mut self, until: Option<Instant>) {
+        let rest = async {
+            match until {
+                Some(until) => tokio::time::sleep_until(until).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = rest => {}
+            () = self.inbox.news.notified() => {}
+            _ = self.stopping.wait_for(|stop| *stop) => {}
+        }
+    }
+
+    fn take_inbox(&mut self) {
+        let changes = std::mem::take(&mut *self.inbox.changes.lock());
+        for (key, change) in changes {
+            let Some(Follow { partition, epoch }) = change else {
+                self.followed.remove(&key);
+                self.session.remove(&key);
+                continue;
+            };
+            // Only another leader epoch begins anew.
+            if self.followed.get(&key).is_some_and(|known| known.epoch >= epoch) {
+                continue;
+            }
+            tracing::debug!(?partition, leader = self.leader, epoch = epoch.0, "Follows");
+            let position = partition.fetch_position(epoch);
+            let followed = Followed { partition, epoch, failures: 0, rests_until: None, stopped: false };
+            self.followed.insert(key, followed);
+            self.go_on(key, position);
+        }
+    }
+
+    /// Fetches a partition from here next, or not at all where it is not followed any more.
+    fn go_on(&mut self, key: PartitionKey, position: Result<FetchPosition, FollowError>) {
+        let Some(followed) = self.followed.get_mut(&key) else { return };
+        match position {
+            Ok(_) if followed.partition.is_held_back() => {
+                followed.rests_until = Some(Instant::now() + HELD_BACK);
+                self.session.remove(&key);
+            }
+            Ok(position) => {
+                let bytes = self.replication.settings().fetch_max_bytes;
+                self.session.set(key, partition_at(key.1, followed.epoch, position, bytes));
+            }
+            Err(_) => self.session.remove(&key),
+        }
+    }
+
+    fn end_rests(&mut self, now: Instant) {
+        let rested: Vec<_> = self
+            .followed
+            .iter_mut()
+            .filter(|(_, followed)| followed.rests_until.is_some_and(|until| until <= now))
+            .map(|(key, followed)| {
+                followed.rests_until = None;
+                (*key, followed.partition.fetch_position(followed.epoch))
+            })
+            .collect();
+        for (key, position) in rested {
+            self.go_on(key, position);
+        }
+    }
+
+    fn next_rest_end(&self) -> Option<Instant> {
+        self.followed.values().filter_map(|followed| followed.rests_until).min()
+    }
+
+    async fn fetch(&mut self) -> Result<FetchResponse, RoundError> {
+        let connection = self.connect().await?;
+        let version = connection.version_of::<FetchRequest>().map_err(ClientError::from)?;
+        if version < FETCH_VERSION_MIN {
+            return Err(RoundError::TooOld(version));
+        }
+        let settings = self.replication.settings();
+        let told = self.session.request();
+        // A partition that rests must not wait for the others.
+        let rest = self.next_rest_end().map(|end| end.saturating_duration_since(Instant::now()));
+        let wait = rest.map_or(settings.fetch_wait_max, |rest| rest.min(settings.fetch_wait_max));
+        let (replica_id, replica_epoch) = (self.replication.broker.node_id, self.replication.broker.epoch());
+        let mut request = FetchRequest {
+            max_wait_ms: i32::try_from(wait.as_millis()).unwrap_or(i32::MAX),
+            min_bytes: settings.fetch_min_bytes,
+            max_bytes: settings.fetch_response_max_bytes,
+            session_id: told.id,
+            session_epoch: told.epoch,
+            topics: told.topics,
+            forgotten_topics_data: told.forgotten,
+            ..FetchRequest::default()
+        };
+        if version >= 15 {
+            request.replica_state = ReplicaState { replica_id, replica_epoch };
+        } else {
+            request.replica_id = replica_id;
+        }
+        let options = RequestOptions { version: Some(version), timeout: Some(settings.socket_timeout) };
+        Ok(connection.send_with(&request, options).await?)
+    }
+
+    async fn connect(&mut self) -> Result<Connection, RoundError> {
+        if let Some(connection) = self.connection.as_ref().filter(|connection| !connection.is_closed()) {
+            return Ok(connection.clone());
+        }
+        self.session.reset();
+        let timeout = self.replication.settings().socket_timeout;
+        let connection = self.replication.peers.connect(self.leader, "fetcher", timeout).await?;
+        tracing::debug!(leader = self.leader, address = %connection.peer(), "Fetcher is connected");
+        self.connection = Some(connection.clone());
+        Ok(connection)
+    }
+
+    /// The whole round has failed.
+    async fn failed(&mut self, error: &RoundError) {
+        if self.failures == 0 {
+            let partitions = self.followed.len();
+            tracing::warn!(leader = self.leader, partitions, %error, "Fetching from a leader failed; it is tried again");
+        }
+        if let Some(connection) = self.connection.take() {
+            connection.close();
+        }
+        self.rest_all().await;
+    }
+
+    /// Fetches nothing for a while, a longer one after each failure in a row, and begins another session then.
+    async fn rest_all(&mut self) {
+        self.session.reset();
+        self.failures = self.failures.saturating_add(1);
+        let rest = backoff(self.failures, self.replication.settings().fetch_backoff);
+        self.pause(Some(Instant::now() + rest)).await;
+    }
+
+    async fn work_through(&mut self, response: FetchResponse) {
+        match ErrorCode::from_i16(response.error_code) {
+            Some(ErrorCode::None) => {
+                self.failures = 0;
+                self.session.answered(response.session_id);
+            }
+            Some(ErrorCode::FetchSessionIdNotFound) => {
+                self.session.lost();
+                return;
+            }
+            code => {
+                tracing::info!(leader = self.leader, ?code, "A fetch session has to begin anew");
+                self.rest_all().await;
+                return;
+            }
+        }
+        let mut unflushed = Vec::new();
+        for topic in response.responses {
+            for data in topic.partitions {
+                let key = (topic.topic_id, data.partition_index);
+                if self.session.wants(&key)
+                    && let Some(partition) = self.act_on(key, data).await
+                {
+                    unflushed.push(partition);
+                }
+            }
+        }
+        // The next fetch tells the leader what is here; where the policy wants it, that must be on the medium by then.
+        for partition in unflushed {
+            if let Err(error) = Partition::flush_all(&partition).await {
+                tracing::error!(?partition, ?error, "Replicated records could not be flushed");
+            }
+        }
+    }
+
+    /// Acts on one partition's part of an answer. Gives the partition when it must be flushed.
+    async fn act_on(&mut self, key: PartitionKey, data: PartitionData) -> Option<Arc<Partition>> {
+        let asked = self.session.partition(&key)?;
+        let from = Offset(asked.fetch_offset);
+        let Followed { partition, epoch, .. } = self.followed.get(&key)?;
+        let (partition, epoch) = (Arc::clone(partition), *epoch);
+        if asked.current_leader_epoch != epoch.0 {
+            return None;
+        }
+        match judge(&data) {
+            Verdict::Take => {
+                let records = match &data.records {
+                    Some(Records::Inline(bytes)) => bytes.clone(),
+                    _ => Bytes::new(),
+                };
+                let (high_watermark, start) = (Offset(data.high_watermark), Offset(data.log_start_offset));
+                let taken = partition.append_from_leader(epoch, from, &records, high_watermark, start);
+                let flush_due = taken.as_ref().is_ok_and(|taken| taken.flush_due);
+                self.note_appended(key, from, !records.is_empty(), taken);
+                flush_due.then_some(partition)
+            }
+            Verdict::Truncate(leader) => {
+                self.session.not_taken();
+                self.truncate(key, partition, epoch, from, leader).await;
+                None
+            }
+            Verdict::OutOfRange => {
+                self.restart_in_leader_log(key, partition, epoch, from).await;
+                None
+            }
+            Verdict::Retry(code) => {
+                tracing::debug!(
+                    ?partition,
+                    leader = self.leader,
+                    epoch = epoch.0,
+                    ?code,
+                    "A leader did not serve"
+                );
+                self.rest(key);
+                None
+            }
+            Verdict::Stop(code) => {
+                tracing::debug!(
+                    ?partition,
+                    leader = self.leader,
+                    epoch = epoch.0,
+                    ?code,
+                    "Waits for another leader epoch"
+                );
+                self.session.remove(&key);
+                if let Some(followed) = self.followed.get_mut(&key) {
+                    followed.stopped = true;
+                }
+                None
+            }
+        }
+    }
+
+    /// Goes on behind what was appended, or rests where nothing could be. `came` says whether the leader sent anything.
+    fn note_appended(
+        &mut self,
+        key: PartitionKey,
+        from: Offset,
+        came: bool,
+        taken: Result<Replicated, FollowError>,
+    ) {
+        let Some(followed) = self.followed.get_mut(&key) else { return };
+        match taken {
+            Ok(Replicated { next, .. }) => {
+                followed.failures = 0;
+                // What is fetched from the same place again needs no mention, unless the leader sent what could not be
+                // used, as the beginning of a batch.
+                let told = self.session.partition(&key).map(|told| told.log_start_offset);
+                if next.offset != from || came || told != Some(next.log_start_offset.0) {
+                    self.go_on(key, Ok(next));
+                }
+            }
+            Err(error @ FollowError::Void(_)) => {
+                self.session.not_taken();
+                self.go_on(key, Err(error));
+            }
+            Err(error) => {
+                // Told once for a row of failures: it is tried again for as long as a disk is full.
+                if followed.failures == 0 {
+                    tracing::error!(partition = ?followed.partition, leader = self.leader, from = from.0, %error, "Replicated records could not be appended");
+                }
+                self.rest(key);
+            }
+        }
+    }
+
+    async fn truncate(
+        &mut self,
+        key: PartitionKey,
+        partition: Arc<Partition>,
+        epoch: LeaderEpoch,
+        from: Offset,
+        leader: EpochEnd,
+    ) {
+        tracing::info!(
+            ?partition,
+            leader = self.leader,
+            epoch = epoch.0,
+            from = from.0,
+            diverging_epoch = leader.leader_epoch.0,
+            end_offset = leader.end_offset.0,
+            "The leader's log differs"
+        );
+        self.change_log(key, move || partition.truncate_to_leader(epoch, from, leader)).await;
+    }
+
+    /// Works on a log where that may take long, and goes on from where it ends then.
+    async fn change_log(
+        &mut self,
+        key: PartitionKey,
+        work: impl FnOnce() -> Result<FetchPosition, FollowError> + Send + 'static,
+    ) {
+        let done = self.replication.log_dirs.disk().spawn(work).await.expect("work on a log does not panic");
+        match done {
+            Err(error @ (FollowError::Append(_) | FollowError::Log(_))) => {
+                tracing::error!(topic = %key.0, partition = key.1, %error, "A log could not be truncated");
+                self.rest(key);
+            }
+            position => self.go_on(key, position),
+        }
+    }
+
+    /// The leader's log does not reach to where this one ends: learns where it begins and ends, and goes there.
+    async fn restart_in_leader_log(
+        &mut self,
+        key: PartitionKey,
+        partition: Arc<Partition>,
+        epoch: LeaderEpoch,
+        from: Offset,
+    ) {
+        let (end, start) = match self.leader_offsets(&partition, epoch).await {
+            Ok(found) => found,
+            Err(reason) => {
+                tracing::warn!(
+                    ?partition,
+                    leader = self.leader,
+                    reason,
+                    "The leader does not say where its log begins and ends"
+                );
+                self.rest(key);
+                return;
+            }
+        };
+        tracing::info!(
+            ?partition,
+            leader = self.leader,
+            epoch = epoch.0,
+            from = from.0,
+            start = start.0,
+            end = end.0,
+            "The leader's log does not hold what comes next"
+        );
+        self.change_log(key, move || partition.reset_to_leader(epoch, from, start, end)).await;
+        if let Some(followed) = self.followed.get_mut(&key) {
+            followed.failures = followed.failures.saturating_add(1);
+            // Should the leader say the same again, it must not be asked without a pause.
+            if followed.failures > 1 {
+                self.rest(key);
+            }
+        }
+    }
+
+    /// Where the leader's log ends and begins.
+    async fn leader_offsets(
+        &mut self,
+        partition: &Partition,
+        epoch: LeaderEpoch,
+    ) -> Result<(Offset, Offset), String> {
+        let connection = self.connection.clone().ok_or("the connection has ended")?;
+        let mut offsets = [Offset::NONE; 2];
+        for (offset, timestamp) in offsets.iter_mut().zip([LATEST, EARLIEST]) {
+            let request = ListOffsetsRequest {
+                replica_id: self.replication.broker.node_id,
+                topics: vec![ListOffsetsTopic {
+                    name: partition.topic.to_string(),
+                    partitions: vec![ListOffsetsPartition {
+                        partition_index: partition.index,
+                        current_leader_epoch: epoch.0,
+                        timestamp,
+                    }],
+                }],
+                ..ListOffsetsRequest::default()
+            };
+            let response = connection.send(&request).await.map_err(|error| error.to_string())?;
+            let topic = response.topics.first();
+            let found = topic.and_then(|topic| topic.partitions.first()).ok_or("the answer is empty")?;
+            if found.error_code != 0 || found.offset < 0 {
+                return Err(format!("{:?}", ErrorCode::from_i16(found.error_code)));
+            }
+            *offset = Offset(found.offset);
+        }
+        Ok((offsets[0], offsets[1]))
+    }
+
+    /// Leaves a partition out of the fetches for a while.
+    fn rest(&mut self, key: PartitionKey) {
+        self.session.remove(&key);
+        let longest: Duration = self.replication.settings().fetch_backoff;
+        if let Some(followed) = self.followed.get_mut(&key).filter(|followed| !followed.stopped) {
+            followed.failures = followed.failures.saturating_add(1);
+            followed.rests_until = Some(Instant::now() + backoff(followed.failures, longest));
+        }
+    }
+}
+
+fn partition_at(index: i32, epoch: LeaderEpoch, position: FetchPosition, max_bytes: i32) -> FetchPartition {
+    FetchPartition {
+        partition: index,
+        current_leader_epoch: epoch.0,
+        fetch_offset: position.offset.0,
+        last_fetched_epoch: position.last_fetched_epoch.map_or(-1, |epoch| epoch.0),
+        log_start_offset: position.log_start_offset.0,
+        partition_max_bytes: max_bytes,
+        ..FetchPartition::default()
+    }
+}

@@ -1,0 +1,248 @@
+//! Compaction in the background (Kafka's `LogCleaner`): plans under the partition's lock, works without it, and puts the
+//! result in place under the lock again. At most `log.cleaner.threads` logs are compacted at once, and what they need
+//! for the offsets of keys together stays within `log.cleaner.dedupe.buffer.size`. What they read and write together
+//! keeps to `log.cleaner.io.max.bytes.per.second`.
+//!
+//! The order is Kafka's: of the logs with enough to compact, the one with the largest dirty share is next. Logs with
+//! records older than `max.compaction.lag.ms` come before all others, which Kafka does not promise. Settings are read
+//! again before each choice and each step, so changes apply at once.
+
+#[cfg(test)]
+mod tests;
+mod throttle;
+
+use super::Upkeep;
+use crate::partition::Partition;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use thalweg_config::CleanerSettings;
+use thalweg_hash::HashSet;
+use thalweg_log::{CompactionError, CompactionJob, CompactionOutcome, CompactionStep, LogError};
+use thalweg_wire::Uuid;
+use throttle::IoThrottle;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// Compacts what needs it, again and again, for as long as it is polled.
+pub async fn run(upkeep: Arc<Upkeep>) {
+    if !upkeep.settings().cleaner.enable {
+        return;
+    }
+    let throttle = Arc::new(IoThrottle::new(Instant::now()));
+    let mut settings = upkeep.settings().cleaner.clone();
+    let mut uncleanable = Uncleanable::default();
+    let mut waiting = VecDeque::new();
+    let mut under_way: JoinSet<Done> = JoinSet::new();
+    let mut next_survey = Instant::now() + settings.backoff;
+    loop {
+        let current = upkeep.settings().cleaner.clone();
+        if current != settings {
+            // More memory may be enough for a log that needed it.
+            uncleanable.clear();
+            settings = current;
+        }
+        while under_way.len() < settings.threads.max(1)
+            && let Some(partition) = waiting.pop_front()
+        {
+            under_way.spawn(compact(Arc::clone(&upkeep), Arc::clone(&throttle), partition));
+        }
+        tokio::select! {
+            biased;
+            Some(done) = under_way.join_next(), if !under_way.is_empty() => match done {
+                Ok(Done::Compacted) if waiting.is_empty() => next_survey = Instant::now(),
+                Ok(Done::Uncleanable(id)) => drop(uncleanable.insert(id)),
+                Ok(Done::Compacted | Done::Nothing) => {}
+                Err(error) => tracing::error!(%error, "A compaction has panicked, and its log stays as it is"),
+            },
+            () = tokio::time::sleep_until(next_survey) => {
+                waiting = dirtiest_first(&upkeep, &mut uncleanable).await;
+                next_survey = Instant::now() + settings.backoff;
+            }
+        }
+    }
+}
+
+/// Partitions that cannot be compacted (Kafka's uncleanable partitions): they are left alone, after one line that says so,
+/// until the broker starts again or the settings of compaction change.
+type Uncleanable = HashSet<(Uuid, i32)>;
+
+/// What became of a compaction.
+enum Done {
+    Compacted,
+    /// There was nothing to do any more, or it came to nothing and is tried again.
+    Nothing,
+    Uncleanable((Uuid, i32)),
+}
+
+fn id(partition: &Partition) -> (Uuid, i32) {
+    (partition.topic_id, partition.index)
+}
+
+/// The partitions that need compaction, the dirtiest first.
+async fn dirtiest_first(upkeep: &Arc<Upkeep>, uncleanable: &mut Uncleanable) -> VecDeque<Arc<Partition>> {
+    let (surveyed, known) = (Arc::clone(upkeep), std::mem::take(uncleanable));
+    let survey = upkeep.log_dirs.disk().spawn(move || {
+        let mut known = known;
+        let now_ms = surveyed.clock.now_ms();
+        let mut found = Vec::new();
+        for partition in surveyed.partitions.all() {
+            if partition.is_moving() || known.contains(&id(&partition)) {
+                continue;
+            }
+            match partition.with_log(|log| log.dirtiness(now_ms)) {
+                Ok(Some(dirtiness)) => found.push((dirtiness, partition)),
+                Ok(None) => {}
+                Err(error) => {
+                    if matches!(error, LogError::Corrupt { .. }) {
+                        known.insert(id(&partition));
+                    }
+                    tracing::error!(?partition, %error, "A compaction could not be planned");
+                }
+            }
+        }
+        found.sort_by_key(|(dirtiness, _)| std::cmp::Reverse(*dirtiness));
+        (found.into_iter().map(|(_, partition)| partition).collect(), known)
+    });
+    match survey.await {
+        Ok((found, known)) => {
+            *uncleanable = known;
+            found
+        }
+        Err(error) => {
+            tracing::error!(%error, "Looking for logs to compact has panicked");
+            VecDeque::new()
+        }
+    }
+}
+
+/// Compacts one log, then lets retention have it, which had to wait.
+async fn compact(upkeep: Arc<Upkeep>, throttle: Arc<IoThrottle>, partition: Arc<Partition>) -> Done {
+    let done = match pass(&upkeep, &throttle, &partition).await {
+        Ok(true) => Done::Compacted,
+        Ok(false) => Done::Nothing,
+        Err(id) => Done::Uncleanable(id),
+    };
+    let (disk, now_ms) = (upkeep.log_dirs.disk().clone(), upkeep.clock.now_ms());
+    let retained = disk.spawn(move || super::delete_old_segments_of(&partition, now_ms));
+    if let Err(error) = retained.await {
+        tracing::error!(%error, "Deleting old segments after a compaction has panicked");
+    }
+    done
+}
+
+/// Plans a pass, goes through its steps, and puts the outcome in place. Says whether it did; an error names a partition
+/// that is not worth another try.
+async fn pass(
+    upkeep: &Upkeep,
+    throttle: &IoThrottle,
+    partition: &Arc<Partition>,
+) -> Result<bool, (Uuid, i32)> {
+    // A panic ends this task, and is reported where it is joined.
+    const NO_PANIC: &str = "work on the disk does not panic";
+    let disk = upkeep.log_dirs.disk();
+    let (planned, settings) = (Arc::clone(partition), upkeep.settings().cleaner.clone());
+    let now_ms = upkeep.clock.now_ms();
+    let planned = disk.spawn(move || plan(&planned, &settings, now_ms)).await.expect(NO_PANIC)?;
+    let Some(job) = planned else { return Ok(false) };
+    let mut work = (job.begin(), job);
+    let outcome = loop {
+        let stepped = Arc::clone(partition);
+        let step = disk.spawn(move || {
+            // A log that was cut or is being moved makes the rest of the work worthless.
+            let is_current = !stepped.is_moving() && stepped.with_log(|log| log.is_current(&work.1));
+            let step = is_current.then(|| work.0.step(&work.1));
+            (work, step)
+        });
+        let (back, step) = step.await.expect(NO_PANIC);
+        work = back;
+        match step {
+            Some(Ok(CompactionStep::Moved { bytes })) => {
+                throttle.record(bytes);
+                while let Some(wait) = throttle.wait(rate(upkeep), Instant::now()) {
+                    tokio::time::sleep(wait).await;
+                }
+            }
+            Some(Ok(CompactionStep::Done(outcome))) => break Some(Ok(outcome)),
+            Some(Err(error)) => break Some(Err(error)),
+            None => break None,
+        }
+    };
+    let (pass, job) = work;
+    drop(pass);
+    let partition = Arc::clone(partition);
+    disk.spawn(move || end(&partition, &job, outcome)).await.expect(NO_PANIC)
+}
+
+fn rate(upkeep: &Upkeep) -> f64 {
+    upkeep.settings().cleaner.io_bytes_per_second
+}
+
+fn plan(
+    partition: &Partition,
+    settings: &CleanerSettings,
+    now_ms: i64,
+) -> Result<Option<CompactionJob>, (Uuid, i32)> {
+    if partition.is_moving() {
+        return Ok(None);
+    }
+    match partition.with_log(|log| log.plan_compaction(now_ms)) {
+        Ok(Some(mut job)) => {
+            job.dedupe_buffer_bytes = settings.dedupe_buffer_bytes / settings.threads.max(1);
+            Ok(Some(job))
+        }
+        Ok(None) => Ok(None),
+        Err(error) => {
+            tracing::error!(?partition, %error, "A compaction could not be planned");
+            if matches!(error, LogError::Corrupt { .. }) { Err(id(partition)) } else { Ok(None) }
+        }
+    }
+}
+
+/// Puts the outcome of a pass in place, or removes what it has written; there is none where the log changed meanwhile.
+fn end(
+    partition: &Partition,
+    job: &CompactionJob,
+    outcome: Option<Result<CompactionOutcome, CompactionError>>,
+) -> Result<bool, (Uuid, i32)> {
+    match outcome {
+        Some(Ok(outcome)) => return Ok(take_over(partition, job, outcome)),
+        Some(Err(error @ (CompactionError::Corrupt { .. } | CompactionError::TooManyKeys { .. }))) => {
+            tracing::error!(?partition, %error, "Log cannot be compacted, and is left alone until the next start");
+            job.discard();
+            return Err(id(partition));
+        }
+        Some(Err(error)) => {
+            tracing::error!(?partition, %error, "A compaction failed, and the log stays as it is")
+        }
+        None => {
+            tracing::debug!(?partition, "A compaction is given up, since the log was cut, moved or deleted")
+        }
+    }
+    job.discard();
+    Ok(false)
+}
+
+/// Renames under the lock, and syncs without it.
+fn take_over(partition: &Partition, job: &CompactionJob, outcome: CompactionOutcome) -> bool {
+    let finished = partition.with_log(|log| {
+        // A copy that has begun meanwhile would miss the tombstones that went.
+        if partition.is_moving() { Ok(None) } else { log.finish_compaction(job, outcome) }
+    });
+    let completed = match finished {
+        Ok(Some(mut swap)) => {
+            let synced = swap.sync();
+            let completed = partition.with_log(|log| log.complete_compaction(&mut swap, synced));
+            swap.write_checkpoint();
+            completed.map(|_| true)
+        }
+        Ok(None) => {
+            job.discard();
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    };
+    completed.unwrap_or_else(|error| {
+        tracing::error!(?partition, %error, "The result of a compaction could not be put in place");
+        false
+    })
+}

@@ -1,0 +1,173 @@
+//! What goes on beside the requests: retention, flushing by time, checkpoints, expiry of producers, compaction.
+//!
+//! Each has its own period, by Kafka's settings, and works partition by partition under each one's lock, off the
+//! tasks that serve connections.
+
+mod compaction;
+
+use crate::partition::{Partition, Partitions};
+use parking_lot::RwLock;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_config::LogSettings;
+use thalweg_log::{Clock, LogDirs};
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// How often partitions are looked at for a flush that is due, unless `log.flush.scheduler.interval.ms` says so.
+/// `flush.ms` below it is rounded up to it.
+const FLUSH_CHECK: Duration = Duration::from_secs(1);
+/// How often deleted files whose delay is over are removed.
+const PURGE: Duration = Duration::from_secs(1);
+/// How often partitions without traffic give back what they hold.
+const RELEASE_IDLE: Duration = Duration::from_secs(60);
+/// How often files that are longer than their batches are looked at, to end where these do once no more come.
+const TRIM: Duration = Duration::from_millis(250);
+
+/// The upkeep of all partitions of a broker.
+#[derive(Debug)]
+pub struct Upkeep {
+    partitions: Arc<Partitions>,
+    log_dirs: Arc<LogDirs>,
+    clock: Clock,
+    settings: RwLock<Arc<LogSettings>>,
+}
+
+impl Upkeep {
+    /// Nothing goes on yet.
+    pub fn new(
+        partitions: Arc<Partitions>,
+        log_dirs: Arc<LogDirs>,
+        clock: Clock,
+        settings: &LogSettings,
+    ) -> Upkeep {
+        Upkeep { partitions, log_dirs, clock, settings: RwLock::new(Arc::new(settings.clone())) }
+    }
+
+    /// Puts other settings in force.
+    pub fn configure(&self, settings: &LogSettings) {
+        *self.settings.write() = Arc::new(settings.clone());
+    }
+
+    fn settings(&self) -> Arc<LogSettings> {
+        Arc::clone(&self.settings.read())
+    }
+
+    /// Starts the periodic work; it ends when the set is dropped.
+    pub fn start(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
+        start(self, tasks);
+    }
+}
+
+fn start(upkeep: &Arc<Upkeep>, tasks: &mut JoinSet<()>) {
+    let log = upkeep.settings();
+    every(tasks, upkeep, log.retention_check_interval, delete_old_segments);
+    every(tasks, upkeep, PURGE, purge);
+    every(tasks, upkeep, RELEASE_IDLE, release_idle);
+    every(tasks, upkeep, TRIM, trim);
+    every(tasks, upkeep, log.producer_id_expiration_check_interval, expire_producers);
+    every(tasks, upkeep, log.high_watermark_checkpoint_interval, |b| b.log_dirs.checkpoint_high_watermarks());
+    every(tasks, upkeep, log.recovery_point_checkpoint_interval, |b| b.log_dirs.checkpoint_recovery_points());
+    every(tasks, upkeep, log.start_offset_checkpoint_interval, |b| b.log_dirs.checkpoint_log_starts());
+    let flushed = Arc::clone(upkeep);
+    tasks.spawn(async move {
+        let mut ticks =
+            interval(log.flush_check_interval.unwrap_or(FLUSH_CHECK).max(Duration::from_millis(1)));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            for partition in flushed.partitions.all() {
+                Partition::flush_if_due(&partition, flushed.clock.now_ms()).await;
+            }
+        }
+    });
+    tasks.spawn(compaction::run(Arc::clone(upkeep)));
+}
+
+/// Does blocking work again and again, beginning after one period.
+fn every(tasks: &mut JoinSet<()>, upkeep: &Arc<Upkeep>, period: Duration, work: fn(&Upkeep)) {
+    let upkeep = Arc::clone(upkeep);
+    tasks.spawn(async move {
+        let mut ticks = interval(period.max(Duration::from_millis(1)));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks.tick().await;
+        loop {
+            ticks.tick().await;
+            let upkeep = Arc::clone(&upkeep);
+            let disk = upkeep.log_dirs.disk().clone();
+            if disk.spawn(move || work(&upkeep)).await.is_err() {
+                tracing::error!("A periodic task has panicked; it goes on at its next turn");
+            }
+        }
+    });
+}
+
+fn delete_old_segments(upkeep: &Upkeep) {
+    let now_ms = upkeep.clock.now_ms();
+    for partition in upkeep.partitions.all() {
+        delete_old_segments_of(&partition, now_ms);
+    }
+}
+
+/// Deletes what retention lets go of one partition. A log that is being compacted is left alone, so whoever compacted it
+/// calls this afterwards.
+fn delete_old_segments_of(partition: &Partition, now_ms: i64) {
+    match partition.with_log(|log| log.delete_old_segments(now_ms)) {
+        Ok(0) => {}
+        Ok(segments) => tracing::info!(?partition, segments, "Deleted old segments"),
+        Err(error) => tracing::error!(?partition, %error, "Deleting old segments failed"),
+    }
+}
+
+fn purge(upkeep: &Upkeep) {
+    let now_ms = upkeep.clock.now_ms();
+    for partition in upkeep.partitions.all() {
+        purge_of(&partition, now_ms);
+    }
+    upkeep.log_dirs.purge_deleted(now_ms);
+}
+
+/// Removes the files of one partition whose delay is over, without its lock.
+fn purge_of(partition: &Partition, now_ms: i64) {
+    partition.with_log(|log| log.take_expired(now_ms)).remove();
+}
+
+fn release_idle(upkeep: &Upkeep) {
+    for partition in upkeep.partitions.all() {
+        partition.release_if_idle();
+    }
+}
+
+fn trim(upkeep: &Upkeep) {
+    for partition in upkeep.partitions.all() {
+        partition.trim_if_quiet();
+    }
+}
+
+fn expire_producers(upkeep: &Upkeep) {
+    let expiration = upkeep.settings().producer_id_expiration;
+    let expiration_ms = i64::try_from(expiration.as_millis()).unwrap_or(i64::MAX);
+    let now_ms = upkeep.clock.now_ms();
+    for partition in upkeep.partitions.all() {
+        partition.with_log(|log| log.remove_expired_producers(now_ms, expiration_ms));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::partition::testing::HangingDisk;
+
+    #[test]
+    fn appends_go_on_while_deleted_segments_are_removed() {
+        let hanging = HangingDisk::new();
+        hanging.append(20);
+        let partition = Arc::clone(&hanging.partition);
+        partition.with_log(|log| log.delete_records(log.high_watermark())).expect("deletes");
+        hanging.while_it_hangs(
+            ".log.deleted",
+            move || purge_of(&partition, i64::MAX),
+            |hanging| hanging.append(1),
+        );
+    }
+}
