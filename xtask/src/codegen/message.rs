@@ -47,8 +47,8 @@ pub fn generate(schema: &Schema) -> Result<String> {
     out!(out, "const MIN_VERSION: i16 = {low};\nconst MAX_VERSION: i16 = {high};");
     out!(
         out,
-        "fn is_flexible(version: i16) -> bool {{ let _ = version; {} }}",
-        condition(schema.flexible, schema.versions)
+        "{}",
+        function("fn is_flexible(version: i16) -> bool", &condition(schema.flexible, schema.versions))
     );
     out!(
         out,
@@ -77,6 +77,15 @@ pub fn generate(schema: &Schema) -> Result<String> {
 
 fn count_word(text: &str, word: &str) -> usize {
     text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '`').filter(|w| *w == word).count()
+}
+
+/// Whether a text names a variable; a field that is called the same is none.
+fn names(text: &str, variable: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(variable).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + variable.len()..]);
+        !before.ends_with(|c| is_word(c) || c == '.') && !after.starts_with(is_word)
+    })
 }
 
 fn collect_structs(fields: &[Field], structs: &mut Vec<Struct>) {
@@ -127,7 +136,7 @@ fn write_struct(out: &mut String, context: &Message<'_>, name: &str, fields: &[F
         out!(out, "}} }} }}\n");
     }
     out!(out, "impl {name} {{");
-    write_decode(out, context, &fields)?;
+    write_decode(out, context, &fields);
     write_encode(out, context, name, &fields)?;
     out!(out, "}}\n");
     Ok(())
@@ -249,15 +258,36 @@ fn min_size(context: &Message<'_>, ty: &Type) -> usize {
 fn flexible_of(context: &Message<'_>, field: &Field) -> String {
     match field.flexible {
         Some(versions) => condition(versions, context.schema.versions),
-        None => "flexible".to_owned(),
+        None => match condition(context.schema.flexible, context.schema.versions) {
+            always if always == "true" || always == "false" => always,
+            _ => "flexible".to_owned(),
+        },
     }
 }
 
-fn write_decode(out: &mut String, context: &Message<'_>, fields: &[&Field]) -> Result<()> {
+/// A function with its body. A parameter that the body does not name begins with an underscore.
+fn function(head: &str, body: &str) -> String {
+    let mut head = head.to_owned();
+    for parameter in ["version", "e"] {
+        if !names(body, parameter) {
+            head = head.replace(&format!("{parameter}: "), &format!("_{parameter}: "));
+        }
+    }
+    format!("{head} {{\n{body}}}")
+}
+
+/// What is read or written where a message is flexible, and says first whether it is, where versions differ in that.
+fn with_flexible(context: &Message<'_>, fields: &str, tagged: &str) -> String {
+    match condition(context.schema.flexible, context.schema.versions).as_str() {
+        "true" => format!("{fields}{tagged}"),
+        "false" => fields.to_owned(),
+        condition => format!("let flexible = {condition};\n{fields}if flexible {{\n{tagged}}}\n"),
+    }
+}
+
+fn write_decode(out: &mut String, context: &Message<'_>, fields: &[&Field]) {
     let valid = context.schema.versions;
-    out!(out, "pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {{");
-    out!(out, "let flexible = {}; let _ = (version, flexible);", condition(context.schema.flexible, valid));
-    out!(out, "let mut m = Self::default();");
+    let mut body = "let mut m = Self::default();\n".to_owned();
     for field in fields {
         let untagged = untagged_condition(context, field);
         if untagged == "false" {
@@ -268,32 +298,25 @@ fn write_decode(out: &mut String, context: &Message<'_>, fields: &[&Field]) -> R
             name::field(&field.name),
             read_field(context, field, &flexible_of(context, field))
         );
-        if untagged == "true" { out!(out, "{read}") } else { out!(out, "if {untagged} {{ {read} }}") }
+        if untagged == "true" { out!(body, "{read}") } else { out!(body, "if {untagged} {{ {read} }}") }
     }
-    if context.schema.flexible.intersect(valid) != Versions::NONE {
-        out!(out, "if flexible {{");
-        let tagged: Vec<_> = fields.iter().filter(|f| f.tag.is_some()).collect();
-        if tagged.is_empty() {
-            out!(out, "d.skip_tagged_fields()?;");
-        } else {
-            out!(out, "d.tagged_fields(|d, tag| {{ match tag {{");
-            for field in tagged {
-                let (tag, versions) = field.tag.expect("filtered by it");
-                let guard = condition(versions.intersect(field.versions), valid);
-                let guard = if guard == "true" { String::new() } else { format!(" if {guard}") };
-                out!(
-                    out,
-                    "{tag}{guard} => m.{} = {},",
-                    name::field(&field.name),
-                    read_tagged(context, field)
-                );
-            }
-            out!(out, "_ => return Ok(false), }} Ok(true) }})?;");
+    let mut tagged = String::new();
+    let tagged_fields: Vec<_> = fields.iter().filter(|f| f.tag.is_some()).collect();
+    if tagged_fields.is_empty() {
+        out!(tagged, "d.skip_tagged_fields()?;");
+    } else {
+        out!(tagged, "d.tagged_fields(|d, tag| {{ match tag {{");
+        for field in tagged_fields {
+            let (tag, versions) = field.tag.expect("filtered by it");
+            let guard = condition(versions.intersect(field.versions), valid);
+            let guard = if guard == "true" { String::new() } else { format!(" if {guard}") };
+            out!(tagged, "{tag}{guard} => m.{} = {},", name::field(&field.name), read_tagged(context, field));
         }
-        out!(out, "}}");
+        out!(tagged, "_ => return Ok(false), }} Ok(true) }})?;");
     }
-    out!(out, "Ok(m) }}\n");
-    Ok(())
+    let body = with_flexible(context, &body, &tagged) + "Ok(m)\n";
+    let head = "pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError>";
+    out!(out, "{}\n", function(head, &body));
 }
 
 /// The condition under which a field stands in the body, not among the tagged fields.
@@ -379,18 +402,13 @@ fn read_plain(ty: &Type, flexible: &str) -> String {
 
 fn write_encode(out: &mut String, context: &Message<'_>, name: &str, fields: &[&Field]) -> Result<()> {
     let valid = context.schema.versions;
-    out!(out, "pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {{");
-    out!(
-        out,
-        "let flexible = {}; let _ = (&e, version, flexible);",
-        condition(context.schema.flexible, valid)
-    );
+    let mut body = String::new();
     for field in fields {
         let exists = condition(field.versions, valid);
         let untagged = untagged_condition(context, field);
         if exists != "true" && !field.ignorable {
             out!(
-                out,
+                body,
                 "if !({exists}) && {} {{ return Err(EncodeError::not_in_version({name:?}, {:?}, version)); }}",
                 not_default(field)?,
                 field.name
@@ -398,32 +416,34 @@ fn write_encode(out: &mut String, context: &Message<'_>, name: &str, fields: &[&
         }
         if untagged != "false" {
             let write = write_field(context, field, name, &flexible_of(context, field));
-            if untagged == "true" { out!(out, "{write}") } else { out!(out, "if {untagged} {{ {write} }}") }
+            if untagged == "true" { out!(body, "{write}") } else { out!(body, "if {untagged} {{ {write} }}") }
         }
     }
-    if context.schema.flexible.intersect(valid) != Versions::NONE {
-        let mut tagged: Vec<_> = fields.iter().filter(|f| f.tag.is_some()).collect();
-        tagged.sort_by_key(|f| f.tag.map(|(tag, _)| tag));
-        out!(out, "if flexible {{");
-        if tagged.is_empty() {
-            out!(out, "e.no_tagged_fields();");
-        } else {
-            out!(out, "let mut tagged = TaggedFields::default();");
-            for field in tagged {
-                let (tag, versions) = field.tag.expect("filtered by it");
-                let guard = condition(versions.intersect(field.versions), valid);
-                out!(
-                    out,
-                    "if {guard} && {} {{ tagged.add({tag}, |e| {{ {} Ok(()) }})?; }}",
-                    not_default(field)?,
-                    write_tagged(context, field, name)
-                );
-            }
-            out!(out, "e.tagged_fields(tagged);");
+    let mut tagged = String::new();
+    let mut tagged_fields: Vec<_> = fields.iter().filter(|f| f.tag.is_some()).collect();
+    tagged_fields.sort_by_key(|f| f.tag.map(|(tag, _)| tag));
+    if tagged_fields.is_empty() {
+        out!(tagged, "e.no_tagged_fields();");
+    } else {
+        out!(tagged, "let mut tagged = TaggedFields::default();");
+        for field in tagged_fields {
+            let (tag, versions) = field.tag.expect("filtered by it");
+            let exists = match condition(versions.intersect(field.versions), valid) {
+                always if always == "true" => String::new(),
+                condition => format!("{condition} && "),
+            };
+            out!(
+                tagged,
+                "if {exists}{} {{ tagged.add({tag}, |e| {{ {} Ok(()) }})?; }}",
+                not_default(field)?,
+                write_tagged(context, field, name)
+            );
         }
-        out!(out, "}}");
+        out!(tagged, "e.tagged_fields(tagged);");
     }
-    out!(out, "Ok(()) }}");
+    let body = with_flexible(context, &body, &tagged) + "Ok(())\n";
+    let head = "pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError>";
+    out!(out, "{}", function(head, &body));
     Ok(())
 }
 

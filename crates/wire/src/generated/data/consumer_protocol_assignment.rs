@@ -14,11 +14,9 @@ pub struct ConsumerProtocolAssignment {
 
 impl ConsumerProtocolAssignment {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = false;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.assigned_partitions = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(false, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -27,23 +25,21 @@ impl ConsumerProtocolAssignment {
                 list
             }
         };
-        m.user_data = d.nullable_bytes(flexible, true)?;
+        m.user_data = d.nullable_bytes(false, true)?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = false;
-        let _ = (&e, version, flexible);
-        e.array_len(self.assigned_partitions.len(), flexible)?;
+        e.array_len(self.assigned_partitions.len(), false)?;
         for v in &self.assigned_partitions {
             v.write(e, version)?;
         }
         match &self.user_data {
             None => {
-                e.null_bytes(flexible);
+                e.null_bytes(false);
             }
             Some(v) => {
-                e.bytes(v, flexible)?;
+                e.bytes(v, false)?;
             }
         }
         Ok(())
@@ -54,8 +50,7 @@ impl Message for ConsumerProtocolAssignment {
     const NAME: &'static str = "ConsumerProtocolAssignment";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 3;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         false
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -76,13 +71,11 @@ pub struct TopicPartition {
 }
 
 impl TopicPartition {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = false;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.topic = d.string(flexible)?;
+        m.topic = d.string(false)?;
         m.partitions = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(false, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -94,11 +87,9 @@ impl TopicPartition {
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = false;
-        let _ = (&e, version, flexible);
-        e.string(&self.topic, flexible)?;
-        e.array_len(self.partitions.len(), flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.topic, false)?;
+        e.array_len(self.partitions.len(), false)?;
         for v in &self.partitions {
             e.i32(*v);
         }

@@ -32,23 +32,21 @@ impl Default for ConsumerProtocolSubscription {
 
 impl ConsumerProtocolSubscription {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = false;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.topics = {
-            let count = d.array_len(flexible, 1)?;
+            let count = d.array_len(false, 1)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
-                    list.push(d.string(flexible)?);
+                    list.push(d.string(false)?);
                 }
                 list
             }
         };
-        m.user_data = d.nullable_bytes(flexible, true)?;
+        m.user_data = d.nullable_bytes(false, true)?;
         if version >= 1 {
             m.owned_partitions = {
-                let count = d.array_len(flexible, 2)?;
+                let count = d.array_len(false, 2)?;
                 {
                     let mut list = Vec::with_capacity(count);
                     for _ in 0..count {
@@ -62,28 +60,26 @@ impl ConsumerProtocolSubscription {
             m.generation_id = d.i32()?;
         }
         if version >= 3 {
-            m.rack_id = d.nullable_string(flexible, true)?;
+            m.rack_id = d.nullable_string(false, true)?;
         }
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = false;
-        let _ = (&e, version, flexible);
-        e.array_len(self.topics.len(), flexible)?;
+        e.array_len(self.topics.len(), false)?;
         for v in &self.topics {
-            e.string(v, flexible)?;
+            e.string(v, false)?;
         }
         match &self.user_data {
             None => {
-                e.null_bytes(flexible);
+                e.null_bytes(false);
             }
             Some(v) => {
-                e.bytes(v, flexible)?;
+                e.bytes(v, false)?;
             }
         }
         if version >= 1 {
-            e.array_len(self.owned_partitions.len(), flexible)?;
+            e.array_len(self.owned_partitions.len(), false)?;
             for v in &self.owned_partitions {
                 v.write(e, version)?;
             }
@@ -94,10 +90,10 @@ impl ConsumerProtocolSubscription {
         if version >= 3 {
             match &self.rack_id {
                 None => {
-                    e.null_string(flexible);
+                    e.null_string(false);
                 }
                 Some(v) => {
-                    e.string(v, flexible)?;
+                    e.string(v, false)?;
                 }
             }
         }
@@ -109,8 +105,7 @@ impl Message for ConsumerProtocolSubscription {
     const NAME: &'static str = "ConsumerProtocolSubscription";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 3;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         false
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -132,15 +127,13 @@ pub struct TopicPartition {
 
 impl TopicPartition {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = false;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 1 {
-            m.topic = d.string(flexible)?;
+            m.topic = d.string(false)?;
         }
         if version >= 1 {
             m.partitions = {
-                let count = d.array_len(flexible, 4)?;
+                let count = d.array_len(false, 4)?;
                 {
                     let mut list = Vec::with_capacity(count);
                     for _ in 0..count {
@@ -154,19 +147,17 @@ impl TopicPartition {
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = false;
-        let _ = (&e, version, flexible);
         if !(version >= 1) && !self.topic.is_empty() {
             return Err(EncodeError::not_in_version("TopicPartition", "Topic", version));
         }
         if version >= 1 {
-            e.string(&self.topic, flexible)?;
+            e.string(&self.topic, false)?;
         }
         if !(version >= 1) && !self.partitions.is_empty() {
             return Err(EncodeError::not_in_version("TopicPartition", "Partitions", version));
         }
         if version >= 1 {
-            e.array_len(self.partitions.len(), flexible)?;
+            e.array_len(self.partitions.len(), false)?;
             for v in &self.partitions {
                 e.i32(*v);
             }

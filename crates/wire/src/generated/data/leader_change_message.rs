@@ -17,13 +17,11 @@ pub struct LeaderChangeMessage {
 
 impl LeaderChangeMessage {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.version = d.i16()?;
         m.leader_id = d.i32()?;
         m.voters = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -33,7 +31,7 @@ impl LeaderChangeMessage {
             }
         };
         m.granting_voters = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -42,28 +40,22 @@ impl LeaderChangeMessage {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i16(self.version);
         e.i32(self.leader_id);
-        e.array_len(self.voters.len(), flexible)?;
+        e.array_len(self.voters.len(), true)?;
         for v in &self.voters {
             v.write(e, version)?;
         }
-        e.array_len(self.granting_voters.len(), flexible)?;
+        e.array_len(self.granting_voters.len(), true)?;
         for v in &self.granting_voters {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -72,8 +64,7 @@ impl Message for LeaderChangeMessage {
     const NAME: &'static str = "LeaderChangeMessage";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 1;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -95,22 +86,16 @@ pub struct Voter {
 
 impl Voter {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.voter_id = d.i32()?;
         if version >= 1 {
             m.voter_directory_id = d.uuid()?;
         }
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.voter_id);
         if !(version >= 1) && self.voter_directory_id != Uuid::default() {
             return Err(EncodeError::not_in_version("Voter", "VoterDirectoryId", version));
@@ -118,9 +103,7 @@ impl Voter {
         if version >= 1 {
             e.uuid(self.voter_directory_id);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

@@ -29,7 +29,6 @@ impl Default for RequestHeader {
 impl RequestHeader {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.request_api_key = d.i16()?;
         m.request_api_version = d.i16()?;
@@ -43,7 +42,6 @@ impl RequestHeader {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.i16(self.request_api_key);
         e.i16(self.request_api_version);
         e.i32(self.correlation_id);
@@ -67,7 +65,6 @@ impl Message for RequestHeader {
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 2;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -12,7 +12,6 @@ pub struct ResponseHeader {
 impl ResponseHeader {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.correlation_id = d.i32()?;
         if flexible {
@@ -23,7 +22,6 @@ impl ResponseHeader {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.i32(self.correlation_id);
         if flexible {
             e.no_tagged_fields();
@@ -37,7 +35,6 @@ impl Message for ResponseHeader {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 1;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 1
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -19,14 +19,12 @@ pub struct ConsumerGroupCurrentMemberAssignmentValue {
 
 impl ConsumerGroupCurrentMemberAssignmentValue {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.member_epoch = d.i32()?;
         m.previous_member_epoch = d.i32()?;
         m.state = d.i8()?;
         m.assigned_partitions = {
-            let count = d.array_len(flexible, 17)?;
+            let count = d.array_len(true, 17)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -36,7 +34,7 @@ impl ConsumerGroupCurrentMemberAssignmentValue {
             }
         };
         m.partitions_pending_revocation = {
-            let count = d.array_len(flexible, 17)?;
+            let count = d.array_len(true, 17)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -45,29 +43,23 @@ impl ConsumerGroupCurrentMemberAssignmentValue {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.member_epoch);
         e.i32(self.previous_member_epoch);
         e.i8(self.state);
-        e.array_len(self.assigned_partitions.len(), flexible)?;
+        e.array_len(self.assigned_partitions.len(), true)?;
         for v in &self.assigned_partitions {
             v.write(e, version)?;
         }
-        e.array_len(self.partitions_pending_revocation.len(), flexible)?;
+        e.array_len(self.partitions_pending_revocation.len(), true)?;
         for v in &self.partitions_pending_revocation {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -76,8 +68,7 @@ impl Message for ConsumerGroupCurrentMemberAssignmentValue {
     const NAME: &'static str = "ConsumerGroupCurrentMemberAssignmentValue";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -110,13 +101,11 @@ impl Default for TopicPartitions {
 }
 
 impl TopicPartitions {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.topic_id = d.uuid()?;
         m.partitions = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -125,57 +114,51 @@ impl TopicPartitions {
                 list
             }
         };
-        if flexible {
-            d.tagged_fields(|d, tag| {
-                match tag {
-                    0 => {
-                        m.assignment_epochs = match d.nullable_array_len(true, true, 4)? {
-                            None => None,
-                            Some(count) => Some({
-                                let mut list = Vec::with_capacity(count);
-                                for _ in 0..count {
-                                    list.push(d.i32()?);
-                                }
-                                list
-                            }),
-                        }
+        d.tagged_fields(|d, tag| {
+            match tag {
+                0 => {
+                    m.assignment_epochs = match d.nullable_array_len(true, true, 4)? {
+                        None => None,
+                        Some(count) => Some({
+                            let mut list = Vec::with_capacity(count);
+                            for _ in 0..count {
+                                list.push(d.i32()?);
+                            }
+                            list
+                        }),
                     }
-                    _ => return Ok(false),
                 }
-                Ok(true)
-            })?;
-        }
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.uuid(self.topic_id);
-        e.array_len(self.partitions.len(), flexible)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             e.i32(*v);
         }
-        if flexible {
-            let mut tagged = TaggedFields::default();
-            if true && self.assignment_epochs.as_ref().is_none_or(|v| !v.is_empty()) {
-                tagged.add(0, |e| {
-                    match &self.assignment_epochs {
-                        None => {
-                            e.null_array(true);
-                        }
-                        Some(v) => {
-                            e.array_len(v.len(), true)?;
-                            for v in v {
-                                e.i32(*v);
-                            }
+        let mut tagged = TaggedFields::default();
+        if self.assignment_epochs.as_ref().is_none_or(|v| !v.is_empty()) {
+            tagged.add(0, |e| {
+                match &self.assignment_epochs {
+                    None => {
+                        e.null_array(true);
+                    }
+                    Some(v) => {
+                        e.array_len(v.len(), true)?;
+                        for v in v {
+                            e.i32(*v);
                         }
                     }
-                    Ok(())
-                })?;
-            }
-            e.tagged_fields(tagged);
+                }
+                Ok(())
+            })?;
         }
+        e.tagged_fields(tagged);
         Ok(())
     }
 }

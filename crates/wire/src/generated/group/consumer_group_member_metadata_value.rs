@@ -44,102 +44,94 @@ impl Default for ConsumerGroupMemberMetadataValue {
 
 impl ConsumerGroupMemberMetadataValue {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.instance_id = d.nullable_string(flexible, true)?;
-        m.rack_id = d.nullable_string(flexible, true)?;
-        m.client_id = d.string(flexible)?;
-        m.client_host = d.string(flexible)?;
+        m.instance_id = d.nullable_string(true, true)?;
+        m.rack_id = d.nullable_string(true, true)?;
+        m.client_id = d.string(true)?;
+        m.client_host = d.string(true)?;
         m.subscribed_topic_names = {
-            let count = d.array_len(flexible, 1)?;
+            let count = d.array_len(true, 1)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
-                    list.push(d.string(flexible)?);
+                    list.push(d.string(true)?);
                 }
                 list
             }
         };
-        m.subscribed_topic_regex = d.nullable_string(flexible, true)?;
+        m.subscribed_topic_regex = d.nullable_string(true, true)?;
         m.rebalance_timeout_ms = d.i32()?;
-        m.server_assignor = d.nullable_string(flexible, true)?;
-        if flexible {
-            d.tagged_fields(|d, tag| {
-                match tag {
-                    0 => {
-                        m.classic_member_metadata = if d.is_tagged_present()? {
-                            Some(ClassicMemberMetadata::read(d, version)?)
-                        } else {
-                            None
-                        }
+        m.server_assignor = d.nullable_string(true, true)?;
+        d.tagged_fields(|d, tag| {
+            match tag {
+                0 => {
+                    m.classic_member_metadata = if d.is_tagged_present()? {
+                        Some(ClassicMemberMetadata::read(d, version)?)
+                    } else {
+                        None
                     }
-                    _ => return Ok(false),
                 }
-                Ok(true)
-            })?;
-        }
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         match &self.instance_id {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
         match &self.rack_id {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
-        e.string(&self.client_id, flexible)?;
-        e.string(&self.client_host, flexible)?;
-        e.array_len(self.subscribed_topic_names.len(), flexible)?;
+        e.string(&self.client_id, true)?;
+        e.string(&self.client_host, true)?;
+        e.array_len(self.subscribed_topic_names.len(), true)?;
         for v in &self.subscribed_topic_names {
-            e.string(v, flexible)?;
+            e.string(v, true)?;
         }
         match &self.subscribed_topic_regex {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
         e.i32(self.rebalance_timeout_ms);
         match &self.server_assignor {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
-        if flexible {
-            let mut tagged = TaggedFields::default();
-            if true && self.classic_member_metadata != Some(ClassicMemberMetadata::default()) {
-                tagged.add(0, |e| {
-                    match &self.classic_member_metadata {
-                        None => e.uvarint(0),
-                        Some(v) => {
-                            e.uvarint(1);
-                            v.write(e, version)?;
-                        }
+        let mut tagged = TaggedFields::default();
+        if self.classic_member_metadata != Some(ClassicMemberMetadata::default()) {
+            tagged.add(0, |e| {
+                match &self.classic_member_metadata {
+                    None => e.uvarint(0),
+                    Some(v) => {
+                        e.uvarint(1);
+                        v.write(e, version)?;
                     }
-                    Ok(())
-                })?;
-            }
-            e.tagged_fields(tagged);
+                }
+                Ok(())
+            })?;
         }
+        e.tagged_fields(tagged);
         Ok(())
     }
 }
@@ -148,8 +140,7 @@ impl Message for ConsumerGroupMemberMetadataValue {
     const NAME: &'static str = "ConsumerGroupMemberMetadataValue";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -171,12 +162,10 @@ pub struct ClassicMemberMetadata {
 
 impl ClassicMemberMetadata {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.session_timeout_ms = d.i32()?;
         m.supported_protocols = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -185,23 +174,17 @@ impl ClassicMemberMetadata {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.session_timeout_ms);
-        e.array_len(self.supported_protocols.len(), flexible)?;
+        e.array_len(self.supported_protocols.len(), true)?;
         for v in &self.supported_protocols {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -216,26 +199,18 @@ pub struct ClassicProtocol {
 }
 
 impl ClassicProtocol {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.name = d.string(flexible)?;
-        m.metadata = d.bytes(flexible)?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        m.name = d.string(true)?;
+        m.metadata = d.bytes(true)?;
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.name, flexible)?;
-        e.bytes(&self.metadata, flexible)?;
-        if flexible {
-            e.no_tagged_fields();
-        }
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.name, true)?;
+        e.bytes(&self.metadata, true)?;
+        e.no_tagged_fields();
         Ok(())
     }
 }

@@ -11,11 +11,9 @@ pub struct ConsumerGroupPartitionMetadataValue {
 
 impl ConsumerGroupPartitionMetadataValue {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.topics = {
-            let count = d.array_len(flexible, 22)?;
+            let count = d.array_len(true, 22)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -24,22 +22,16 @@ impl ConsumerGroupPartitionMetadataValue {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.array_len(self.topics.len(), flexible)?;
+        e.array_len(self.topics.len(), true)?;
         for v in &self.topics {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -48,8 +40,7 @@ impl Message for ConsumerGroupPartitionMetadataValue {
     const NAME: &'static str = "ConsumerGroupPartitionMetadataValue";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -75,14 +66,12 @@ pub struct TopicMetadata {
 
 impl TopicMetadata {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.topic_id = d.uuid()?;
-        m.topic_name = d.string(flexible)?;
+        m.topic_name = d.string(true)?;
         m.num_partitions = d.i32()?;
         m.partition_metadata = {
-            let count = d.array_len(flexible, 5)?;
+            let count = d.array_len(true, 5)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -91,25 +80,19 @@ impl TopicMetadata {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.uuid(self.topic_id);
-        e.string(&self.topic_name, flexible)?;
+        e.string(&self.topic_name, true)?;
         e.i32(self.num_partitions);
-        e.array_len(self.partition_metadata.len(), flexible)?;
+        e.array_len(self.partition_metadata.len(), true)?;
         for v in &self.partition_metadata {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -124,38 +107,30 @@ pub struct PartitionMetadata {
 }
 
 impl PartitionMetadata {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.partition = d.i32()?;
         m.racks = {
-            let count = d.array_len(flexible, 1)?;
+            let count = d.array_len(true, 1)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
-                    list.push(d.string(flexible)?);
+                    list.push(d.string(true)?);
                 }
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i32(self.partition);
-        e.array_len(self.racks.len(), flexible)?;
+        e.array_len(self.racks.len(), true)?;
         for v in &self.racks {
-            e.string(v, flexible)?;
+            e.string(v, true)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

@@ -14,40 +14,32 @@ pub struct ConsumerGroupRegularExpressionValue {
 }
 
 impl ConsumerGroupRegularExpressionValue {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.topics = {
-            let count = d.array_len(flexible, 1)?;
+            let count = d.array_len(true, 1)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
-                    list.push(d.string(flexible)?);
+                    list.push(d.string(true)?);
                 }
                 list
             }
         };
         m.version = d.i64()?;
         m.timestamp = d.i64()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.array_len(self.topics.len(), flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.array_len(self.topics.len(), true)?;
         for v in &self.topics {
-            e.string(v, flexible)?;
+            e.string(v, true)?;
         }
         e.i64(self.version);
         e.i64(self.timestamp);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -56,8 +48,7 @@ impl Message for ConsumerGroupRegularExpressionValue {
     const NAME: &'static str = "ConsumerGroupRegularExpressionValue";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -36,7 +36,6 @@ impl Default for GroupMetadataValue {
 impl GroupMetadataValue {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.protocol_type = d.string(flexible)?;
         m.generation = d.i32()?;
@@ -63,7 +62,6 @@ impl GroupMetadataValue {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         e.string(&self.protocol_type, flexible)?;
         e.i32(self.generation);
         match &self.protocol {
@@ -101,7 +99,6 @@ impl Message for GroupMetadataValue {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 4;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 4
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -151,7 +148,6 @@ impl Default for MemberMetadata {
 impl MemberMetadata {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.member_id = d.string(flexible)?;
         if version >= 3 {
@@ -173,7 +169,6 @@ impl MemberMetadata {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         e.string(&self.member_id, flexible)?;
         if version >= 3 {
             match &self.group_instance_id {

@@ -14,21 +14,17 @@ pub struct LegacyOffsetCommitKey {
 }
 
 impl LegacyOffsetCommitKey {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = false;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.group = d.string(flexible)?;
-        m.topic = d.string(flexible)?;
+        m.group = d.string(false)?;
+        m.topic = d.string(false)?;
         m.partition = d.i32()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = false;
-        let _ = (&e, version, flexible);
-        e.string(&self.group, flexible)?;
-        e.string(&self.topic, flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.group, false)?;
+        e.string(&self.topic, false)?;
         e.i32(self.partition);
         Ok(())
     }
@@ -38,8 +34,7 @@ impl Message for LegacyOffsetCommitKey {
     const NAME: &'static str = "LegacyOffsetCommitKey";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         false
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -14,21 +14,17 @@ pub struct LegacyOffsetCommitValue {
 }
 
 impl LegacyOffsetCommitValue {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = false;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.offset = d.i64()?;
-        m.metadata = d.string(flexible)?;
+        m.metadata = d.string(false)?;
         m.commit_timestamp = d.i64()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = false;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i64(self.offset);
-        e.string(&self.metadata, flexible)?;
+        e.string(&self.metadata, false)?;
         e.i64(self.commit_timestamp);
         Ok(())
     }
@@ -38,8 +34,7 @@ impl Message for LegacyOffsetCommitValue {
     const NAME: &'static str = "LegacyOffsetCommitValue";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         false
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -35,7 +35,6 @@ impl Default for OffsetCommitValue {
 impl OffsetCommitValue {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.offset = d.i64()?;
         if version >= 3 {
@@ -60,7 +59,6 @@ impl OffsetCommitValue {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         e.i64(self.offset);
         if version >= 3 {
             e.i32(self.leader_epoch);
@@ -89,7 +87,6 @@ impl Message for OffsetCommitValue {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 4;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 4
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

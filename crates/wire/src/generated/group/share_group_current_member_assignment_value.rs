@@ -17,14 +17,12 @@ pub struct ShareGroupCurrentMemberAssignmentValue {
 
 impl ShareGroupCurrentMemberAssignmentValue {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.member_epoch = d.i32()?;
         m.previous_member_epoch = d.i32()?;
         m.state = d.i8()?;
         m.assigned_partitions = {
-            let count = d.array_len(flexible, 17)?;
+            let count = d.array_len(true, 17)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -33,25 +31,19 @@ impl ShareGroupCurrentMemberAssignmentValue {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.member_epoch);
         e.i32(self.previous_member_epoch);
         e.i8(self.state);
-        e.array_len(self.assigned_partitions.len(), flexible)?;
+        e.array_len(self.assigned_partitions.len(), true)?;
         for v in &self.assigned_partitions {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -60,8 +52,7 @@ impl Message for ShareGroupCurrentMemberAssignmentValue {
     const NAME: &'static str = "ShareGroupCurrentMemberAssignmentValue";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -82,13 +73,11 @@ pub struct TopicPartitions {
 }
 
 impl TopicPartitions {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.topic_id = d.uuid()?;
         m.partitions = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -97,23 +86,17 @@ impl TopicPartitions {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.uuid(self.topic_id);
-        e.array_len(self.partitions.len(), flexible)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             e.i32(*v);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

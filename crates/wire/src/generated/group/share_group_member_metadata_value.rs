@@ -27,49 +27,41 @@ impl Default for ShareGroupMemberMetadataValue {
 }
 
 impl ShareGroupMemberMetadataValue {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.rack_id = d.nullable_string(flexible, true)?;
-        m.client_id = d.string(flexible)?;
-        m.client_host = d.string(flexible)?;
+        m.rack_id = d.nullable_string(true, true)?;
+        m.client_id = d.string(true)?;
+        m.client_host = d.string(true)?;
         m.subscribed_topic_names = {
-            let count = d.array_len(flexible, 1)?;
+            let count = d.array_len(true, 1)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
-                    list.push(d.string(flexible)?);
+                    list.push(d.string(true)?);
                 }
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         match &self.rack_id {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
-        e.string(&self.client_id, flexible)?;
-        e.string(&self.client_host, flexible)?;
-        e.array_len(self.subscribed_topic_names.len(), flexible)?;
+        e.string(&self.client_id, true)?;
+        e.string(&self.client_host, true)?;
+        e.array_len(self.subscribed_topic_names.len(), true)?;
         for v in &self.subscribed_topic_names {
-            e.string(v, flexible)?;
+            e.string(v, true)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -78,8 +70,7 @@ impl Message for ShareGroupMemberMetadataValue {
     const NAME: &'static str = "ShareGroupMemberMetadataValue";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

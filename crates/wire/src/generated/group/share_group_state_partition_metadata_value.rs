@@ -15,11 +15,9 @@ pub struct ShareGroupStatePartitionMetadataValue {
 
 impl ShareGroupStatePartitionMetadataValue {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.initializing_topics = {
-            let count = d.array_len(flexible, 18)?;
+            let count = d.array_len(true, 18)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -29,7 +27,7 @@ impl ShareGroupStatePartitionMetadataValue {
             }
         };
         m.initialized_topics = {
-            let count = d.array_len(flexible, 18)?;
+            let count = d.array_len(true, 18)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -39,7 +37,7 @@ impl ShareGroupStatePartitionMetadataValue {
             }
         };
         m.deleting_topics = {
-            let count = d.array_len(flexible, 17)?;
+            let count = d.array_len(true, 17)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -48,30 +46,24 @@ impl ShareGroupStatePartitionMetadataValue {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.array_len(self.initializing_topics.len(), flexible)?;
+        e.array_len(self.initializing_topics.len(), true)?;
         for v in &self.initializing_topics {
             v.write(e, version)?;
         }
-        e.array_len(self.initialized_topics.len(), flexible)?;
+        e.array_len(self.initialized_topics.len(), true)?;
         for v in &self.initialized_topics {
             v.write(e, version)?;
         }
-        e.array_len(self.deleting_topics.len(), flexible)?;
+        e.array_len(self.deleting_topics.len(), true)?;
         for v in &self.deleting_topics {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -80,8 +72,7 @@ impl Message for ShareGroupStatePartitionMetadataValue {
     const NAME: &'static str = "ShareGroupStatePartitionMetadataValue";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -104,14 +95,12 @@ pub struct TopicPartitionsInfo {
 }
 
 impl TopicPartitionsInfo {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.topic_id = d.uuid()?;
-        m.topic_name = d.string(flexible)?;
+        m.topic_name = d.string(true)?;
         m.partitions = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -120,24 +109,18 @@ impl TopicPartitionsInfo {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.uuid(self.topic_id);
-        e.string(&self.topic_name, flexible)?;
-        e.array_len(self.partitions.len(), flexible)?;
+        e.string(&self.topic_name, true)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             e.i32(*v);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -152,26 +135,18 @@ pub struct TopicInfo {
 }
 
 impl TopicInfo {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.topic_id = d.uuid()?;
-        m.topic_name = d.string(flexible)?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        m.topic_name = d.string(true)?;
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.uuid(self.topic_id);
-        e.string(&self.topic_name, flexible)?;
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.string(&self.topic_name, true)?;
+        e.no_tagged_fields();
         Ok(())
     }
 }

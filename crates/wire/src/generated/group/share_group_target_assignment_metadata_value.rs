@@ -12,37 +12,29 @@ pub struct ShareGroupTargetAssignmentMetadataValue {
 }
 
 impl ShareGroupTargetAssignmentMetadataValue {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.assignment_epoch = d.i32()?;
-        if flexible {
-            d.tagged_fields(|d, tag| {
-                match tag {
-                    0 => m.assignment_timestamp = d.i64()?,
-                    _ => return Ok(false),
-                }
-                Ok(true)
-            })?;
-        }
+        d.tagged_fields(|d, tag| {
+            match tag {
+                0 => m.assignment_timestamp = d.i64()?,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i32(self.assignment_epoch);
-        if flexible {
-            let mut tagged = TaggedFields::default();
-            if true && self.assignment_timestamp != 0 {
-                tagged.add(0, |e| {
-                    e.i64(self.assignment_timestamp);
-                    Ok(())
-                })?;
-            }
-            e.tagged_fields(tagged);
+        let mut tagged = TaggedFields::default();
+        if self.assignment_timestamp != 0 {
+            tagged.add(0, |e| {
+                e.i64(self.assignment_timestamp);
+                Ok(())
+            })?;
         }
+        e.tagged_fields(tagged);
         Ok(())
     }
 }
@@ -51,8 +43,7 @@ impl Message for ShareGroupTargetAssignmentMetadataValue {
     const NAME: &'static str = "ShareGroupTargetAssignmentMetadataValue";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -12,20 +12,16 @@ pub struct StreamsGroupCurrentMemberAssignmentKey {
 }
 
 impl StreamsGroupCurrentMemberAssignmentKey {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = false;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.group_id = d.string(flexible)?;
-        m.member_id = d.string(flexible)?;
+        m.group_id = d.string(false)?;
+        m.member_id = d.string(false)?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = false;
-        let _ = (&e, version, flexible);
-        e.string(&self.group_id, flexible)?;
-        e.string(&self.member_id, flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.group_id, false)?;
+        e.string(&self.member_id, false)?;
         Ok(())
     }
 }
@@ -34,8 +30,7 @@ impl Message for StreamsGroupCurrentMemberAssignmentKey {
     const NAME: &'static str = "StreamsGroupCurrentMemberAssignmentKey";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         false
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

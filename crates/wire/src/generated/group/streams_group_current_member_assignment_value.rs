@@ -27,14 +27,12 @@ pub struct StreamsGroupCurrentMemberAssignmentValue {
 
 impl StreamsGroupCurrentMemberAssignmentValue {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.member_epoch = d.i32()?;
         m.previous_member_epoch = d.i32()?;
         m.state = d.i8()?;
         m.active_tasks = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -44,7 +42,7 @@ impl StreamsGroupCurrentMemberAssignmentValue {
             }
         };
         m.standby_tasks = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -54,7 +52,7 @@ impl StreamsGroupCurrentMemberAssignmentValue {
             }
         };
         m.warmup_tasks = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -64,7 +62,7 @@ impl StreamsGroupCurrentMemberAssignmentValue {
             }
         };
         m.active_tasks_pending_revocation = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -74,7 +72,7 @@ impl StreamsGroupCurrentMemberAssignmentValue {
             }
         };
         m.standby_tasks_pending_revocation = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -84,7 +82,7 @@ impl StreamsGroupCurrentMemberAssignmentValue {
             }
         };
         m.warmup_tasks_pending_revocation = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -93,45 +91,39 @@ impl StreamsGroupCurrentMemberAssignmentValue {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.member_epoch);
         e.i32(self.previous_member_epoch);
         e.i8(self.state);
-        e.array_len(self.active_tasks.len(), flexible)?;
+        e.array_len(self.active_tasks.len(), true)?;
         for v in &self.active_tasks {
             v.write(e, version)?;
         }
-        e.array_len(self.standby_tasks.len(), flexible)?;
+        e.array_len(self.standby_tasks.len(), true)?;
         for v in &self.standby_tasks {
             v.write(e, version)?;
         }
-        e.array_len(self.warmup_tasks.len(), flexible)?;
+        e.array_len(self.warmup_tasks.len(), true)?;
         for v in &self.warmup_tasks {
             v.write(e, version)?;
         }
-        e.array_len(self.active_tasks_pending_revocation.len(), flexible)?;
+        e.array_len(self.active_tasks_pending_revocation.len(), true)?;
         for v in &self.active_tasks_pending_revocation {
             v.write(e, version)?;
         }
-        e.array_len(self.standby_tasks_pending_revocation.len(), flexible)?;
+        e.array_len(self.standby_tasks_pending_revocation.len(), true)?;
         for v in &self.standby_tasks_pending_revocation {
             v.write(e, version)?;
         }
-        e.array_len(self.warmup_tasks_pending_revocation.len(), flexible)?;
+        e.array_len(self.warmup_tasks_pending_revocation.len(), true)?;
         for v in &self.warmup_tasks_pending_revocation {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -140,8 +132,7 @@ impl Message for StreamsGroupCurrentMemberAssignmentValue {
     const NAME: &'static str = "StreamsGroupCurrentMemberAssignmentValue";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -174,13 +165,11 @@ impl Default for TaskIds {
 }
 
 impl TaskIds {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.subtopology_id = d.string(flexible)?;
+        m.subtopology_id = d.string(true)?;
         m.partitions = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -189,57 +178,51 @@ impl TaskIds {
                 list
             }
         };
-        if flexible {
-            d.tagged_fields(|d, tag| {
-                match tag {
-                    0 => {
-                        m.assignment_epochs = match d.nullable_array_len(true, true, 4)? {
-                            None => None,
-                            Some(count) => Some({
-                                let mut list = Vec::with_capacity(count);
-                                for _ in 0..count {
-                                    list.push(d.i32()?);
-                                }
-                                list
-                            }),
-                        }
+        d.tagged_fields(|d, tag| {
+            match tag {
+                0 => {
+                    m.assignment_epochs = match d.nullable_array_len(true, true, 4)? {
+                        None => None,
+                        Some(count) => Some({
+                            let mut list = Vec::with_capacity(count);
+                            for _ in 0..count {
+                                list.push(d.i32()?);
+                            }
+                            list
+                        }),
                     }
-                    _ => return Ok(false),
                 }
-                Ok(true)
-            })?;
-        }
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.subtopology_id, flexible)?;
-        e.array_len(self.partitions.len(), flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.subtopology_id, true)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             e.i32(*v);
         }
-        if flexible {
-            let mut tagged = TaggedFields::default();
-            if true && self.assignment_epochs.as_ref().is_none_or(|v| !v.is_empty()) {
-                tagged.add(0, |e| {
-                    match &self.assignment_epochs {
-                        None => {
-                            e.null_array(true);
-                        }
-                        Some(v) => {
-                            e.array_len(v.len(), true)?;
-                            for v in v {
-                                e.i32(*v);
-                            }
+        let mut tagged = TaggedFields::default();
+        if self.assignment_epochs.as_ref().is_none_or(|v| !v.is_empty()) {
+            tagged.add(0, |e| {
+                match &self.assignment_epochs {
+                    None => {
+                        e.null_array(true);
+                    }
+                    Some(v) => {
+                        e.array_len(v.len(), true)?;
+                        for v in v {
+                            e.i32(*v);
                         }
                     }
-                    Ok(())
-                })?;
-            }
-            e.tagged_fields(tagged);
+                }
+                Ok(())
+            })?;
         }
+        e.tagged_fields(tagged);
         Ok(())
     }
 }

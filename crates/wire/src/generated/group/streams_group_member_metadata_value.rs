@@ -43,19 +43,17 @@ impl Default for StreamsGroupMemberMetadataValue {
 
 impl StreamsGroupMemberMetadataValue {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.instance_id = d.nullable_string(flexible, true)?;
-        m.rack_id = d.nullable_string(flexible, true)?;
-        m.client_id = d.string(flexible)?;
-        m.client_host = d.string(flexible)?;
+        m.instance_id = d.nullable_string(true, true)?;
+        m.rack_id = d.nullable_string(true, true)?;
+        m.client_id = d.string(true)?;
+        m.client_host = d.string(true)?;
         m.rebalance_timeout_ms = d.i32()?;
         m.topology_epoch = d.i32()?;
-        m.process_id = d.string(flexible)?;
+        m.process_id = d.string(true)?;
         m.user_endpoint = if d.is_present(true)? { Some(Endpoint::read(d, version)?) } else { None };
         m.client_tags = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -64,36 +62,32 @@ impl StreamsGroupMemberMetadataValue {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         match &self.instance_id {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
         match &self.rack_id {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
-        e.string(&self.client_id, flexible)?;
-        e.string(&self.client_host, flexible)?;
+        e.string(&self.client_id, true)?;
+        e.string(&self.client_host, true)?;
         e.i32(self.rebalance_timeout_ms);
         e.i32(self.topology_epoch);
-        e.string(&self.process_id, flexible)?;
+        e.string(&self.process_id, true)?;
         match &self.user_endpoint {
             None => {
                 e.i8(-1);
@@ -103,13 +97,11 @@ impl StreamsGroupMemberMetadataValue {
                 v.write(e, version)?;
             }
         }
-        e.array_len(self.client_tags.len(), flexible)?;
+        e.array_len(self.client_tags.len(), true)?;
         for v in &self.client_tags {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -118,8 +110,7 @@ impl Message for StreamsGroupMemberMetadataValue {
     const NAME: &'static str = "StreamsGroupMemberMetadataValue";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -140,26 +131,18 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.host = d.string(flexible)?;
+        m.host = d.string(true)?;
         m.port = d.u16()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.host, flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.host, true)?;
         e.u16(self.port);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -174,26 +157,18 @@ pub struct KeyValue {
 }
 
 impl KeyValue {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.key = d.string(flexible)?;
-        m.value = d.string(flexible)?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        m.key = d.string(true)?;
+        m.value = d.string(true)?;
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.key, flexible)?;
-        e.string(&self.value, flexible)?;
-        if flexible {
-            e.no_tagged_fields();
-        }
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.key, true)?;
+        e.string(&self.value, true)?;
+        e.no_tagged_fields();
         Ok(())
     }
 }

@@ -28,66 +28,58 @@ impl Default for StreamsGroupMetadataValue {
 
 impl StreamsGroupMetadataValue {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.epoch = d.i32()?;
         m.metadata_hash = d.i64()?;
-        if flexible {
-            d.tagged_fields(|d, tag| {
-                match tag {
-                    0 => m.validated_topology_epoch = d.i32()?,
-                    1 => {
-                        m.last_assignment_configs = match d.nullable_array_len(true, true, 2)? {
-                            None => None,
-                            Some(count) => Some({
-                                let mut list = Vec::with_capacity(count);
-                                for _ in 0..count {
-                                    list.push(LastAssignmentConfig::read(d, version)?);
-                                }
-                                list
-                            }),
-                        }
+        d.tagged_fields(|d, tag| {
+            match tag {
+                0 => m.validated_topology_epoch = d.i32()?,
+                1 => {
+                    m.last_assignment_configs = match d.nullable_array_len(true, true, 2)? {
+                        None => None,
+                        Some(count) => Some({
+                            let mut list = Vec::with_capacity(count);
+                            for _ in 0..count {
+                                list.push(LastAssignmentConfig::read(d, version)?);
+                            }
+                            list
+                        }),
                     }
-                    _ => return Ok(false),
                 }
-                Ok(true)
-            })?;
-        }
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.epoch);
         e.i64(self.metadata_hash);
-        if flexible {
-            let mut tagged = TaggedFields::default();
-            if true && self.validated_topology_epoch != -1 {
-                tagged.add(0, |e| {
-                    e.i32(self.validated_topology_epoch);
-                    Ok(())
-                })?;
-            }
-            if true && self.last_assignment_configs.as_ref().is_none_or(|v| !v.is_empty()) {
-                tagged.add(1, |e| {
-                    match &self.last_assignment_configs {
-                        None => {
-                            e.null_array(true);
-                        }
-                        Some(v) => {
-                            e.array_len(v.len(), true)?;
-                            for v in v {
-                                v.write(e, version)?;
-                            }
+        let mut tagged = TaggedFields::default();
+        if self.validated_topology_epoch != -1 {
+            tagged.add(0, |e| {
+                e.i32(self.validated_topology_epoch);
+                Ok(())
+            })?;
+        }
+        if self.last_assignment_configs.as_ref().is_none_or(|v| !v.is_empty()) {
+            tagged.add(1, |e| {
+                match &self.last_assignment_configs {
+                    None => {
+                        e.null_array(true);
+                    }
+                    Some(v) => {
+                        e.array_len(v.len(), true)?;
+                        for v in v {
+                            v.write(e, version)?;
                         }
                     }
-                    Ok(())
-                })?;
-            }
-            e.tagged_fields(tagged);
+                }
+                Ok(())
+            })?;
         }
+        e.tagged_fields(tagged);
         Ok(())
     }
 }
@@ -96,8 +88,7 @@ impl Message for StreamsGroupMetadataValue {
     const NAME: &'static str = "StreamsGroupMetadataValue";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -118,26 +109,18 @@ pub struct LastAssignmentConfig {
 }
 
 impl LastAssignmentConfig {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.key = d.string(flexible)?;
-        m.value = d.string(flexible)?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        m.key = d.string(true)?;
+        m.value = d.string(true)?;
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.key, flexible)?;
-        e.string(&self.value, flexible)?;
-        if flexible {
-            e.no_tagged_fields();
-        }
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.key, true)?;
+        e.string(&self.value, true)?;
+        e.no_tagged_fields();
         Ok(())
     }
 }

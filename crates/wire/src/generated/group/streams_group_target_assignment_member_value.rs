@@ -15,11 +15,9 @@ pub struct StreamsGroupTargetAssignmentMemberValue {
 
 impl StreamsGroupTargetAssignmentMemberValue {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.active_tasks = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -29,7 +27,7 @@ impl StreamsGroupTargetAssignmentMemberValue {
             }
         };
         m.standby_tasks = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -39,7 +37,7 @@ impl StreamsGroupTargetAssignmentMemberValue {
             }
         };
         m.warmup_tasks = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -48,30 +46,24 @@ impl StreamsGroupTargetAssignmentMemberValue {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.array_len(self.active_tasks.len(), flexible)?;
+        e.array_len(self.active_tasks.len(), true)?;
         for v in &self.active_tasks {
             v.write(e, version)?;
         }
-        e.array_len(self.standby_tasks.len(), flexible)?;
+        e.array_len(self.standby_tasks.len(), true)?;
         for v in &self.standby_tasks {
             v.write(e, version)?;
         }
-        e.array_len(self.warmup_tasks.len(), flexible)?;
+        e.array_len(self.warmup_tasks.len(), true)?;
         for v in &self.warmup_tasks {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -80,8 +72,7 @@ impl Message for StreamsGroupTargetAssignmentMemberValue {
     const NAME: &'static str = "StreamsGroupTargetAssignmentMemberValue";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -102,13 +93,11 @@ pub struct TaskIds {
 }
 
 impl TaskIds {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.subtopology_id = d.string(flexible)?;
+        m.subtopology_id = d.string(true)?;
         m.partitions = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -117,23 +106,17 @@ impl TaskIds {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.subtopology_id, flexible)?;
-        e.array_len(self.partitions.len(), flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.subtopology_id, true)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             e.i32(*v);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

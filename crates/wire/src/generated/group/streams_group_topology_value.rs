@@ -13,12 +13,10 @@ pub struct StreamsGroupTopologyValue {
 
 impl StreamsGroupTopologyValue {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.epoch = d.i32()?;
         m.subtopologies = {
-            let count = d.array_len(flexible, 7)?;
+            let count = d.array_len(true, 7)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -27,23 +25,17 @@ impl StreamsGroupTopologyValue {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.epoch);
-        e.array_len(self.subtopologies.len(), flexible)?;
+        e.array_len(self.subtopologies.len(), true)?;
         for v in &self.subtopologies {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -52,8 +44,7 @@ impl Message for StreamsGroupTopologyValue {
     const NAME: &'static str = "StreamsGroupTopologyValue";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -85,32 +76,30 @@ pub struct Subtopology {
 
 impl Subtopology {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.subtopology_id = d.string(flexible)?;
+        m.subtopology_id = d.string(true)?;
         m.source_topics = {
-            let count = d.array_len(flexible, 1)?;
+            let count = d.array_len(true, 1)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
-                    list.push(d.string(flexible)?);
+                    list.push(d.string(true)?);
                 }
                 list
             }
         };
         m.source_topic_regex = {
-            let count = d.array_len(flexible, 1)?;
+            let count = d.array_len(true, 1)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
-                    list.push(d.string(flexible)?);
+                    list.push(d.string(true)?);
                 }
                 list
             }
         };
         m.state_changelog_topics = {
-            let count = d.array_len(flexible, 8)?;
+            let count = d.array_len(true, 8)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -120,17 +109,17 @@ impl Subtopology {
             }
         };
         m.repartition_sink_topics = {
-            let count = d.array_len(flexible, 1)?;
+            let count = d.array_len(true, 1)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
-                    list.push(d.string(flexible)?);
+                    list.push(d.string(true)?);
                 }
                 list
             }
         };
         m.repartition_source_topics = {
-            let count = d.array_len(flexible, 8)?;
+            let count = d.array_len(true, 8)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -140,7 +129,7 @@ impl Subtopology {
             }
         };
         m.copartition_groups = {
-            let count = d.array_len(flexible, 3)?;
+            let count = d.array_len(true, 3)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -149,43 +138,37 @@ impl Subtopology {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.subtopology_id, flexible)?;
-        e.array_len(self.source_topics.len(), flexible)?;
+        e.string(&self.subtopology_id, true)?;
+        e.array_len(self.source_topics.len(), true)?;
         for v in &self.source_topics {
-            e.string(v, flexible)?;
+            e.string(v, true)?;
         }
-        e.array_len(self.source_topic_regex.len(), flexible)?;
+        e.array_len(self.source_topic_regex.len(), true)?;
         for v in &self.source_topic_regex {
-            e.string(v, flexible)?;
+            e.string(v, true)?;
         }
-        e.array_len(self.state_changelog_topics.len(), flexible)?;
+        e.array_len(self.state_changelog_topics.len(), true)?;
         for v in &self.state_changelog_topics {
             v.write(e, version)?;
         }
-        e.array_len(self.repartition_sink_topics.len(), flexible)?;
+        e.array_len(self.repartition_sink_topics.len(), true)?;
         for v in &self.repartition_sink_topics {
-            e.string(v, flexible)?;
+            e.string(v, true)?;
         }
-        e.array_len(self.repartition_source_topics.len(), flexible)?;
+        e.array_len(self.repartition_source_topics.len(), true)?;
         for v in &self.repartition_source_topics {
             v.write(e, version)?;
         }
-        e.array_len(self.copartition_groups.len(), flexible)?;
+        e.array_len(self.copartition_groups.len(), true)?;
         for v in &self.copartition_groups {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -202,12 +185,10 @@ pub struct CopartitionGroup {
 }
 
 impl CopartitionGroup {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.source_topics = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -217,7 +198,7 @@ impl CopartitionGroup {
             }
         };
         m.source_topic_regex = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -227,7 +208,7 @@ impl CopartitionGroup {
             }
         };
         m.repartition_source_topics = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -236,30 +217,24 @@ impl CopartitionGroup {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.array_len(self.source_topics.len(), flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.array_len(self.source_topics.len(), true)?;
         for v in &self.source_topics {
             e.i16(*v);
         }
-        e.array_len(self.source_topic_regex.len(), flexible)?;
+        e.array_len(self.source_topic_regex.len(), true)?;
         for v in &self.source_topic_regex {
             e.i16(*v);
         }
-        e.array_len(self.repartition_source_topics.len(), flexible)?;
+        e.array_len(self.repartition_source_topics.len(), true)?;
         for v in &self.repartition_source_topics {
             e.i16(*v);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -274,26 +249,18 @@ pub struct TopicConfig {
 }
 
 impl TopicConfig {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.key = d.string(flexible)?;
-        m.value = d.string(flexible)?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        m.key = d.string(true)?;
+        m.value = d.string(true)?;
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.key, flexible)?;
-        e.string(&self.value, flexible)?;
-        if flexible {
-            e.no_tagged_fields();
-        }
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.key, true)?;
+        e.string(&self.value, true)?;
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -313,14 +280,12 @@ pub struct TopicInfo {
 
 impl TopicInfo {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.name = d.string(flexible)?;
+        m.name = d.string(true)?;
         m.partitions = d.i32()?;
         m.replication_factor = d.i16()?;
         m.topic_configs = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -329,25 +294,19 @@ impl TopicInfo {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.name, flexible)?;
+        e.string(&self.name, true)?;
         e.i32(self.partitions);
         e.i16(self.replication_factor);
-        e.array_len(self.topic_configs.len(), flexible)?;
+        e.array_len(self.topic_configs.len(), true)?;
         for v in &self.topic_configs {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

@@ -10,42 +10,34 @@ pub struct AbortTransactionRecord {
 }
 
 impl AbortTransactionRecord {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        if flexible {
-            d.tagged_fields(|d, tag| {
-                match tag {
-                    0 => m.reason = d.nullable_string(true, true)?,
-                    _ => return Ok(false),
-                }
-                Ok(true)
-            })?;
-        }
+        d.tagged_fields(|d, tag| {
+            match tag {
+                0 => m.reason = d.nullable_string(true, true)?,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        if flexible {
-            let mut tagged = TaggedFields::default();
-            if true && self.reason.is_some() {
-                tagged.add(0, |e| {
-                    match &self.reason {
-                        None => {
-                            e.null_string(true);
-                        }
-                        Some(v) => {
-                            e.string(v, true)?;
-                        }
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        let mut tagged = TaggedFields::default();
+        if self.reason.is_some() {
+            tagged.add(0, |e| {
+                match &self.reason {
+                    None => {
+                        e.null_string(true);
                     }
-                    Ok(())
-                })?;
-            }
-            e.tagged_fields(tagged);
+                    Some(v) => {
+                        e.string(v, true)?;
+                    }
+                }
+                Ok(())
+            })?;
         }
+        e.tagged_fields(tagged);
         Ok(())
     }
 }
@@ -54,8 +46,7 @@ impl Message for AbortTransactionRecord {
     const NAME: &'static str = "AbortTransactionRecord";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -24,38 +24,30 @@ pub struct AccessControlEntryRecord {
 }
 
 impl AccessControlEntryRecord {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.id = d.uuid()?;
         m.resource_type = d.i8()?;
-        m.resource_name = d.string(flexible)?;
+        m.resource_name = d.string(true)?;
         m.pattern_type = d.i8()?;
-        m.principal = d.string(flexible)?;
-        m.host = d.string(flexible)?;
+        m.principal = d.string(true)?;
+        m.host = d.string(true)?;
         m.operation = d.i8()?;
         m.permission_type = d.i8()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.uuid(self.id);
         e.i8(self.resource_type);
-        e.string(&self.resource_name, flexible)?;
+        e.string(&self.resource_name, true)?;
         e.i8(self.pattern_type);
-        e.string(&self.principal, flexible)?;
-        e.string(&self.host, flexible)?;
+        e.string(&self.principal, true)?;
+        e.string(&self.host, true)?;
         e.i8(self.operation);
         e.i8(self.permission_type);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -64,8 +56,7 @@ impl Message for AccessControlEntryRecord {
     const NAME: &'static str = "AccessControlEntryRecord";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

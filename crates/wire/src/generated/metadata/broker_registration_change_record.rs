@@ -21,51 +21,45 @@ pub struct BrokerRegistrationChangeRecord {
 
 impl BrokerRegistrationChangeRecord {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.broker_id = d.i32()?;
         m.broker_epoch = d.i64()?;
-        if flexible {
-            d.tagged_fields(|d, tag| {
-                match tag {
-                    0 => m.fenced = d.i8()?,
-                    1 if version >= 1 => m.in_controlled_shutdown = d.i8()?,
-                    2 if version >= 2 => {
-                        m.log_dirs = {
-                            let count = d.array_len(true, 16)?;
-                            {
-                                let mut list = Vec::with_capacity(count);
-                                for _ in 0..count {
-                                    list.push(d.uuid()?);
-                                }
-                                list
+        d.tagged_fields(|d, tag| {
+            match tag {
+                0 => m.fenced = d.i8()?,
+                1 if version >= 1 => m.in_controlled_shutdown = d.i8()?,
+                2 if version >= 2 => {
+                    m.log_dirs = {
+                        let count = d.array_len(true, 16)?;
+                        {
+                            let mut list = Vec::with_capacity(count);
+                            for _ in 0..count {
+                                list.push(d.uuid()?);
                             }
+                            list
                         }
                     }
-                    3 if version >= 3 => {
-                        m.cordoned_log_dirs = match d.nullable_array_len(true, true, 16)? {
-                            None => None,
-                            Some(count) => Some({
-                                let mut list = Vec::with_capacity(count);
-                                for _ in 0..count {
-                                    list.push(d.uuid()?);
-                                }
-                                list
-                            }),
-                        }
-                    }
-                    _ => return Ok(false),
                 }
-                Ok(true)
-            })?;
-        }
+                3 if version >= 3 => {
+                    m.cordoned_log_dirs = match d.nullable_array_len(true, true, 16)? {
+                        None => None,
+                        Some(count) => Some({
+                            let mut list = Vec::with_capacity(count);
+                            for _ in 0..count {
+                                list.push(d.uuid()?);
+                            }
+                            list
+                        }),
+                    }
+                }
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.broker_id);
         e.i64(self.broker_epoch);
         if !(version >= 1) && self.in_controlled_shutdown != 0 {
@@ -85,47 +79,45 @@ impl BrokerRegistrationChangeRecord {
                 version,
             ));
         }
-        if flexible {
-            let mut tagged = TaggedFields::default();
-            if true && self.fenced != 0 {
-                tagged.add(0, |e| {
-                    e.i8(self.fenced);
-                    Ok(())
-                })?;
-            }
-            if version >= 1 && self.in_controlled_shutdown != 0 {
-                tagged.add(1, |e| {
-                    e.i8(self.in_controlled_shutdown);
-                    Ok(())
-                })?;
-            }
-            if version >= 2 && !self.log_dirs.is_empty() {
-                tagged.add(2, |e| {
-                    e.array_len(self.log_dirs.len(), true)?;
-                    for v in &self.log_dirs {
-                        e.uuid(*v);
-                    }
-                    Ok(())
-                })?;
-            }
-            if version >= 3 && self.cordoned_log_dirs.is_some() {
-                tagged.add(3, |e| {
-                    match &self.cordoned_log_dirs {
-                        None => {
-                            e.null_array(true);
-                        }
-                        Some(v) => {
-                            e.array_len(v.len(), true)?;
-                            for v in v {
-                                e.uuid(*v);
-                            }
-                        }
-                    }
-                    Ok(())
-                })?;
-            }
-            e.tagged_fields(tagged);
+        let mut tagged = TaggedFields::default();
+        if self.fenced != 0 {
+            tagged.add(0, |e| {
+                e.i8(self.fenced);
+                Ok(())
+            })?;
         }
+        if version >= 1 && self.in_controlled_shutdown != 0 {
+            tagged.add(1, |e| {
+                e.i8(self.in_controlled_shutdown);
+                Ok(())
+            })?;
+        }
+        if version >= 2 && !self.log_dirs.is_empty() {
+            tagged.add(2, |e| {
+                e.array_len(self.log_dirs.len(), true)?;
+                for v in &self.log_dirs {
+                    e.uuid(*v);
+                }
+                Ok(())
+            })?;
+        }
+        if version >= 3 && self.cordoned_log_dirs.is_some() {
+            tagged.add(3, |e| {
+                match &self.cordoned_log_dirs {
+                    None => {
+                        e.null_array(true);
+                    }
+                    Some(v) => {
+                        e.array_len(v.len(), true)?;
+                        for v in v {
+                            e.uuid(*v);
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        e.tagged_fields(tagged);
         Ok(())
     }
 }
@@ -134,8 +126,7 @@ impl Message for BrokerRegistrationChangeRecord {
     const NAME: &'static str = "BrokerRegistrationChangeRecord";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 3;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

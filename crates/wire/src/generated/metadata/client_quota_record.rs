@@ -17,11 +17,9 @@ pub struct ClientQuotaRecord {
 
 impl ClientQuotaRecord {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.entity = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -30,28 +28,22 @@ impl ClientQuotaRecord {
                 list
             }
         };
-        m.key = d.string(flexible)?;
+        m.key = d.string(true)?;
         m.value = d.f64()?;
         m.remove = d.bool()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.array_len(self.entity.len(), flexible)?;
+        e.array_len(self.entity.len(), true)?;
         for v in &self.entity {
             v.write(e, version)?;
         }
-        e.string(&self.key, flexible)?;
+        e.string(&self.key, true)?;
         e.f64(self.value);
         e.bool(self.remove);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -60,8 +52,7 @@ impl Message for ClientQuotaRecord {
     const NAME: &'static str = "ClientQuotaRecord";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -88,33 +79,25 @@ impl Default for EntityData {
 }
 
 impl EntityData {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.entity_type = d.string(flexible)?;
-        m.entity_name = d.nullable_string(flexible, true)?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        m.entity_type = d.string(true)?;
+        m.entity_name = d.nullable_string(true, true)?;
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.entity_type, flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.entity_type, true)?;
         match &self.entity_name {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

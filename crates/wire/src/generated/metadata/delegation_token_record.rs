@@ -22,18 +22,16 @@ pub struct DelegationTokenRecord {
 }
 
 impl DelegationTokenRecord {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.owner = d.string(flexible)?;
-        m.requester = d.string(flexible)?;
+        m.owner = d.string(true)?;
+        m.requester = d.string(true)?;
         m.renewers = {
-            let count = d.array_len(flexible, 1)?;
+            let count = d.array_len(true, 1)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
-                    list.push(d.string(flexible)?);
+                    list.push(d.string(true)?);
                 }
                 list
             }
@@ -41,29 +39,23 @@ impl DelegationTokenRecord {
         m.issue_timestamp = d.i64()?;
         m.max_timestamp = d.i64()?;
         m.expiration_timestamp = d.i64()?;
-        m.token_id = d.string(flexible)?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        m.token_id = d.string(true)?;
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.owner, flexible)?;
-        e.string(&self.requester, flexible)?;
-        e.array_len(self.renewers.len(), flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.owner, true)?;
+        e.string(&self.requester, true)?;
+        e.array_len(self.renewers.len(), true)?;
         for v in &self.renewers {
-            e.string(v, flexible)?;
+            e.string(v, true)?;
         }
         e.i64(self.issue_timestamp);
         e.i64(self.max_timestamp);
         e.i64(self.expiration_timestamp);
-        e.string(&self.token_id, flexible)?;
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.string(&self.token_id, true)?;
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -72,8 +64,7 @@ impl Message for DelegationTokenRecord {
     const NAME: &'static str = "DelegationTokenRecord";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

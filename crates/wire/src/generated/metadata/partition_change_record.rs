@@ -49,111 +49,105 @@ impl Default for PartitionChangeRecord {
 
 impl PartitionChangeRecord {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition_id = d.i32()?;
         m.topic_id = d.uuid()?;
-        if flexible {
-            d.tagged_fields(|d, tag| {
-                match tag {
-                    0 => {
-                        m.isr = match d.nullable_array_len(true, true, 4)? {
-                            None => None,
-                            Some(count) => Some({
-                                let mut list = Vec::with_capacity(count);
-                                for _ in 0..count {
-                                    list.push(d.i32()?);
-                                }
-                                list
-                            }),
-                        }
+        d.tagged_fields(|d, tag| {
+            match tag {
+                0 => {
+                    m.isr = match d.nullable_array_len(true, true, 4)? {
+                        None => None,
+                        Some(count) => Some({
+                            let mut list = Vec::with_capacity(count);
+                            for _ in 0..count {
+                                list.push(d.i32()?);
+                            }
+                            list
+                        }),
                     }
-                    1 => m.leader = d.i32()?,
-                    2 => {
-                        m.replicas = match d.nullable_array_len(true, true, 4)? {
-                            None => None,
-                            Some(count) => Some({
-                                let mut list = Vec::with_capacity(count);
-                                for _ in 0..count {
-                                    list.push(d.i32()?);
-                                }
-                                list
-                            }),
-                        }
-                    }
-                    3 => {
-                        m.removing_replicas = match d.nullable_array_len(true, true, 4)? {
-                            None => None,
-                            Some(count) => Some({
-                                let mut list = Vec::with_capacity(count);
-                                for _ in 0..count {
-                                    list.push(d.i32()?);
-                                }
-                                list
-                            }),
-                        }
-                    }
-                    4 => {
-                        m.adding_replicas = match d.nullable_array_len(true, true, 4)? {
-                            None => None,
-                            Some(count) => Some({
-                                let mut list = Vec::with_capacity(count);
-                                for _ in 0..count {
-                                    list.push(d.i32()?);
-                                }
-                                list
-                            }),
-                        }
-                    }
-                    5 => m.leader_recovery_state = d.i8()?,
-                    8 if version >= 1 => {
-                        m.directories = match d.nullable_array_len(true, true, 16)? {
-                            None => None,
-                            Some(count) => Some({
-                                let mut list = Vec::with_capacity(count);
-                                for _ in 0..count {
-                                    list.push(d.uuid()?);
-                                }
-                                list
-                            }),
-                        }
-                    }
-                    6 if version >= 2 => {
-                        m.eligible_leader_replicas = match d.nullable_array_len(true, true, 4)? {
-                            None => None,
-                            Some(count) => Some({
-                                let mut list = Vec::with_capacity(count);
-                                for _ in 0..count {
-                                    list.push(d.i32()?);
-                                }
-                                list
-                            }),
-                        }
-                    }
-                    7 if version >= 2 => {
-                        m.last_known_elr = match d.nullable_array_len(true, true, 4)? {
-                            None => None,
-                            Some(count) => Some({
-                                let mut list = Vec::with_capacity(count);
-                                for _ in 0..count {
-                                    list.push(d.i32()?);
-                                }
-                                list
-                            }),
-                        }
-                    }
-                    _ => return Ok(false),
                 }
-                Ok(true)
-            })?;
-        }
+                1 => m.leader = d.i32()?,
+                2 => {
+                    m.replicas = match d.nullable_array_len(true, true, 4)? {
+                        None => None,
+                        Some(count) => Some({
+                            let mut list = Vec::with_capacity(count);
+                            for _ in 0..count {
+                                list.push(d.i32()?);
+                            }
+                            list
+                        }),
+                    }
+                }
+                3 => {
+                    m.removing_replicas = match d.nullable_array_len(true, true, 4)? {
+                        None => None,
+                        Some(count) => Some({
+                            let mut list = Vec::with_capacity(count);
+                            for _ in 0..count {
+                                list.push(d.i32()?);
+                            }
+                            list
+                        }),
+                    }
+                }
+                4 => {
+                    m.adding_replicas = match d.nullable_array_len(true, true, 4)? {
+                        None => None,
+                        Some(count) => Some({
+                            let mut list = Vec::with_capacity(count);
+                            for _ in 0..count {
+                                list.push(d.i32()?);
+                            }
+                            list
+                        }),
+                    }
+                }
+                5 => m.leader_recovery_state = d.i8()?,
+                8 if version >= 1 => {
+                    m.directories = match d.nullable_array_len(true, true, 16)? {
+                        None => None,
+                        Some(count) => Some({
+                            let mut list = Vec::with_capacity(count);
+                            for _ in 0..count {
+                                list.push(d.uuid()?);
+                            }
+                            list
+                        }),
+                    }
+                }
+                6 if version >= 2 => {
+                    m.eligible_leader_replicas = match d.nullable_array_len(true, true, 4)? {
+                        None => None,
+                        Some(count) => Some({
+                            let mut list = Vec::with_capacity(count);
+                            for _ in 0..count {
+                                list.push(d.i32()?);
+                            }
+                            list
+                        }),
+                    }
+                }
+                7 if version >= 2 => {
+                    m.last_known_elr = match d.nullable_array_len(true, true, 4)? {
+                        None => None,
+                        Some(count) => Some({
+                            let mut list = Vec::with_capacity(count);
+                            for _ in 0..count {
+                                list.push(d.i32()?);
+                            }
+                            list
+                        }),
+                    }
+                }
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.partition_id);
         e.uuid(self.topic_id);
         if !(version >= 1) && self.directories.is_some() {
@@ -169,134 +163,132 @@ impl PartitionChangeRecord {
         if !(version >= 2) && self.last_known_elr.is_some() {
             return Err(EncodeError::not_in_version("PartitionChangeRecord", "LastKnownElr", version));
         }
-        if flexible {
-            let mut tagged = TaggedFields::default();
-            if true && self.isr.is_some() {
-                tagged.add(0, |e| {
-                    match &self.isr {
-                        None => {
-                            e.null_array(true);
-                        }
-                        Some(v) => {
-                            e.array_len(v.len(), true)?;
-                            for v in v {
-                                e.i32(*v);
-                            }
+        let mut tagged = TaggedFields::default();
+        if self.isr.is_some() {
+            tagged.add(0, |e| {
+                match &self.isr {
+                    None => {
+                        e.null_array(true);
+                    }
+                    Some(v) => {
+                        e.array_len(v.len(), true)?;
+                        for v in v {
+                            e.i32(*v);
                         }
                     }
-                    Ok(())
-                })?;
-            }
-            if true && self.leader != -2 {
-                tagged.add(1, |e| {
-                    e.i32(self.leader);
-                    Ok(())
-                })?;
-            }
-            if true && self.replicas.is_some() {
-                tagged.add(2, |e| {
-                    match &self.replicas {
-                        None => {
-                            e.null_array(true);
-                        }
-                        Some(v) => {
-                            e.array_len(v.len(), true)?;
-                            for v in v {
-                                e.i32(*v);
-                            }
-                        }
-                    }
-                    Ok(())
-                })?;
-            }
-            if true && self.removing_replicas.is_some() {
-                tagged.add(3, |e| {
-                    match &self.removing_replicas {
-                        None => {
-                            e.null_array(true);
-                        }
-                        Some(v) => {
-                            e.array_len(v.len(), true)?;
-                            for v in v {
-                                e.i32(*v);
-                            }
-                        }
-                    }
-                    Ok(())
-                })?;
-            }
-            if true && self.adding_replicas.is_some() {
-                tagged.add(4, |e| {
-                    match &self.adding_replicas {
-                        None => {
-                            e.null_array(true);
-                        }
-                        Some(v) => {
-                            e.array_len(v.len(), true)?;
-                            for v in v {
-                                e.i32(*v);
-                            }
-                        }
-                    }
-                    Ok(())
-                })?;
-            }
-            if true && self.leader_recovery_state != -1 {
-                tagged.add(5, |e| {
-                    e.i8(self.leader_recovery_state);
-                    Ok(())
-                })?;
-            }
-            if version >= 2 && self.eligible_leader_replicas.is_some() {
-                tagged.add(6, |e| {
-                    match &self.eligible_leader_replicas {
-                        None => {
-                            e.null_array(true);
-                        }
-                        Some(v) => {
-                            e.array_len(v.len(), true)?;
-                            for v in v {
-                                e.i32(*v);
-                            }
-                        }
-                    }
-                    Ok(())
-                })?;
-            }
-            if version >= 2 && self.last_known_elr.is_some() {
-                tagged.add(7, |e| {
-                    match &self.last_known_elr {
-                        None => {
-                            e.null_array(true);
-                        }
-                        Some(v) => {
-                            e.array_len(v.len(), true)?;
-                            for v in v {
-                                e.i32(*v);
-                            }
-                        }
-                    }
-                    Ok(())
-                })?;
-            }
-            if version >= 1 && self.directories.is_some() {
-                tagged.add(8, |e| {
-                    match &self.directories {
-                        None => {
-                            e.null_array(true);
-                        }
-                        Some(v) => {
-                            e.array_len(v.len(), true)?;
-                            for v in v {
-                                e.uuid(*v);
-                            }
-                        }
-                    }
-                    Ok(())
-                })?;
-            }
-            e.tagged_fields(tagged);
+                }
+                Ok(())
+            })?;
         }
+        if self.leader != -2 {
+            tagged.add(1, |e| {
+                e.i32(self.leader);
+                Ok(())
+            })?;
+        }
+        if self.replicas.is_some() {
+            tagged.add(2, |e| {
+                match &self.replicas {
+                    None => {
+                        e.null_array(true);
+                    }
+                    Some(v) => {
+                        e.array_len(v.len(), true)?;
+                        for v in v {
+                            e.i32(*v);
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        if self.removing_replicas.is_some() {
+            tagged.add(3, |e| {
+                match &self.removing_replicas {
+                    None => {
+                        e.null_array(true);
+                    }
+                    Some(v) => {
+                        e.array_len(v.len(), true)?;
+                        for v in v {
+                            e.i32(*v);
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        if self.adding_replicas.is_some() {
+            tagged.add(4, |e| {
+                match &self.adding_replicas {
+                    None => {
+                        e.null_array(true);
+                    }
+                    Some(v) => {
+                        e.array_len(v.len(), true)?;
+                        for v in v {
+                            e.i32(*v);
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        if self.leader_recovery_state != -1 {
+            tagged.add(5, |e| {
+                e.i8(self.leader_recovery_state);
+                Ok(())
+            })?;
+        }
+        if version >= 2 && self.eligible_leader_replicas.is_some() {
+            tagged.add(6, |e| {
+                match &self.eligible_leader_replicas {
+                    None => {
+                        e.null_array(true);
+                    }
+                    Some(v) => {
+                        e.array_len(v.len(), true)?;
+                        for v in v {
+                            e.i32(*v);
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        if version >= 2 && self.last_known_elr.is_some() {
+            tagged.add(7, |e| {
+                match &self.last_known_elr {
+                    None => {
+                        e.null_array(true);
+                    }
+                    Some(v) => {
+                        e.array_len(v.len(), true)?;
+                        for v in v {
+                            e.i32(*v);
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        if version >= 1 && self.directories.is_some() {
+            tagged.add(8, |e| {
+                match &self.directories {
+                    None => {
+                        e.null_array(true);
+                    }
+                    Some(v) => {
+                        e.array_len(v.len(), true)?;
+                        for v in v {
+                            e.uuid(*v);
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        e.tagged_fields(tagged);
         Ok(())
     }
 }
@@ -305,8 +297,7 @@ impl Message for PartitionChangeRecord {
     const NAME: &'static str = "PartitionChangeRecord";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 2;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -55,13 +55,11 @@ impl Default for PartitionRecord {
 
 impl PartitionRecord {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition_id = d.i32()?;
         m.topic_id = d.uuid()?;
         m.replicas = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -71,7 +69,7 @@ impl PartitionRecord {
             }
         };
         m.isr = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -81,7 +79,7 @@ impl PartitionRecord {
             }
         };
         m.removing_replicas = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -91,7 +89,7 @@ impl PartitionRecord {
             }
         };
         m.adding_replicas = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -105,7 +103,7 @@ impl PartitionRecord {
         m.partition_epoch = d.i32()?;
         if version >= 1 {
             m.directories = {
-                let count = d.array_len(flexible, 16)?;
+                let count = d.array_len(true, 16)?;
                 {
                     let mut list = Vec::with_capacity(count);
                     for _ in 0..count {
@@ -115,60 +113,56 @@ impl PartitionRecord {
                 }
             };
         }
-        if flexible {
-            d.tagged_fields(|d, tag| {
-                match tag {
-                    0 => m.leader_recovery_state = d.i8()?,
-                    1 if version >= 2 => {
-                        m.eligible_leader_replicas = match d.nullable_array_len(true, true, 4)? {
-                            None => None,
-                            Some(count) => Some({
-                                let mut list = Vec::with_capacity(count);
-                                for _ in 0..count {
-                                    list.push(d.i32()?);
-                                }
-                                list
-                            }),
-                        }
+        d.tagged_fields(|d, tag| {
+            match tag {
+                0 => m.leader_recovery_state = d.i8()?,
+                1 if version >= 2 => {
+                    m.eligible_leader_replicas = match d.nullable_array_len(true, true, 4)? {
+                        None => None,
+                        Some(count) => Some({
+                            let mut list = Vec::with_capacity(count);
+                            for _ in 0..count {
+                                list.push(d.i32()?);
+                            }
+                            list
+                        }),
                     }
-                    2 if version >= 2 => {
-                        m.last_known_elr = match d.nullable_array_len(true, true, 4)? {
-                            None => None,
-                            Some(count) => Some({
-                                let mut list = Vec::with_capacity(count);
-                                for _ in 0..count {
-                                    list.push(d.i32()?);
-                                }
-                                list
-                            }),
-                        }
-                    }
-                    _ => return Ok(false),
                 }
-                Ok(true)
-            })?;
-        }
+                2 if version >= 2 => {
+                    m.last_known_elr = match d.nullable_array_len(true, true, 4)? {
+                        None => None,
+                        Some(count) => Some({
+                            let mut list = Vec::with_capacity(count);
+                            for _ in 0..count {
+                                list.push(d.i32()?);
+                            }
+                            list
+                        }),
+                    }
+                }
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.partition_id);
         e.uuid(self.topic_id);
-        e.array_len(self.replicas.len(), flexible)?;
+        e.array_len(self.replicas.len(), true)?;
         for v in &self.replicas {
             e.i32(*v);
         }
-        e.array_len(self.isr.len(), flexible)?;
+        e.array_len(self.isr.len(), true)?;
         for v in &self.isr {
             e.i32(*v);
         }
-        e.array_len(self.removing_replicas.len(), flexible)?;
+        e.array_len(self.removing_replicas.len(), true)?;
         for v in &self.removing_replicas {
             e.i32(*v);
         }
-        e.array_len(self.adding_replicas.len(), flexible)?;
+        e.array_len(self.adding_replicas.len(), true)?;
         for v in &self.adding_replicas {
             e.i32(*v);
         }
@@ -179,7 +173,7 @@ impl PartitionRecord {
             return Err(EncodeError::not_in_version("PartitionRecord", "Directories", version));
         }
         if version >= 1 {
-            e.array_len(self.directories.len(), flexible)?;
+            e.array_len(self.directories.len(), true)?;
             for v in &self.directories {
                 e.uuid(*v);
             }
@@ -190,48 +184,46 @@ impl PartitionRecord {
         if !(version >= 2) && self.last_known_elr.is_some() {
             return Err(EncodeError::not_in_version("PartitionRecord", "LastKnownElr", version));
         }
-        if flexible {
-            let mut tagged = TaggedFields::default();
-            if true && self.leader_recovery_state != 0 {
-                tagged.add(0, |e| {
-                    e.i8(self.leader_recovery_state);
-                    Ok(())
-                })?;
-            }
-            if version >= 2 && self.eligible_leader_replicas.is_some() {
-                tagged.add(1, |e| {
-                    match &self.eligible_leader_replicas {
-                        None => {
-                            e.null_array(true);
-                        }
-                        Some(v) => {
-                            e.array_len(v.len(), true)?;
-                            for v in v {
-                                e.i32(*v);
-                            }
-                        }
-                    }
-                    Ok(())
-                })?;
-            }
-            if version >= 2 && self.last_known_elr.is_some() {
-                tagged.add(2, |e| {
-                    match &self.last_known_elr {
-                        None => {
-                            e.null_array(true);
-                        }
-                        Some(v) => {
-                            e.array_len(v.len(), true)?;
-                            for v in v {
-                                e.i32(*v);
-                            }
-                        }
-                    }
-                    Ok(())
-                })?;
-            }
-            e.tagged_fields(tagged);
+        let mut tagged = TaggedFields::default();
+        if self.leader_recovery_state != 0 {
+            tagged.add(0, |e| {
+                e.i8(self.leader_recovery_state);
+                Ok(())
+            })?;
         }
+        if version >= 2 && self.eligible_leader_replicas.is_some() {
+            tagged.add(1, |e| {
+                match &self.eligible_leader_replicas {
+                    None => {
+                        e.null_array(true);
+                    }
+                    Some(v) => {
+                        e.array_len(v.len(), true)?;
+                        for v in v {
+                            e.i32(*v);
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        if version >= 2 && self.last_known_elr.is_some() {
+            tagged.add(2, |e| {
+                match &self.last_known_elr {
+                    None => {
+                        e.null_array(true);
+                    }
+                    Some(v) => {
+                        e.array_len(v.len(), true)?;
+                        for v in v {
+                            e.i32(*v);
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        e.tagged_fields(tagged);
         Ok(())
     }
 }
@@ -240,8 +232,7 @@ impl Message for PartitionRecord {
     const NAME: &'static str = "PartitionRecord";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 2;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -49,8 +49,6 @@ impl Default for RegisterBrokerRecord {
 
 impl RegisterBrokerRecord {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.broker_id = d.i32()?;
         if version >= 2 {
@@ -59,7 +57,7 @@ impl RegisterBrokerRecord {
         m.incarnation_id = d.uuid()?;
         m.broker_epoch = d.i64()?;
         m.end_points = {
-            let count = d.array_len(flexible, 6)?;
+            let count = d.array_len(true, 6)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -69,7 +67,7 @@ impl RegisterBrokerRecord {
             }
         };
         m.features = {
-            let count = d.array_len(flexible, 5)?;
+            let count = d.array_len(true, 5)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -78,49 +76,45 @@ impl RegisterBrokerRecord {
                 list
             }
         };
-        m.rack = d.nullable_string(flexible, true)?;
+        m.rack = d.nullable_string(true, true)?;
         m.fenced = d.bool()?;
         if version >= 1 {
             m.in_controlled_shutdown = d.bool()?;
         }
-        if flexible {
-            d.tagged_fields(|d, tag| {
-                match tag {
-                    0 if version >= 3 => {
-                        m.log_dirs = {
-                            let count = d.array_len(true, 16)?;
-                            {
-                                let mut list = Vec::with_capacity(count);
-                                for _ in 0..count {
-                                    list.push(d.uuid()?);
-                                }
-                                list
+        d.tagged_fields(|d, tag| {
+            match tag {
+                0 if version >= 3 => {
+                    m.log_dirs = {
+                        let count = d.array_len(true, 16)?;
+                        {
+                            let mut list = Vec::with_capacity(count);
+                            for _ in 0..count {
+                                list.push(d.uuid()?);
                             }
+                            list
                         }
                     }
-                    1 if version >= 4 => {
-                        m.cordoned_log_dirs = match d.nullable_array_len(true, true, 16)? {
-                            None => None,
-                            Some(count) => Some({
-                                let mut list = Vec::with_capacity(count);
-                                for _ in 0..count {
-                                    list.push(d.uuid()?);
-                                }
-                                list
-                            }),
-                        }
-                    }
-                    _ => return Ok(false),
                 }
-                Ok(true)
-            })?;
-        }
+                1 if version >= 4 => {
+                    m.cordoned_log_dirs = match d.nullable_array_len(true, true, 16)? {
+                        None => None,
+                        Some(count) => Some({
+                            let mut list = Vec::with_capacity(count);
+                            for _ in 0..count {
+                                list.push(d.uuid()?);
+                            }
+                            list
+                        }),
+                    }
+                }
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.broker_id);
         if !(version >= 2) && self.is_migrating_zk_broker {
             return Err(EncodeError::not_in_version("RegisterBrokerRecord", "IsMigratingZkBroker", version));
@@ -130,20 +124,20 @@ impl RegisterBrokerRecord {
         }
         e.uuid(self.incarnation_id);
         e.i64(self.broker_epoch);
-        e.array_len(self.end_points.len(), flexible)?;
+        e.array_len(self.end_points.len(), true)?;
         for v in &self.end_points {
             v.write(e, version)?;
         }
-        e.array_len(self.features.len(), flexible)?;
+        e.array_len(self.features.len(), true)?;
         for v in &self.features {
             v.write(e, version)?;
         }
         match &self.rack {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
         e.bool(self.fenced);
@@ -159,35 +153,33 @@ impl RegisterBrokerRecord {
         if !(version >= 4) && self.cordoned_log_dirs.is_some() {
             return Err(EncodeError::not_in_version("RegisterBrokerRecord", "CordonedLogDirs", version));
         }
-        if flexible {
-            let mut tagged = TaggedFields::default();
-            if version >= 3 && !self.log_dirs.is_empty() {
-                tagged.add(0, |e| {
-                    e.array_len(self.log_dirs.len(), true)?;
-                    for v in &self.log_dirs {
-                        e.uuid(*v);
-                    }
-                    Ok(())
-                })?;
-            }
-            if version >= 4 && self.cordoned_log_dirs.is_some() {
-                tagged.add(1, |e| {
-                    match &self.cordoned_log_dirs {
-                        None => {
-                            e.null_array(true);
-                        }
-                        Some(v) => {
-                            e.array_len(v.len(), true)?;
-                            for v in v {
-                                e.uuid(*v);
-                            }
-                        }
-                    }
-                    Ok(())
-                })?;
-            }
-            e.tagged_fields(tagged);
+        let mut tagged = TaggedFields::default();
+        if version >= 3 && !self.log_dirs.is_empty() {
+            tagged.add(0, |e| {
+                e.array_len(self.log_dirs.len(), true)?;
+                for v in &self.log_dirs {
+                    e.uuid(*v);
+                }
+                Ok(())
+            })?;
         }
+        if version >= 4 && self.cordoned_log_dirs.is_some() {
+            tagged.add(1, |e| {
+                match &self.cordoned_log_dirs {
+                    None => {
+                        e.null_array(true);
+                    }
+                    Some(v) => {
+                        e.array_len(v.len(), true)?;
+                        for v in v {
+                            e.uuid(*v);
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        e.tagged_fields(tagged);
         Ok(())
     }
 }
@@ -196,8 +188,7 @@ impl Message for RegisterBrokerRecord {
     const NAME: &'static str = "RegisterBrokerRecord";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 4;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -222,30 +213,22 @@ pub struct BrokerEndpoint {
 }
 
 impl BrokerEndpoint {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.name = d.string(flexible)?;
-        m.host = d.string(flexible)?;
+        m.name = d.string(true)?;
+        m.host = d.string(true)?;
         m.port = d.u16()?;
         m.security_protocol = d.i16()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.name, flexible)?;
-        e.string(&self.host, flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.name, true)?;
+        e.string(&self.host, true)?;
         e.u16(self.port);
         e.i16(self.security_protocol);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -262,28 +245,20 @@ pub struct BrokerFeature {
 }
 
 impl BrokerFeature {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.name = d.string(flexible)?;
+        m.name = d.string(true)?;
         m.min_supported_version = d.i16()?;
         m.max_supported_version = d.i16()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.name, flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.name, true)?;
         e.i16(self.min_supported_version);
         e.i16(self.max_supported_version);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

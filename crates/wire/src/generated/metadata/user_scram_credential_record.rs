@@ -21,34 +21,26 @@ pub struct UserScramCredentialRecord {
 }
 
 impl UserScramCredentialRecord {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.name = d.string(flexible)?;
+        m.name = d.string(true)?;
         m.mechanism = d.i8()?;
-        m.salt = d.bytes(flexible)?;
-        m.stored_key = d.bytes(flexible)?;
-        m.server_key = d.bytes(flexible)?;
+        m.salt = d.bytes(true)?;
+        m.stored_key = d.bytes(true)?;
+        m.server_key = d.bytes(true)?;
         m.iterations = d.i32()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.name, flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.name, true)?;
         e.i8(self.mechanism);
-        e.bytes(&self.salt, flexible)?;
-        e.bytes(&self.stored_key, flexible)?;
-        e.bytes(&self.server_key, flexible)?;
+        e.bytes(&self.salt, true)?;
+        e.bytes(&self.stored_key, true)?;
+        e.bytes(&self.server_key, true)?;
         e.i32(self.iterations);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -57,8 +49,7 @@ impl Message for UserScramCredentialRecord {
     const NAME: &'static str = "UserScramCredentialRecord";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

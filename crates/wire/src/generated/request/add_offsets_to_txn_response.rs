@@ -14,7 +14,6 @@ pub struct AddOffsetsToTxnResponse {
 impl AddOffsetsToTxnResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 3;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.error_code = d.i16()?;
@@ -26,7 +25,6 @@ impl AddOffsetsToTxnResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.i16(self.error_code);
         if flexible {
@@ -41,7 +39,6 @@ impl Message for AddOffsetsToTxnResponse {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 4;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 3
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -20,7 +20,6 @@ pub struct AddPartitionsToTxnRequest {
 impl AddPartitionsToTxnRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 3;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 4 {
             m.transactions = {
@@ -63,7 +62,6 @@ impl AddPartitionsToTxnRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
-        let _ = (&e, version, flexible);
         if !(version >= 4) && !self.transactions.is_empty() {
             return Err(EncodeError::not_in_version("AddPartitionsToTxnRequest", "Transactions", version));
         }
@@ -128,7 +126,6 @@ impl Message for AddPartitionsToTxnRequest {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 5;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 3
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -157,7 +154,6 @@ pub struct AddPartitionsToTxnTransaction {
 impl AddPartitionsToTxnTransaction {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 3;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 4 {
             m.transactional_id = d.string(flexible)?;
@@ -191,7 +187,6 @@ impl AddPartitionsToTxnTransaction {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
-        let _ = (&e, version, flexible);
         if !(version >= 4) && !self.transactional_id.is_empty() {
             return Err(EncodeError::not_in_version(
                 "AddPartitionsToTxnTransaction",
@@ -252,7 +247,6 @@ pub struct AddPartitionsToTxnTopic {
 impl AddPartitionsToTxnTopic {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 3;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.name = d.string(flexible)?;
         m.partitions = {
@@ -273,7 +267,6 @@ impl AddPartitionsToTxnTopic {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
-        let _ = (&e, version, flexible);
         e.string(&self.name, flexible)?;
         e.array_len(self.partitions.len(), flexible)?;
         for v in &self.partitions {

@@ -18,7 +18,6 @@ pub struct AddPartitionsToTxnResponse {
 impl AddPartitionsToTxnResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 3;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         if version >= 4 {
@@ -56,7 +55,6 @@ impl AddPartitionsToTxnResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         if version >= 4 {
             e.i16(self.error_code);
@@ -99,7 +97,6 @@ impl Message for AddPartitionsToTxnResponse {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 5;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 3
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -122,7 +119,6 @@ pub struct AddPartitionsToTxnResult {
 impl AddPartitionsToTxnResult {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 3;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 4 {
             m.transactional_id = d.string(flexible)?;
@@ -147,7 +143,6 @@ impl AddPartitionsToTxnResult {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
-        let _ = (&e, version, flexible);
         if !(version >= 4) && !self.transactional_id.is_empty() {
             return Err(EncodeError::not_in_version("AddPartitionsToTxnResult", "TransactionalId", version));
         }
@@ -182,7 +177,6 @@ pub struct AddPartitionsToTxnTopicResult {
 impl AddPartitionsToTxnTopicResult {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 3;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.name = d.string(flexible)?;
         m.results_by_partition = {
@@ -203,7 +197,6 @@ impl AddPartitionsToTxnTopicResult {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
-        let _ = (&e, version, flexible);
         e.string(&self.name, flexible)?;
         e.array_len(self.results_by_partition.len(), flexible)?;
         for v in &self.results_by_partition {
@@ -228,7 +221,6 @@ pub struct AddPartitionsToTxnPartitionResult {
 impl AddPartitionsToTxnPartitionResult {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 3;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         m.partition_error_code = d.i16()?;
@@ -240,7 +232,6 @@ impl AddPartitionsToTxnPartitionResult {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
-        let _ = (&e, version, flexible);
         e.i32(self.partition_index);
         e.i16(self.partition_error_code);
         if flexible {

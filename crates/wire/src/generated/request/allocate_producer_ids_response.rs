@@ -16,30 +16,22 @@ pub struct AllocateProducerIdsResponse {
 }
 
 impl AllocateProducerIdsResponse {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.error_code = d.i16()?;
         m.producer_id_start = d.i64()?;
         m.producer_id_len = d.i32()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i32(self.throttle_time_ms);
         e.i16(self.error_code);
         e.i64(self.producer_id_start);
         e.i32(self.producer_id_len);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -48,8 +40,7 @@ impl Message for AllocateProducerIdsResponse {
     const NAME: &'static str = "AllocateProducerIdsResponse";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -14,7 +14,6 @@ pub struct AlterClientQuotasRequest {
 impl AlterClientQuotasRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.entries = {
             let count = d.array_len(flexible, 2)?;
@@ -35,7 +34,6 @@ impl AlterClientQuotasRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.array_len(self.entries.len(), flexible)?;
         for v in &self.entries {
             v.write(e, version)?;
@@ -53,7 +51,6 @@ impl Message for AlterClientQuotasRequest {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 1;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 1
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -76,7 +73,6 @@ pub struct EntryData {
 impl EntryData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.entity = {
             let count = d.array_len(flexible, 2)?;
@@ -106,7 +102,6 @@ impl EntryData {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.array_len(self.entity.len(), flexible)?;
         for v in &self.entity {
             v.write(e, version)?;
@@ -140,7 +135,6 @@ impl Default for EntityData {
 impl EntityData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.entity_type = d.string(flexible)?;
         m.entity_name = d.nullable_string(flexible, true)?;
@@ -152,7 +146,6 @@ impl EntityData {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.string(&self.entity_type, flexible)?;
         match &self.entity_name {
             None => {
@@ -183,7 +176,6 @@ pub struct OpData {
 impl OpData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.key = d.string(flexible)?;
         m.value = d.f64()?;
@@ -196,7 +188,6 @@ impl OpData {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.string(&self.key, flexible)?;
         e.f64(self.value);
         e.bool(self.remove);

@@ -14,7 +14,6 @@ pub struct AlterClientQuotasResponse {
 impl AlterClientQuotasResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.entries = {
@@ -35,7 +34,6 @@ impl AlterClientQuotasResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.array_len(self.entries.len(), flexible)?;
         for v in &self.entries {
@@ -53,7 +51,6 @@ impl Message for AlterClientQuotasResponse {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 1;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 1
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -84,7 +81,6 @@ impl Default for EntryData {
 impl EntryData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.error_code = d.i16()?;
         m.error_message = d.nullable_string(flexible, true)?;
@@ -106,7 +102,6 @@ impl EntryData {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.i16(self.error_code);
         match &self.error_message {
             None => {
@@ -145,7 +140,6 @@ impl Default for EntityData {
 impl EntityData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.entity_type = d.string(flexible)?;
         m.entity_name = d.nullable_string(flexible, true)?;
@@ -157,7 +151,6 @@ impl EntityData {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.string(&self.entity_type, flexible)?;
         match &self.entity_name {
             None => {

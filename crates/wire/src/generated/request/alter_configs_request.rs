@@ -14,7 +14,6 @@ pub struct AlterConfigsRequest {
 impl AlterConfigsRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.resources = {
             let count = d.array_len(flexible, 3)?;
@@ -35,7 +34,6 @@ impl AlterConfigsRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.array_len(self.resources.len(), flexible)?;
         for v in &self.resources {
             v.write(e, version)?;
@@ -53,7 +51,6 @@ impl Message for AlterConfigsRequest {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 2;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -78,7 +75,6 @@ pub struct AlterConfigsResource {
 impl AlterConfigsResource {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.resource_type = d.i8()?;
         m.resource_name = d.string(flexible)?;
@@ -100,7 +96,6 @@ impl AlterConfigsResource {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.i8(self.resource_type);
         e.string(&self.resource_name, flexible)?;
         e.array_len(self.configs.len(), flexible)?;
@@ -132,7 +127,6 @@ impl Default for AlterableConfig {
 impl AlterableConfig {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.name = d.string(flexible)?;
         m.value = d.nullable_string(flexible, true)?;
@@ -144,7 +138,6 @@ impl AlterableConfig {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.string(&self.name, flexible)?;
         match &self.value {
             None => {

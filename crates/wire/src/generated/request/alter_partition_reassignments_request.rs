@@ -25,15 +25,13 @@ impl Default for AlterPartitionReassignmentsRequest {
 
 impl AlterPartitionReassignmentsRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.timeout_ms = d.i32()?;
         if version >= 1 {
             m.allow_replication_factor_change = d.bool()?;
         }
         m.topics = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -42,15 +40,11 @@ impl AlterPartitionReassignmentsRequest {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.timeout_ms);
         if !(version >= 1) && !self.allow_replication_factor_change {
             return Err(EncodeError::not_in_version(
@@ -62,13 +56,11 @@ impl AlterPartitionReassignmentsRequest {
         if version >= 1 {
             e.bool(self.allow_replication_factor_change);
         }
-        e.array_len(self.topics.len(), flexible)?;
+        e.array_len(self.topics.len(), true)?;
         for v in &self.topics {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -77,8 +69,7 @@ impl Message for AlterPartitionReassignmentsRequest {
     const NAME: &'static str = "AlterPartitionReassignmentsRequest";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 1;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -100,12 +91,10 @@ pub struct ReassignableTopic {
 
 impl ReassignableTopic {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.name = d.string(flexible)?;
+        m.name = d.string(true)?;
         m.partitions = {
-            let count = d.array_len(flexible, 5)?;
+            let count = d.array_len(true, 5)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -114,23 +103,17 @@ impl ReassignableTopic {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.name, flexible)?;
-        e.array_len(self.partitions.len(), flexible)?;
+        e.string(&self.name, true)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -145,12 +128,10 @@ pub struct ReassignablePartition {
 }
 
 impl ReassignablePartition {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.partition_index = d.i32()?;
-        m.replicas = match d.nullable_array_len(flexible, true, 4)? {
+        m.replicas = match d.nullable_array_len(true, true, 4)? {
             None => None,
             Some(count) => Some({
                 let mut list = Vec::with_capacity(count);
@@ -160,30 +141,24 @@ impl ReassignablePartition {
                 list
             }),
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i32(self.partition_index);
         match &self.replicas {
             None => {
-                e.null_array(flexible);
+                e.null_array(true);
             }
             Some(v) => {
-                e.array_len(v.len(), flexible)?;
+                e.array_len(v.len(), true)?;
                 for v in v {
                     e.i32(*v);
                 }
             }
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

@@ -31,17 +31,15 @@ impl Default for AlterPartitionReassignmentsResponse {
 
 impl AlterPartitionReassignmentsResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         if version >= 1 {
             m.allow_replication_factor_change = d.bool()?;
         }
         m.error_code = d.i16()?;
-        m.error_message = d.nullable_string(flexible, true)?;
+        m.error_message = d.nullable_string(true, true)?;
         m.responses = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -50,15 +48,11 @@ impl AlterPartitionReassignmentsResponse {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         if version >= 1 {
             e.bool(self.allow_replication_factor_change);
@@ -66,19 +60,17 @@ impl AlterPartitionReassignmentsResponse {
         e.i16(self.error_code);
         match &self.error_message {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.text(v, flexible);
+                e.text(v, true);
             }
         }
-        e.array_len(self.responses.len(), flexible)?;
+        e.array_len(self.responses.len(), true)?;
         for v in &self.responses {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -87,8 +79,7 @@ impl Message for AlterPartitionReassignmentsResponse {
     const NAME: &'static str = "AlterPartitionReassignmentsResponse";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 1;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -110,12 +101,10 @@ pub struct ReassignableTopicResponse {
 
 impl ReassignableTopicResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.name = d.string(flexible)?;
+        m.name = d.string(true)?;
         m.partitions = {
-            let count = d.array_len(flexible, 7)?;
+            let count = d.array_len(true, 7)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -124,23 +113,17 @@ impl ReassignableTopicResponse {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.name, flexible)?;
-        e.array_len(self.partitions.len(), flexible)?;
+        e.string(&self.name, true)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -163,35 +146,27 @@ impl Default for ReassignablePartitionResponse {
 }
 
 impl ReassignablePartitionResponse {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         m.error_code = d.i16()?;
-        m.error_message = d.nullable_string(flexible, true)?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        m.error_message = d.nullable_string(true, true)?;
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i32(self.partition_index);
         e.i16(self.error_code);
         match &self.error_message {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.text(v, flexible);
+                e.text(v, true);
             }
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

@@ -21,13 +21,11 @@ impl Default for AlterPartitionRequest {
 
 impl AlterPartitionRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.broker_id = d.i32()?;
         m.broker_epoch = d.i64()?;
         m.topics = {
-            let count = d.array_len(flexible, 17)?;
+            let count = d.array_len(true, 17)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -36,24 +34,18 @@ impl AlterPartitionRequest {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.broker_id);
         e.i64(self.broker_epoch);
-        e.array_len(self.topics.len(), flexible)?;
+        e.array_len(self.topics.len(), true)?;
         for v in &self.topics {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -62,8 +54,7 @@ impl Message for AlterPartitionRequest {
     const NAME: &'static str = "AlterPartitionRequest";
     const MIN_VERSION: i16 = 2;
     const MAX_VERSION: i16 = 3;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -85,12 +76,10 @@ pub struct TopicData {
 
 impl TopicData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.topic_id = d.uuid()?;
         m.partitions = {
-            let count = d.array_len(flexible, 14)?;
+            let count = d.array_len(true, 14)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -99,23 +88,17 @@ impl TopicData {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.uuid(self.topic_id);
-        e.array_len(self.partitions.len(), flexible)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -139,14 +122,12 @@ pub struct PartitionData {
 
 impl PartitionData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         m.leader_epoch = d.i32()?;
         if version <= 2 {
             m.new_isr = {
-                let count = d.array_len(flexible, 4)?;
+                let count = d.array_len(true, 4)?;
                 {
                     let mut list = Vec::with_capacity(count);
                     for _ in 0..count {
@@ -158,7 +139,7 @@ impl PartitionData {
         }
         if version >= 3 {
             m.new_isr_with_epochs = {
-                let count = d.array_len(flexible, 12)?;
+                let count = d.array_len(true, 12)?;
                 {
                     let mut list = Vec::with_capacity(count);
                     for _ in 0..count {
@@ -170,22 +151,18 @@ impl PartitionData {
         }
         m.leader_recovery_state = d.i8()?;
         m.partition_epoch = d.i32()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.partition_index);
         e.i32(self.leader_epoch);
         if !(version <= 2) && !self.new_isr.is_empty() {
             return Err(EncodeError::not_in_version("PartitionData", "NewIsr", version));
         }
         if version <= 2 {
-            e.array_len(self.new_isr.len(), flexible)?;
+            e.array_len(self.new_isr.len(), true)?;
             for v in &self.new_isr {
                 e.i32(*v);
             }
@@ -194,16 +171,14 @@ impl PartitionData {
             return Err(EncodeError::not_in_version("PartitionData", "NewIsrWithEpochs", version));
         }
         if version >= 3 {
-            e.array_len(self.new_isr_with_epochs.len(), flexible)?;
+            e.array_len(self.new_isr_with_epochs.len(), true)?;
             for v in &self.new_isr_with_epochs {
                 v.write(e, version)?;
             }
         }
         e.i8(self.leader_recovery_state);
         e.i32(self.partition_epoch);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -225,8 +200,6 @@ impl Default for BrokerState {
 
 impl BrokerState {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 3 {
             m.broker_id = d.i32()?;
@@ -234,15 +207,11 @@ impl BrokerState {
         if version >= 3 {
             m.broker_epoch = d.i64()?;
         }
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         if !(version >= 3) && self.broker_id != 0 {
             return Err(EncodeError::not_in_version("BrokerState", "BrokerId", version));
         }
@@ -255,9 +224,7 @@ impl BrokerState {
         if version >= 3 {
             e.i64(self.broker_epoch);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

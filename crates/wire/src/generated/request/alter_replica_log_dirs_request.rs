@@ -12,7 +12,6 @@ pub struct AlterReplicaLogDirsRequest {
 impl AlterReplicaLogDirsRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.dirs = {
             let count = d.array_len(flexible, 2)?;
@@ -32,7 +31,6 @@ impl AlterReplicaLogDirsRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.array_len(self.dirs.len(), flexible)?;
         for v in &self.dirs {
             v.write(e, version)?;
@@ -49,7 +47,6 @@ impl Message for AlterReplicaLogDirsRequest {
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 2;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -72,7 +69,6 @@ pub struct AlterReplicaLogDir {
 impl AlterReplicaLogDir {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.path = d.string(flexible)?;
         m.topics = {
@@ -93,7 +89,6 @@ impl AlterReplicaLogDir {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.string(&self.path, flexible)?;
         e.array_len(self.topics.len(), flexible)?;
         for v in &self.topics {
@@ -118,7 +113,6 @@ pub struct AlterReplicaLogDirTopic {
 impl AlterReplicaLogDirTopic {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.name = d.string(flexible)?;
         m.partitions = {
@@ -139,7 +133,6 @@ impl AlterReplicaLogDirTopic {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.string(&self.name, flexible)?;
         e.array_len(self.partitions.len(), flexible)?;
         for v in &self.partitions {

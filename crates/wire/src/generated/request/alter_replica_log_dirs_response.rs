@@ -14,7 +14,6 @@ pub struct AlterReplicaLogDirsResponse {
 impl AlterReplicaLogDirsResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.results = {
@@ -35,7 +34,6 @@ impl AlterReplicaLogDirsResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.array_len(self.results.len(), flexible)?;
         for v in &self.results {
@@ -53,7 +51,6 @@ impl Message for AlterReplicaLogDirsResponse {
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 2;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -76,7 +73,6 @@ pub struct AlterReplicaLogDirTopicResult {
 impl AlterReplicaLogDirTopicResult {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.topic_name = d.string(flexible)?;
         m.partitions = {
@@ -97,7 +93,6 @@ impl AlterReplicaLogDirTopicResult {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.string(&self.topic_name, flexible)?;
         e.array_len(self.partitions.len(), flexible)?;
         for v in &self.partitions {
@@ -122,7 +117,6 @@ pub struct AlterReplicaLogDirPartitionResult {
 impl AlterReplicaLogDirPartitionResult {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         m.error_code = d.i16()?;
@@ -134,7 +128,6 @@ impl AlterReplicaLogDirPartitionResult {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.i32(self.partition_index);
         e.i16(self.error_code);
         if flexible {

@@ -14,11 +14,9 @@ pub struct AlterUserScramCredentialsRequest {
 
 impl AlterUserScramCredentialsRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.deletions = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -28,7 +26,7 @@ impl AlterUserScramCredentialsRequest {
             }
         };
         m.upsertions = {
-            let count = d.array_len(flexible, 8)?;
+            let count = d.array_len(true, 8)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -37,26 +35,20 @@ impl AlterUserScramCredentialsRequest {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.array_len(self.deletions.len(), flexible)?;
+        e.array_len(self.deletions.len(), true)?;
         for v in &self.deletions {
             v.write(e, version)?;
         }
-        e.array_len(self.upsertions.len(), flexible)?;
+        e.array_len(self.upsertions.len(), true)?;
         for v in &self.upsertions {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -65,8 +57,7 @@ impl Message for AlterUserScramCredentialsRequest {
     const NAME: &'static str = "AlterUserScramCredentialsRequest";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -87,26 +78,18 @@ pub struct ScramCredentialDeletion {
 }
 
 impl ScramCredentialDeletion {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.name = d.string(flexible)?;
+        m.name = d.string(true)?;
         m.mechanism = d.i8()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.name, flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.name, true)?;
         e.i8(self.mechanism);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -127,32 +110,24 @@ pub struct ScramCredentialUpsertion {
 }
 
 impl ScramCredentialUpsertion {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.name = d.string(flexible)?;
+        m.name = d.string(true)?;
         m.mechanism = d.i8()?;
         m.iterations = d.i32()?;
-        m.salt = d.bytes(flexible)?;
-        m.salted_password = d.bytes(flexible)?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        m.salt = d.bytes(true)?;
+        m.salted_password = d.bytes(true)?;
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.name, flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.name, true)?;
         e.i8(self.mechanism);
         e.i32(self.iterations);
-        e.bytes(&self.salt, flexible)?;
-        e.bytes(&self.salted_password, flexible)?;
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.bytes(&self.salt, true)?;
+        e.bytes(&self.salted_password, true)?;
+        e.no_tagged_fields();
         Ok(())
     }
 }

@@ -13,12 +13,10 @@ pub struct AlterUserScramCredentialsResponse {
 
 impl AlterUserScramCredentialsResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.results = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -27,23 +25,17 @@ impl AlterUserScramCredentialsResponse {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
-        e.array_len(self.results.len(), flexible)?;
+        e.array_len(self.results.len(), true)?;
         for v in &self.results {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -52,8 +44,7 @@ impl Message for AlterUserScramCredentialsResponse {
     const NAME: &'static str = "AlterUserScramCredentialsResponse";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -82,35 +73,27 @@ impl Default for AlterUserScramCredentialsResult {
 }
 
 impl AlterUserScramCredentialsResult {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.user = d.string(flexible)?;
+        m.user = d.string(true)?;
         m.error_code = d.i16()?;
-        m.error_message = d.nullable_string(flexible, true)?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        m.error_message = d.nullable_string(true, true)?;
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.user, flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.user, true)?;
         e.i16(self.error_code);
         match &self.error_message {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.text(v, flexible);
+                e.text(v, true);
             }
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

@@ -14,7 +14,6 @@ pub struct ApiVersionsRequest {
 impl ApiVersionsRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 3;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 3 {
             m.client_software_name = d.string(flexible)?;
@@ -30,7 +29,6 @@ impl ApiVersionsRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
-        let _ = (&e, version, flexible);
         if version >= 3 {
             e.string(&self.client_software_name, flexible)?;
         }
@@ -49,7 +47,6 @@ impl Message for ApiVersionsRequest {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 4;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 3
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -38,7 +38,6 @@ impl Default for ApiVersionsResponse {
 impl ApiVersionsResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 3;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.error_code = d.i16()?;
         m.api_keys = {
@@ -93,7 +92,6 @@ impl ApiVersionsResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
-        let _ = (&e, version, flexible);
         e.i16(self.error_code);
         e.array_len(self.api_keys.len(), flexible)?;
         for v in &self.api_keys {
@@ -145,7 +143,6 @@ impl Message for ApiVersionsResponse {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 4;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 3
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -170,7 +167,6 @@ pub struct ApiVersion {
 impl ApiVersion {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 3;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.api_key = d.i16()?;
         m.min_version = d.i16()?;
@@ -183,7 +179,6 @@ impl ApiVersion {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
-        let _ = (&e, version, flexible);
         e.i16(self.api_key);
         e.i16(self.min_version);
         e.i16(self.max_version);
@@ -208,7 +203,6 @@ pub struct SupportedFeatureKey {
 impl SupportedFeatureKey {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 3;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 3 {
             m.name = d.string(flexible)?;
@@ -227,7 +221,6 @@ impl SupportedFeatureKey {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
-        let _ = (&e, version, flexible);
         if !(version >= 3) && !self.name.is_empty() {
             return Err(EncodeError::not_in_version("SupportedFeatureKey", "Name", version));
         }
@@ -267,7 +260,6 @@ pub struct FinalizedFeatureKey {
 impl FinalizedFeatureKey {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 3;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 3 {
             m.name = d.string(flexible)?;
@@ -286,7 +278,6 @@ impl FinalizedFeatureKey {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
-        let _ = (&e, version, flexible);
         if !(version >= 3) && !self.name.is_empty() {
             return Err(EncodeError::not_in_version("FinalizedFeatureKey", "Name", version));
         }

@@ -29,7 +29,6 @@ impl Default for BeginQuorumEpochRequest {
 impl BeginQuorumEpochRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.cluster_id = d.nullable_string(flexible, true)?;
         if version >= 1 {
@@ -65,7 +64,6 @@ impl BeginQuorumEpochRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         match &self.cluster_id {
             None => {
                 e.null_string(flexible);
@@ -99,7 +97,6 @@ impl Message for BeginQuorumEpochRequest {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 1;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 1
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -122,7 +119,6 @@ pub struct TopicData {
 impl TopicData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.topic_name = d.string(flexible)?;
         m.partitions = {
@@ -143,7 +139,6 @@ impl TopicData {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.string(&self.topic_name, flexible)?;
         e.array_len(self.partitions.len(), flexible)?;
         for v in &self.partitions {
@@ -172,7 +167,6 @@ pub struct PartitionData {
 impl PartitionData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         if version >= 1 {
@@ -188,7 +182,6 @@ impl PartitionData {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.i32(self.partition_index);
         if version >= 1 {
             e.uuid(self.voter_directory_id);
@@ -216,7 +209,6 @@ pub struct LeaderEndpoint {
 impl LeaderEndpoint {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 1 {
             m.name = d.string(flexible)?;
@@ -235,7 +227,6 @@ impl LeaderEndpoint {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         if !(version >= 1) && !self.name.is_empty() {
             return Err(EncodeError::not_in_version("LeaderEndpoint", "Name", version));
         }

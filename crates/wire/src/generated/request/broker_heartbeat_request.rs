@@ -37,52 +37,46 @@ impl Default for BrokerHeartbeatRequest {
 
 impl BrokerHeartbeatRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.broker_id = d.i32()?;
         m.broker_epoch = d.i64()?;
         m.current_metadata_offset = d.i64()?;
         m.want_fence = d.bool()?;
         m.want_shut_down = d.bool()?;
-        if flexible {
-            d.tagged_fields(|d, tag| {
-                match tag {
-                    0 if version >= 1 => {
-                        m.offline_log_dirs = {
-                            let count = d.array_len(true, 16)?;
-                            {
-                                let mut list = Vec::with_capacity(count);
-                                for _ in 0..count {
-                                    list.push(d.uuid()?);
-                                }
-                                list
+        d.tagged_fields(|d, tag| {
+            match tag {
+                0 if version >= 1 => {
+                    m.offline_log_dirs = {
+                        let count = d.array_len(true, 16)?;
+                        {
+                            let mut list = Vec::with_capacity(count);
+                            for _ in 0..count {
+                                list.push(d.uuid()?);
                             }
+                            list
                         }
                     }
-                    1 if version >= 2 => {
-                        m.cordoned_log_dirs = match d.nullable_array_len(true, true, 16)? {
-                            None => None,
-                            Some(count) => Some({
-                                let mut list = Vec::with_capacity(count);
-                                for _ in 0..count {
-                                    list.push(d.uuid()?);
-                                }
-                                list
-                            }),
-                        }
-                    }
-                    _ => return Ok(false),
                 }
-                Ok(true)
-            })?;
-        }
+                1 if version >= 2 => {
+                    m.cordoned_log_dirs = match d.nullable_array_len(true, true, 16)? {
+                        None => None,
+                        Some(count) => Some({
+                            let mut list = Vec::with_capacity(count);
+                            for _ in 0..count {
+                                list.push(d.uuid()?);
+                            }
+                            list
+                        }),
+                    }
+                }
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.broker_id);
         e.i64(self.broker_epoch);
         e.i64(self.current_metadata_offset);
@@ -94,35 +88,33 @@ impl BrokerHeartbeatRequest {
         if !(version >= 2) && self.cordoned_log_dirs.is_some() {
             return Err(EncodeError::not_in_version("BrokerHeartbeatRequest", "CordonedLogDirs", version));
         }
-        if flexible {
-            let mut tagged = TaggedFields::default();
-            if version >= 1 && !self.offline_log_dirs.is_empty() {
-                tagged.add(0, |e| {
-                    e.array_len(self.offline_log_dirs.len(), true)?;
-                    for v in &self.offline_log_dirs {
-                        e.uuid(*v);
-                    }
-                    Ok(())
-                })?;
-            }
-            if version >= 2 && self.cordoned_log_dirs.is_some() {
-                tagged.add(1, |e| {
-                    match &self.cordoned_log_dirs {
-                        None => {
-                            e.null_array(true);
-                        }
-                        Some(v) => {
-                            e.array_len(v.len(), true)?;
-                            for v in v {
-                                e.uuid(*v);
-                            }
-                        }
-                    }
-                    Ok(())
-                })?;
-            }
-            e.tagged_fields(tagged);
+        let mut tagged = TaggedFields::default();
+        if version >= 1 && !self.offline_log_dirs.is_empty() {
+            tagged.add(0, |e| {
+                e.array_len(self.offline_log_dirs.len(), true)?;
+                for v in &self.offline_log_dirs {
+                    e.uuid(*v);
+                }
+                Ok(())
+            })?;
         }
+        if version >= 2 && self.cordoned_log_dirs.is_some() {
+            tagged.add(1, |e| {
+                match &self.cordoned_log_dirs {
+                    None => {
+                        e.null_array(true);
+                    }
+                    Some(v) => {
+                        e.array_len(v.len(), true)?;
+                        for v in v {
+                            e.uuid(*v);
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        e.tagged_fields(tagged);
         Ok(())
     }
 }
@@ -131,8 +123,7 @@ impl Message for BrokerHeartbeatRequest {
     const NAME: &'static str = "BrokerHeartbeatRequest";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 2;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -43,14 +43,12 @@ impl Default for BrokerRegistrationRequest {
 
 impl BrokerRegistrationRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.broker_id = d.i32()?;
-        m.cluster_id = d.string(flexible)?;
+        m.cluster_id = d.string(true)?;
         m.incarnation_id = d.uuid()?;
         m.listeners = {
-            let count = d.array_len(flexible, 6)?;
+            let count = d.array_len(true, 6)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -60,7 +58,7 @@ impl BrokerRegistrationRequest {
             }
         };
         m.features = {
-            let count = d.array_len(flexible, 5)?;
+            let count = d.array_len(true, 5)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -69,13 +67,13 @@ impl BrokerRegistrationRequest {
                 list
             }
         };
-        m.rack = d.nullable_string(flexible, true)?;
+        m.rack = d.nullable_string(true, true)?;
         if version >= 1 {
             m.is_migrating_zk_broker = d.bool()?;
         }
         if version >= 2 {
             m.log_dirs = {
-                let count = d.array_len(flexible, 16)?;
+                let count = d.array_len(true, 16)?;
                 {
                     let mut list = Vec::with_capacity(count);
                     for _ in 0..count {
@@ -88,32 +86,28 @@ impl BrokerRegistrationRequest {
         if version >= 3 {
             m.previous_broker_epoch = d.i64()?;
         }
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.broker_id);
-        e.string(&self.cluster_id, flexible)?;
+        e.string(&self.cluster_id, true)?;
         e.uuid(self.incarnation_id);
-        e.array_len(self.listeners.len(), flexible)?;
+        e.array_len(self.listeners.len(), true)?;
         for v in &self.listeners {
             v.write(e, version)?;
         }
-        e.array_len(self.features.len(), flexible)?;
+        e.array_len(self.features.len(), true)?;
         for v in &self.features {
             v.write(e, version)?;
         }
         match &self.rack {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
         if !(version >= 1) && self.is_migrating_zk_broker {
@@ -127,7 +121,7 @@ impl BrokerRegistrationRequest {
             e.bool(self.is_migrating_zk_broker);
         }
         if version >= 2 {
-            e.array_len(self.log_dirs.len(), flexible)?;
+            e.array_len(self.log_dirs.len(), true)?;
             for v in &self.log_dirs {
                 e.uuid(*v);
             }
@@ -135,9 +129,7 @@ impl BrokerRegistrationRequest {
         if version >= 3 {
             e.i64(self.previous_broker_epoch);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -146,8 +138,7 @@ impl Message for BrokerRegistrationRequest {
     const NAME: &'static str = "BrokerRegistrationRequest";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 4;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -172,30 +163,22 @@ pub struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.name = d.string(flexible)?;
-        m.host = d.string(flexible)?;
+        m.name = d.string(true)?;
+        m.host = d.string(true)?;
         m.port = d.u16()?;
         m.security_protocol = d.i16()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.name, flexible)?;
-        e.string(&self.host, flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.name, true)?;
+        e.string(&self.host, true)?;
         e.u16(self.port);
         e.i16(self.security_protocol);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -212,28 +195,20 @@ pub struct Feature {
 }
 
 impl Feature {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.name = d.string(flexible)?;
+        m.name = d.string(true)?;
         m.min_supported_version = d.i16()?;
         m.max_supported_version = d.i16()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.name, flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.name, true)?;
         e.i16(self.min_supported_version);
         e.i16(self.max_supported_version);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

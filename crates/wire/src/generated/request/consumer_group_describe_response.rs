@@ -13,12 +13,10 @@ pub struct ConsumerGroupDescribeResponse {
 
 impl ConsumerGroupDescribeResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.groups = {
-            let count = d.array_len(flexible, 19)?;
+            let count = d.array_len(true, 19)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -27,23 +25,17 @@ impl ConsumerGroupDescribeResponse {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
-        e.array_len(self.groups.len(), flexible)?;
+        e.array_len(self.groups.len(), true)?;
         for v in &self.groups {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -52,8 +44,7 @@ impl Message for ConsumerGroupDescribeResponse {
     const NAME: &'static str = "ConsumerGroupDescribeResponse";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 1;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -105,18 +96,16 @@ impl Default for DescribedGroup {
 
 impl DescribedGroup {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.error_code = d.i16()?;
-        m.error_message = d.nullable_string(flexible, true)?;
-        m.group_id = d.string(flexible)?;
-        m.group_state = d.string(flexible)?;
+        m.error_message = d.nullable_string(true, true)?;
+        m.group_id = d.string(true)?;
+        m.group_state = d.string(true)?;
         m.group_epoch = d.i32()?;
         m.assignment_epoch = d.i32()?;
-        m.assignor_name = d.string(flexible)?;
+        m.assignor_name = d.string(true)?;
         m.members = {
-            let count = d.array_len(flexible, 13)?;
+            let count = d.array_len(true, 13)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -126,37 +115,31 @@ impl DescribedGroup {
             }
         };
         m.authorized_operations = d.i32()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i16(self.error_code);
         match &self.error_message {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.text(v, flexible);
+                e.text(v, true);
             }
         }
-        e.string(&self.group_id, flexible)?;
-        e.string(&self.group_state, flexible)?;
+        e.string(&self.group_id, true)?;
+        e.string(&self.group_state, true)?;
         e.i32(self.group_epoch);
         e.i32(self.assignment_epoch);
-        e.string(&self.assignor_name, flexible)?;
-        e.array_len(self.members.len(), flexible)?;
+        e.string(&self.assignor_name, true)?;
+        e.array_len(self.members.len(), true)?;
         for v in &self.members {
             v.write(e, version)?;
         }
         e.i32(self.authorized_operations);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -208,70 +191,64 @@ impl Default for Member {
 
 impl Member {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.member_id = d.string(flexible)?;
-        m.instance_id = d.nullable_string(flexible, true)?;
-        m.rack_id = d.nullable_string(flexible, true)?;
+        m.member_id = d.string(true)?;
+        m.instance_id = d.nullable_string(true, true)?;
+        m.rack_id = d.nullable_string(true, true)?;
         m.member_epoch = d.i32()?;
-        m.client_id = d.string(flexible)?;
-        m.client_host = d.string(flexible)?;
+        m.client_id = d.string(true)?;
+        m.client_host = d.string(true)?;
         m.subscribed_topic_names = {
-            let count = d.array_len(flexible, 1)?;
+            let count = d.array_len(true, 1)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
-                    list.push(d.string(flexible)?);
+                    list.push(d.string(true)?);
                 }
                 list
             }
         };
-        m.subscribed_topic_regex = d.nullable_string(flexible, true)?;
+        m.subscribed_topic_regex = d.nullable_string(true, true)?;
         m.assignment = Assignment::read(d, version)?;
         m.target_assignment = Assignment::read(d, version)?;
         if version >= 1 {
             m.member_type = d.i8()?;
         }
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.member_id, flexible)?;
+        e.string(&self.member_id, true)?;
         match &self.instance_id {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
         match &self.rack_id {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
         e.i32(self.member_epoch);
-        e.string(&self.client_id, flexible)?;
-        e.string(&self.client_host, flexible)?;
-        e.array_len(self.subscribed_topic_names.len(), flexible)?;
+        e.string(&self.client_id, true)?;
+        e.string(&self.client_host, true)?;
+        e.array_len(self.subscribed_topic_names.len(), true)?;
         for v in &self.subscribed_topic_names {
-            e.string(v, flexible)?;
+            e.string(v, true)?;
         }
         match &self.subscribed_topic_regex {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
         self.assignment.write(e, version)?;
@@ -279,9 +256,7 @@ impl Member {
         if version >= 1 {
             e.i8(self.member_type);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -298,14 +273,12 @@ pub struct TopicPartitions {
 }
 
 impl TopicPartitions {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.topic_id = d.uuid()?;
-        m.topic_name = d.string(flexible)?;
+        m.topic_name = d.string(true)?;
         m.partitions = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -314,24 +287,18 @@ impl TopicPartitions {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.uuid(self.topic_id);
-        e.string(&self.topic_name, flexible)?;
-        e.array_len(self.partitions.len(), flexible)?;
+        e.string(&self.topic_name, true)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             e.i32(*v);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -345,11 +312,9 @@ pub struct Assignment {
 
 impl Assignment {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.topic_partitions = {
-            let count = d.array_len(flexible, 18)?;
+            let count = d.array_len(true, 18)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -358,22 +323,16 @@ impl Assignment {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.array_len(self.topic_partitions.len(), flexible)?;
+        e.array_len(self.topic_partitions.len(), true)?;
         for v in &self.topic_partitions {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

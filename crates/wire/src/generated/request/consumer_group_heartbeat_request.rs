@@ -46,30 +46,28 @@ impl Default for ConsumerGroupHeartbeatRequest {
 
 impl ConsumerGroupHeartbeatRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.group_id = d.string(flexible)?;
-        m.member_id = d.string(flexible)?;
+        m.group_id = d.string(true)?;
+        m.member_id = d.string(true)?;
         m.member_epoch = d.i32()?;
-        m.instance_id = d.nullable_string(flexible, true)?;
-        m.rack_id = d.nullable_string(flexible, true)?;
+        m.instance_id = d.nullable_string(true, true)?;
+        m.rack_id = d.nullable_string(true, true)?;
         m.rebalance_timeout_ms = d.i32()?;
-        m.subscribed_topic_names = match d.nullable_array_len(flexible, true, 1)? {
+        m.subscribed_topic_names = match d.nullable_array_len(true, true, 1)? {
             None => None,
             Some(count) => Some({
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
-                    list.push(d.string(flexible)?);
+                    list.push(d.string(true)?);
                 }
                 list
             }),
         };
         if version >= 1 {
-            m.subscribed_topic_regex = d.nullable_string(flexible, true)?;
+            m.subscribed_topic_regex = d.nullable_string(true, true)?;
         }
-        m.server_assignor = d.nullable_string(flexible, true)?;
-        m.topic_partitions = match d.nullable_array_len(flexible, true, 17)? {
+        m.server_assignor = d.nullable_string(true, true)?;
+        m.topic_partitions = match d.nullable_array_len(true, true, 17)? {
             None => None,
             Some(count) => Some({
                 let mut list = Vec::with_capacity(count);
@@ -79,43 +77,39 @@ impl ConsumerGroupHeartbeatRequest {
                 list
             }),
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.group_id, flexible)?;
-        e.string(&self.member_id, flexible)?;
+        e.string(&self.group_id, true)?;
+        e.string(&self.member_id, true)?;
         e.i32(self.member_epoch);
         match &self.instance_id {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
         match &self.rack_id {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
         e.i32(self.rebalance_timeout_ms);
         match &self.subscribed_topic_names {
             None => {
-                e.null_array(flexible);
+                e.null_array(true);
             }
             Some(v) => {
-                e.array_len(v.len(), flexible)?;
+                e.array_len(v.len(), true)?;
                 for v in v {
-                    e.string(v, flexible)?;
+                    e.string(v, true)?;
                 }
             }
         }
@@ -129,35 +123,33 @@ impl ConsumerGroupHeartbeatRequest {
         if version >= 1 {
             match &self.subscribed_topic_regex {
                 None => {
-                    e.null_string(flexible);
+                    e.null_string(true);
                 }
                 Some(v) => {
-                    e.string(v, flexible)?;
+                    e.string(v, true)?;
                 }
             }
         }
         match &self.server_assignor {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
         match &self.topic_partitions {
             None => {
-                e.null_array(flexible);
+                e.null_array(true);
             }
             Some(v) => {
-                e.array_len(v.len(), flexible)?;
+                e.array_len(v.len(), true)?;
                 for v in v {
                     v.write(e, version)?;
                 }
             }
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -166,8 +158,7 @@ impl Message for ConsumerGroupHeartbeatRequest {
     const NAME: &'static str = "ConsumerGroupHeartbeatRequest";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 1;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -188,13 +179,11 @@ pub struct TopicPartitions {
 }
 
 impl TopicPartitions {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.topic_id = d.uuid()?;
         m.partitions = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -203,23 +192,17 @@ impl TopicPartitions {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.uuid(self.topic_id);
-        e.array_len(self.partitions.len(), flexible)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             e.i32(*v);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

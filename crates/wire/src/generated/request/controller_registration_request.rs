@@ -19,14 +19,12 @@ pub struct ControllerRegistrationRequest {
 
 impl ControllerRegistrationRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.controller_id = d.i32()?;
         m.incarnation_id = d.uuid()?;
         m.zk_migration_ready = d.bool()?;
         m.listeners = {
-            let count = d.array_len(flexible, 6)?;
+            let count = d.array_len(true, 6)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -36,7 +34,7 @@ impl ControllerRegistrationRequest {
             }
         };
         m.features = {
-            let count = d.array_len(flexible, 5)?;
+            let count = d.array_len(true, 5)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -45,29 +43,23 @@ impl ControllerRegistrationRequest {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.controller_id);
         e.uuid(self.incarnation_id);
         e.bool(self.zk_migration_ready);
-        e.array_len(self.listeners.len(), flexible)?;
+        e.array_len(self.listeners.len(), true)?;
         for v in &self.listeners {
             v.write(e, version)?;
         }
-        e.array_len(self.features.len(), flexible)?;
+        e.array_len(self.features.len(), true)?;
         for v in &self.features {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -76,8 +68,7 @@ impl Message for ControllerRegistrationRequest {
     const NAME: &'static str = "ControllerRegistrationRequest";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -102,30 +93,22 @@ pub struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.name = d.string(flexible)?;
-        m.host = d.string(flexible)?;
+        m.name = d.string(true)?;
+        m.host = d.string(true)?;
         m.port = d.u16()?;
         m.security_protocol = d.i16()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.name, flexible)?;
-        e.string(&self.host, flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.name, true)?;
+        e.string(&self.host, true)?;
         e.u16(self.port);
         e.i16(self.security_protocol);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -142,28 +125,20 @@ pub struct Feature {
 }
 
 impl Feature {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.name = d.string(flexible)?;
+        m.name = d.string(true)?;
         m.min_supported_version = d.i16()?;
         m.max_supported_version = d.i16()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.name, flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.name, true)?;
         e.i16(self.min_supported_version);
         e.i16(self.max_supported_version);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

@@ -12,7 +12,6 @@ pub struct CreateAclsRequest {
 impl CreateAclsRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.creations = {
             let count = d.array_len(flexible, 7)?;
@@ -32,7 +31,6 @@ impl CreateAclsRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.array_len(self.creations.len(), flexible)?;
         for v in &self.creations {
             v.write(e, version)?;
@@ -49,7 +47,6 @@ impl Message for CreateAclsRequest {
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 3;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -96,7 +93,6 @@ impl Default for AclCreation {
 impl AclCreation {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.resource_type = d.i8()?;
         m.resource_name = d.string(flexible)?;
@@ -113,7 +109,6 @@ impl AclCreation {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.i8(self.resource_type);
         e.string(&self.resource_name, flexible)?;
         e.i8(self.resource_pattern_type);

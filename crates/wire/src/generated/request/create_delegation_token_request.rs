@@ -29,7 +29,6 @@ impl Default for CreateDelegationTokenRequest {
 impl CreateDelegationTokenRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 3 {
             m.owner_principal_type = d.nullable_string(flexible, true)?;
@@ -56,7 +55,6 @@ impl CreateDelegationTokenRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         if !(version >= 3) && self.owner_principal_type != Some(String::default()) {
             return Err(EncodeError::not_in_version(
                 "CreateDelegationTokenRequest",
@@ -108,7 +106,6 @@ impl Message for CreateDelegationTokenRequest {
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 3;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -131,7 +128,6 @@ pub struct CreatableRenewers {
 impl CreatableRenewers {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.principal_type = d.string(flexible)?;
         m.principal_name = d.string(flexible)?;
@@ -143,7 +139,6 @@ impl CreatableRenewers {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.string(&self.principal_type, flexible)?;
         e.string(&self.principal_name, flexible)?;
         if flexible {

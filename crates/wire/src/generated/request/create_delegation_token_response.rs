@@ -33,7 +33,6 @@ pub struct CreateDelegationTokenResponse {
 impl CreateDelegationTokenResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.error_code = d.i16()?;
         m.principal_type = d.string(flexible)?;
@@ -58,7 +57,6 @@ impl CreateDelegationTokenResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.i16(self.error_code);
         e.string(&self.principal_type, flexible)?;
         e.string(&self.principal_name, flexible)?;
@@ -100,7 +98,6 @@ impl Message for CreateDelegationTokenResponse {
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 3;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

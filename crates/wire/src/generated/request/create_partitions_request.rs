@@ -16,7 +16,6 @@ pub struct CreatePartitionsRequest {
 impl CreatePartitionsRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.topics = {
             let count = d.array_len(flexible, 6)?;
@@ -38,7 +37,6 @@ impl CreatePartitionsRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.array_len(self.topics.len(), flexible)?;
         for v in &self.topics {
             v.write(e, version)?;
@@ -57,7 +55,6 @@ impl Message for CreatePartitionsRequest {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 3;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -92,7 +89,6 @@ impl Default for CreatePartitionsTopic {
 impl CreatePartitionsTopic {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.name = d.string(flexible)?;
         m.count = d.i32()?;
@@ -114,7 +110,6 @@ impl CreatePartitionsTopic {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.string(&self.name, flexible)?;
         e.i32(self.count);
         match &self.assignments {
@@ -145,7 +140,6 @@ pub struct CreatePartitionsAssignment {
 impl CreatePartitionsAssignment {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.broker_ids = {
             let count = d.array_len(flexible, 4)?;
@@ -165,7 +159,6 @@ impl CreatePartitionsAssignment {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.array_len(self.broker_ids.len(), flexible)?;
         for v in &self.broker_ids {
             e.i32(*v);

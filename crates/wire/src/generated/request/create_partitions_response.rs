@@ -14,7 +14,6 @@ pub struct CreatePartitionsResponse {
 impl CreatePartitionsResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.results = {
@@ -35,7 +34,6 @@ impl CreatePartitionsResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.array_len(self.results.len(), flexible)?;
         for v in &self.results {
@@ -53,7 +51,6 @@ impl Message for CreatePartitionsResponse {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 3;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -78,7 +75,6 @@ pub struct CreatePartitionsTopicResult {
 impl CreatePartitionsTopicResult {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.name = d.string(flexible)?;
         m.error_code = d.i16()?;
@@ -91,7 +87,6 @@ impl CreatePartitionsTopicResult {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.string(&self.name, flexible)?;
         e.i16(self.error_code);
         match &self.error_message {

@@ -22,7 +22,6 @@ impl Default for CreateTopicsRequest {
 impl CreateTopicsRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 5;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.topics = {
             let count = d.array_len(flexible, 9)?;
@@ -44,7 +43,6 @@ impl CreateTopicsRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 5;
-        let _ = (&e, version, flexible);
         e.array_len(self.topics.len(), flexible)?;
         for v in &self.topics {
             v.write(e, version)?;
@@ -63,7 +61,6 @@ impl Message for CreateTopicsRequest {
     const MIN_VERSION: i16 = 2;
     const MAX_VERSION: i16 = 7;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 5
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -92,7 +89,6 @@ pub struct CreatableTopic {
 impl CreatableTopic {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 5;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.name = d.string(flexible)?;
         m.num_partitions = d.i32()?;
@@ -125,7 +121,6 @@ impl CreatableTopic {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 5;
-        let _ = (&e, version, flexible);
         e.string(&self.name, flexible)?;
         e.i32(self.num_partitions);
         e.i16(self.replication_factor);
@@ -156,7 +151,6 @@ pub struct CreatableReplicaAssignment {
 impl CreatableReplicaAssignment {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 5;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         m.broker_ids = {
@@ -177,7 +171,6 @@ impl CreatableReplicaAssignment {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 5;
-        let _ = (&e, version, flexible);
         e.i32(self.partition_index);
         e.array_len(self.broker_ids.len(), flexible)?;
         for v in &self.broker_ids {
@@ -208,7 +201,6 @@ impl Default for CreatableTopicConfig {
 impl CreatableTopicConfig {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 5;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.name = d.string(flexible)?;
         m.value = d.nullable_string(flexible, true)?;
@@ -220,7 +212,6 @@ impl CreatableTopicConfig {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 5;
-        let _ = (&e, version, flexible);
         e.string(&self.name, flexible)?;
         match &self.value {
             None => {

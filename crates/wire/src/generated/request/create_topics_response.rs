@@ -14,7 +14,6 @@ pub struct CreateTopicsResponse {
 impl CreateTopicsResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 5;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.topics = {
@@ -35,7 +34,6 @@ impl CreateTopicsResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 5;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.array_len(self.topics.len(), flexible)?;
         for v in &self.topics {
@@ -53,7 +51,6 @@ impl Message for CreateTopicsResponse {
     const MIN_VERSION: i16 = 2;
     const MAX_VERSION: i16 = 7;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 5
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -103,7 +100,6 @@ impl Default for CreatableTopicResult {
 impl CreatableTopicResult {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 5;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.name = d.string(flexible)?;
         if version >= 7 {
@@ -143,7 +139,6 @@ impl CreatableTopicResult {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 5;
-        let _ = (&e, version, flexible);
         e.string(&self.name, flexible)?;
         if version >= 7 {
             e.uuid(self.topic_id);
@@ -220,7 +215,6 @@ impl Default for CreatableTopicConfigs {
 impl CreatableTopicConfigs {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 5;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 5 {
             m.name = d.string(flexible)?;
@@ -245,7 +239,6 @@ impl CreatableTopicConfigs {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 5;
-        let _ = (&e, version, flexible);
         if !(version >= 5) && !self.name.is_empty() {
             return Err(EncodeError::not_in_version("CreatableTopicConfigs", "Name", version));
         }

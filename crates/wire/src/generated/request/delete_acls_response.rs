@@ -14,7 +14,6 @@ pub struct DeleteAclsResponse {
 impl DeleteAclsResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.filter_results = {
@@ -35,7 +34,6 @@ impl DeleteAclsResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.array_len(self.filter_results.len(), flexible)?;
         for v in &self.filter_results {
@@ -53,7 +51,6 @@ impl Message for DeleteAclsResponse {
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 3;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -88,7 +85,6 @@ impl Default for DeleteAclsFilterResult {
 impl DeleteAclsFilterResult {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.error_code = d.i16()?;
         m.error_message = d.nullable_string(flexible, true)?;
@@ -110,7 +106,6 @@ impl DeleteAclsFilterResult {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.i16(self.error_code);
         match &self.error_message {
             None => {
@@ -173,7 +168,6 @@ impl Default for DeleteAclsMatchingAcl {
 impl DeleteAclsMatchingAcl {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.error_code = d.i16()?;
         m.error_message = d.nullable_string(flexible, true)?;
@@ -192,7 +186,6 @@ impl DeleteAclsMatchingAcl {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.i16(self.error_code);
         match &self.error_message {
             None => {

@@ -12,7 +12,6 @@ pub struct DeleteGroupsRequest {
 impl DeleteGroupsRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.groups_names = {
             let count = d.array_len(flexible, 1)?;
@@ -32,7 +31,6 @@ impl DeleteGroupsRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.array_len(self.groups_names.len(), flexible)?;
         for v in &self.groups_names {
             e.string(v, flexible)?;
@@ -49,7 +47,6 @@ impl Message for DeleteGroupsRequest {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 2;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -14,7 +14,6 @@ pub struct DeleteGroupsResponse {
 impl DeleteGroupsResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.results = {
@@ -35,7 +34,6 @@ impl DeleteGroupsResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.array_len(self.results.len(), flexible)?;
         for v in &self.results {
@@ -53,7 +51,6 @@ impl Message for DeleteGroupsResponse {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 2;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -76,7 +73,6 @@ pub struct DeletableGroupResult {
 impl DeletableGroupResult {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.group_id = d.string(flexible)?;
         m.error_code = d.i16()?;
@@ -88,7 +84,6 @@ impl DeletableGroupResult {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.string(&self.group_id, flexible)?;
         e.i16(self.error_code);
         if flexible {

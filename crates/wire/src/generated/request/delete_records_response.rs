@@ -14,7 +14,6 @@ pub struct DeleteRecordsResponse {
 impl DeleteRecordsResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.topics = {
@@ -35,7 +34,6 @@ impl DeleteRecordsResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.array_len(self.topics.len(), flexible)?;
         for v in &self.topics {
@@ -53,7 +51,6 @@ impl Message for DeleteRecordsResponse {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 2;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -76,7 +73,6 @@ pub struct DeleteRecordsTopicResult {
 impl DeleteRecordsTopicResult {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.name = d.string(flexible)?;
         m.partitions = {
@@ -97,7 +93,6 @@ impl DeleteRecordsTopicResult {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.string(&self.name, flexible)?;
         e.array_len(self.partitions.len(), flexible)?;
         for v in &self.partitions {
@@ -124,7 +119,6 @@ pub struct DeleteRecordsPartitionResult {
 impl DeleteRecordsPartitionResult {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         m.low_watermark = d.i64()?;
@@ -137,7 +131,6 @@ impl DeleteRecordsPartitionResult {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.i32(self.partition_index);
         e.i64(self.low_watermark);
         e.i16(self.error_code);

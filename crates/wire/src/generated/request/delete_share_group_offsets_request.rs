@@ -13,12 +13,10 @@ pub struct DeleteShareGroupOffsetsRequest {
 
 impl DeleteShareGroupOffsetsRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.group_id = d.string(flexible)?;
+        m.group_id = d.string(true)?;
         m.topics = {
-            let count = d.array_len(flexible, 1)?;
+            let count = d.array_len(true, 1)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -27,23 +25,17 @@ impl DeleteShareGroupOffsetsRequest {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.group_id, flexible)?;
-        e.array_len(self.topics.len(), flexible)?;
+        e.string(&self.group_id, true)?;
+        e.array_len(self.topics.len(), true)?;
         for v in &self.topics {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -52,8 +44,7 @@ impl Message for DeleteShareGroupOffsetsRequest {
     const NAME: &'static str = "DeleteShareGroupOffsetsRequest";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -72,24 +63,16 @@ pub struct DeleteShareGroupOffsetsRequestTopic {
 }
 
 impl DeleteShareGroupOffsetsRequestTopic {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.topic_name = d.string(flexible)?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        m.topic_name = d.string(true)?;
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.topic_name, flexible)?;
-        if flexible {
-            e.no_tagged_fields();
-        }
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.topic_name, true)?;
+        e.no_tagged_fields();
         Ok(())
     }
 }

@@ -16,7 +16,6 @@ pub struct DeleteTopicsRequest {
 impl DeleteTopicsRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 6 {
             m.topics = {
@@ -51,7 +50,6 @@ impl DeleteTopicsRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         if !(version >= 6) && !self.topics.is_empty() {
             return Err(EncodeError::not_in_version("DeleteTopicsRequest", "Topics", version));
         }
@@ -80,7 +78,6 @@ impl Message for DeleteTopicsRequest {
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 6;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 4
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -103,7 +100,6 @@ pub struct DeleteTopicState {
 impl DeleteTopicState {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 6 {
             m.name = d.nullable_string(flexible, true)?;
@@ -119,7 +115,6 @@ impl DeleteTopicState {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         if !(version >= 6) && self.name.is_some() {
             return Err(EncodeError::not_in_version("DeleteTopicState", "Name", version));
         }

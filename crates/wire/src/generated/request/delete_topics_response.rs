@@ -14,7 +14,6 @@ pub struct DeleteTopicsResponse {
 impl DeleteTopicsResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.responses = {
@@ -35,7 +34,6 @@ impl DeleteTopicsResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.array_len(self.responses.len(), flexible)?;
         for v in &self.responses {
@@ -53,7 +51,6 @@ impl Message for DeleteTopicsResponse {
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 6;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 4
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -86,7 +83,6 @@ impl Default for DeletableTopicResult {
 impl DeletableTopicResult {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.name = d.nullable_string(flexible, version >= 6)?;
         if version >= 6 {
@@ -104,7 +100,6 @@ impl DeletableTopicResult {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         match &self.name {
             None => {
                 if !(version >= 6) {

@@ -38,7 +38,6 @@ impl Default for DescribeAclsRequest {
 impl DescribeAclsRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.resource_type_filter = d.i8()?;
         m.resource_name_filter = d.nullable_string(flexible, true)?;
@@ -55,7 +54,6 @@ impl DescribeAclsRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.i8(self.resource_type_filter);
         match &self.resource_name_filter {
             None => {
@@ -96,7 +94,6 @@ impl Message for DescribeAclsRequest {
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 3;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -29,7 +29,6 @@ impl Default for DescribeAclsResponse {
 impl DescribeAclsResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.error_code = d.i16()?;
@@ -52,7 +51,6 @@ impl DescribeAclsResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.i16(self.error_code);
         match &self.error_message {
@@ -79,7 +77,6 @@ impl Message for DescribeAclsResponse {
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 3;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -117,7 +114,6 @@ impl Default for DescribeAclsResource {
 impl DescribeAclsResource {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.resource_type = d.i8()?;
         m.resource_name = d.string(flexible)?;
@@ -140,7 +136,6 @@ impl DescribeAclsResource {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.i8(self.resource_type);
         e.string(&self.resource_name, flexible)?;
         e.i8(self.pattern_type);
@@ -171,7 +166,6 @@ pub struct AclDescription {
 impl AclDescription {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.principal = d.string(flexible)?;
         m.host = d.string(flexible)?;
@@ -185,7 +179,6 @@ impl AclDescription {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.string(&self.principal, flexible)?;
         e.string(&self.host, flexible)?;
         e.i8(self.operation);

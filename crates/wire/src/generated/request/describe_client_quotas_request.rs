@@ -14,7 +14,6 @@ pub struct DescribeClientQuotasRequest {
 impl DescribeClientQuotasRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.components = {
             let count = d.array_len(flexible, 3)?;
@@ -35,7 +34,6 @@ impl DescribeClientQuotasRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.array_len(self.components.len(), flexible)?;
         for v in &self.components {
             v.write(e, version)?;
@@ -53,7 +51,6 @@ impl Message for DescribeClientQuotasRequest {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 1;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 1
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -84,7 +81,6 @@ impl Default for ComponentData {
 impl ComponentData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.entity_type = d.string(flexible)?;
         m.match_type = d.i8()?;
@@ -97,7 +93,6 @@ impl ComponentData {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.string(&self.entity_type, flexible)?;
         e.i8(self.match_type);
         match &self.r#match {

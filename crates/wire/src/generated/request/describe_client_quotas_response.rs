@@ -29,7 +29,6 @@ impl Default for DescribeClientQuotasResponse {
 impl DescribeClientQuotasResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.error_code = d.i16()?;
@@ -52,7 +51,6 @@ impl DescribeClientQuotasResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.i16(self.error_code);
         match &self.error_message {
@@ -86,7 +84,6 @@ impl Message for DescribeClientQuotasResponse {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 1;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 1
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -109,7 +106,6 @@ pub struct EntryData {
 impl EntryData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.entity = {
             let count = d.array_len(flexible, 2)?;
@@ -139,7 +135,6 @@ impl EntryData {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.array_len(self.entity.len(), flexible)?;
         for v in &self.entity {
             v.write(e, version)?;
@@ -173,7 +168,6 @@ impl Default for EntityData {
 impl EntityData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.entity_type = d.string(flexible)?;
         m.entity_name = d.nullable_string(flexible, true)?;
@@ -185,7 +179,6 @@ impl EntityData {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.string(&self.entity_type, flexible)?;
         match &self.entity_name {
             None => {
@@ -214,7 +207,6 @@ pub struct ValueData {
 impl ValueData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.key = d.string(flexible)?;
         m.value = d.f64()?;
@@ -226,7 +218,6 @@ impl ValueData {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.string(&self.key, flexible)?;
         e.f64(self.value);
         if flexible {

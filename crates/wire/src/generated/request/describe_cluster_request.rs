@@ -21,8 +21,6 @@ impl Default for DescribeClusterRequest {
 
 impl DescribeClusterRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.include_cluster_authorized_operations = d.bool()?;
         if version >= 1 {
@@ -31,15 +29,11 @@ impl DescribeClusterRequest {
         if version >= 2 {
             m.include_fenced_brokers = d.bool()?;
         }
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.bool(self.include_cluster_authorized_operations);
         if !(version >= 1) && self.endpoint_type != 1 {
             return Err(EncodeError::not_in_version("DescribeClusterRequest", "EndpointType", version));
@@ -57,9 +51,7 @@ impl DescribeClusterRequest {
         if version >= 2 {
             e.bool(self.include_fenced_brokers);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -68,8 +60,7 @@ impl Message for DescribeClusterRequest {
     const NAME: &'static str = "DescribeClusterRequest";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 2;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

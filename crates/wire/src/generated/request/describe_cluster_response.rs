@@ -40,19 +40,17 @@ impl Default for DescribeClusterResponse {
 
 impl DescribeClusterResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.error_code = d.i16()?;
-        m.error_message = d.nullable_string(flexible, true)?;
+        m.error_message = d.nullable_string(true, true)?;
         if version >= 1 {
             m.endpoint_type = d.i8()?;
         }
-        m.cluster_id = d.string(flexible)?;
+        m.cluster_id = d.string(true)?;
         m.controller_id = d.i32()?;
         m.brokers = {
-            let count = d.array_len(flexible, 10)?;
+            let count = d.array_len(true, 10)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -62,23 +60,19 @@ impl DescribeClusterResponse {
             }
         };
         m.cluster_authorized_operations = d.i32()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.i16(self.error_code);
         match &self.error_message {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.text(v, flexible);
+                e.text(v, true);
             }
         }
         if !(version >= 1) && self.endpoint_type != 1 {
@@ -87,16 +81,14 @@ impl DescribeClusterResponse {
         if version >= 1 {
             e.i8(self.endpoint_type);
         }
-        e.string(&self.cluster_id, flexible)?;
+        e.string(&self.cluster_id, true)?;
         e.i32(self.controller_id);
-        e.array_len(self.brokers.len(), flexible)?;
+        e.array_len(self.brokers.len(), true)?;
         for v in &self.brokers {
             v.write(e, version)?;
         }
         e.i32(self.cluster_authorized_operations);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -105,8 +97,7 @@ impl Message for DescribeClusterResponse {
     const NAME: &'static str = "DescribeClusterResponse";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 2;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -134,34 +125,28 @@ pub struct DescribeClusterBroker {
 
 impl DescribeClusterBroker {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.broker_id = d.i32()?;
-        m.host = d.string(flexible)?;
+        m.host = d.string(true)?;
         m.port = d.i32()?;
-        m.rack = d.nullable_string(flexible, true)?;
+        m.rack = d.nullable_string(true, true)?;
         if version >= 2 {
             m.is_fenced = d.bool()?;
         }
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.broker_id);
-        e.string(&self.host, flexible)?;
+        e.string(&self.host, true)?;
         e.i32(self.port);
         match &self.rack {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
         if !(version >= 2) && self.is_fenced {
@@ -170,9 +155,7 @@ impl DescribeClusterBroker {
         if version >= 2 {
             e.bool(self.is_fenced);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

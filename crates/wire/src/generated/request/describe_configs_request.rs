@@ -16,7 +16,6 @@ pub struct DescribeConfigsRequest {
 impl DescribeConfigsRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.resources = {
             let count = d.array_len(flexible, 3)?;
@@ -40,7 +39,6 @@ impl DescribeConfigsRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         e.array_len(self.resources.len(), flexible)?;
         for v in &self.resources {
             v.write(e, version)?;
@@ -68,7 +66,6 @@ impl Message for DescribeConfigsRequest {
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 4;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 4
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -103,7 +100,6 @@ impl Default for DescribeConfigsResource {
 impl DescribeConfigsResource {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.resource_type = d.i8()?;
         m.resource_name = d.string(flexible)?;
@@ -125,7 +121,6 @@ impl DescribeConfigsResource {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         e.i8(self.resource_type);
         e.string(&self.resource_name, flexible)?;
         match &self.configuration_keys {

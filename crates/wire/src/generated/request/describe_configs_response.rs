@@ -14,7 +14,6 @@ pub struct DescribeConfigsResponse {
 impl DescribeConfigsResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.results = {
@@ -35,7 +34,6 @@ impl DescribeConfigsResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.array_len(self.results.len(), flexible)?;
         for v in &self.results {
@@ -53,7 +51,6 @@ impl Message for DescribeConfigsResponse {
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 4;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 4
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -94,7 +91,6 @@ impl Default for DescribeConfigsResult {
 impl DescribeConfigsResult {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.error_code = d.i16()?;
         m.error_message = d.nullable_string(flexible, true)?;
@@ -118,7 +114,6 @@ impl DescribeConfigsResult {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         e.i16(self.error_code);
         match &self.error_message {
             None => {
@@ -180,7 +175,6 @@ impl Default for DescribeConfigsResourceResult {
 impl DescribeConfigsResourceResult {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.name = d.string(flexible)?;
         m.value = d.nullable_string(flexible, true)?;
@@ -211,7 +205,6 @@ impl DescribeConfigsResourceResult {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         e.string(&self.name, flexible)?;
         match &self.value {
             None => {
@@ -268,7 +261,6 @@ impl Default for DescribeConfigsSynonym {
 impl DescribeConfigsSynonym {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.name = d.string(flexible)?;
         m.value = d.nullable_string(flexible, true)?;
@@ -281,7 +273,6 @@ impl DescribeConfigsSynonym {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         e.string(&self.name, flexible)?;
         match &self.value {
             None => {

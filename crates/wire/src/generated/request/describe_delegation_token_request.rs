@@ -18,7 +18,6 @@ impl Default for DescribeDelegationTokenRequest {
 impl DescribeDelegationTokenRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.owners = match d.nullable_array_len(flexible, true, 2)? {
             None => None,
@@ -38,7 +37,6 @@ impl DescribeDelegationTokenRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         match &self.owners {
             None => {
                 e.null_array(flexible);
@@ -62,7 +60,6 @@ impl Message for DescribeDelegationTokenRequest {
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 3;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -85,7 +82,6 @@ pub struct DescribeDelegationTokenOwner {
 impl DescribeDelegationTokenOwner {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.principal_type = d.string(flexible)?;
         m.principal_name = d.string(flexible)?;
@@ -97,7 +93,6 @@ impl DescribeDelegationTokenOwner {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.string(&self.principal_type, flexible)?;
         e.string(&self.principal_name, flexible)?;
         if flexible {

@@ -17,7 +17,6 @@ pub struct DescribeDelegationTokenResponse {
 impl DescribeDelegationTokenResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.error_code = d.i16()?;
         m.tokens = {
@@ -39,7 +38,6 @@ impl DescribeDelegationTokenResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.i16(self.error_code);
         e.array_len(self.tokens.len(), flexible)?;
         for v in &self.tokens {
@@ -58,7 +56,6 @@ impl Message for DescribeDelegationTokenResponse {
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 3;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -97,7 +94,6 @@ pub struct DescribedDelegationToken {
 impl DescribedDelegationToken {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.principal_type = d.string(flexible)?;
         m.principal_name = d.string(flexible)?;
@@ -130,7 +126,6 @@ impl DescribedDelegationToken {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.string(&self.principal_type, flexible)?;
         e.string(&self.principal_name, flexible)?;
         if !(version >= 3) && !self.token_requester_principal_type.is_empty() {
@@ -181,7 +176,6 @@ pub struct DescribedDelegationTokenRenewer {
 impl DescribedDelegationTokenRenewer {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.principal_type = d.string(flexible)?;
         m.principal_name = d.string(flexible)?;
@@ -193,7 +187,6 @@ impl DescribedDelegationTokenRenewer {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.string(&self.principal_type, flexible)?;
         e.string(&self.principal_name, flexible)?;
         if flexible {

@@ -14,7 +14,6 @@ pub struct DescribeGroupsRequest {
 impl DescribeGroupsRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 5;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.groups = {
             let count = d.array_len(flexible, 1)?;
@@ -37,7 +36,6 @@ impl DescribeGroupsRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 5;
-        let _ = (&e, version, flexible);
         e.array_len(self.groups.len(), flexible)?;
         for v in &self.groups {
             e.string(v, flexible)?;
@@ -64,7 +62,6 @@ impl Message for DescribeGroupsRequest {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 6;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 5
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

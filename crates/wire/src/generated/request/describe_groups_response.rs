@@ -15,7 +15,6 @@ pub struct DescribeGroupsResponse {
 impl DescribeGroupsResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 5;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 1 {
             m.throttle_time_ms = d.i32()?;
@@ -38,7 +37,6 @@ impl DescribeGroupsResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 5;
-        let _ = (&e, version, flexible);
         if version >= 1 {
             e.i32(self.throttle_time_ms);
         }
@@ -58,7 +56,6 @@ impl Message for DescribeGroupsResponse {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 6;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 5
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -108,7 +105,6 @@ impl Default for DescribedGroup {
 impl DescribedGroup {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 5;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.error_code = d.i16()?;
         if version >= 6 {
@@ -139,7 +135,6 @@ impl DescribedGroup {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 5;
-        let _ = (&e, version, flexible);
         e.i16(self.error_code);
         if !(version >= 6) && self.error_message.is_some() {
             return Err(EncodeError::not_in_version("DescribedGroup", "ErrorMessage", version));
@@ -195,7 +190,6 @@ pub struct DescribedGroupMember {
 impl DescribedGroupMember {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 5;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.member_id = d.string(flexible)?;
         if version >= 4 {
@@ -213,7 +207,6 @@ impl DescribedGroupMember {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 5;
-        let _ = (&e, version, flexible);
         e.string(&self.member_id, flexible)?;
         if version >= 4 {
             match &self.group_instance_id {

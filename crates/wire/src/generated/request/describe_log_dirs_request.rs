@@ -18,7 +18,6 @@ impl Default for DescribeLogDirsRequest {
 impl DescribeLogDirsRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.topics = match d.nullable_array_len(flexible, true, 2)? {
             None => None,
@@ -38,7 +37,6 @@ impl DescribeLogDirsRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         match &self.topics {
             None => {
                 e.null_array(flexible);
@@ -62,7 +60,6 @@ impl Message for DescribeLogDirsRequest {
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 5;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -85,7 +82,6 @@ pub struct DescribableLogDirTopic {
 impl DescribableLogDirTopic {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.topic = d.string(flexible)?;
         m.partitions = {
@@ -106,7 +102,6 @@ impl DescribableLogDirTopic {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.string(&self.topic, flexible)?;
         e.array_len(self.partitions.len(), flexible)?;
         for v in &self.partitions {

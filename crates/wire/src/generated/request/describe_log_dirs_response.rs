@@ -16,7 +16,6 @@ pub struct DescribeLogDirsResponse {
 impl DescribeLogDirsResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         if version >= 3 {
@@ -40,7 +39,6 @@ impl DescribeLogDirsResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         if version >= 3 {
             e.i16(self.error_code);
@@ -61,7 +59,6 @@ impl Message for DescribeLogDirsResponse {
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 5;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -105,7 +102,6 @@ impl Default for DescribeLogDirsResult {
 impl DescribeLogDirsResult {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.error_code = d.i16()?;
         m.log_dir = d.string(flexible)?;
@@ -136,7 +132,6 @@ impl DescribeLogDirsResult {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.i16(self.error_code);
         e.string(&self.log_dir, flexible)?;
         e.array_len(self.topics.len(), flexible)?;
@@ -171,7 +166,6 @@ pub struct DescribeLogDirsTopic {
 impl DescribeLogDirsTopic {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.name = d.string(flexible)?;
         m.partitions = {
@@ -192,7 +186,6 @@ impl DescribeLogDirsTopic {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.string(&self.name, flexible)?;
         e.array_len(self.partitions.len(), flexible)?;
         for v in &self.partitions {
@@ -221,7 +214,6 @@ pub struct DescribeLogDirsPartition {
 impl DescribeLogDirsPartition {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         m.partition_size = d.i64()?;
@@ -235,7 +227,6 @@ impl DescribeLogDirsPartition {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.i32(self.partition_index);
         e.i64(self.partition_size);
         e.i64(self.offset_lag);

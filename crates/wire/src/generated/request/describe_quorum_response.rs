@@ -28,15 +28,13 @@ impl Default for DescribeQuorumResponse {
 
 impl DescribeQuorumResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.error_code = d.i16()?;
         if version >= 2 {
-            m.error_message = d.nullable_string(flexible, true)?;
+            m.error_message = d.nullable_string(true, true)?;
         }
         m.topics = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -47,7 +45,7 @@ impl DescribeQuorumResponse {
         };
         if version >= 2 {
             m.nodes = {
-                let count = d.array_len(flexible, 5)?;
+                let count = d.array_len(true, 5)?;
                 {
                     let mut list = Vec::with_capacity(count);
                     for _ in 0..count {
@@ -57,27 +55,23 @@ impl DescribeQuorumResponse {
                 }
             };
         }
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i16(self.error_code);
         if version >= 2 {
             match &self.error_message {
                 None => {
-                    e.null_string(flexible);
+                    e.null_string(true);
                 }
                 Some(v) => {
-                    e.text(v, flexible);
+                    e.text(v, true);
                 }
             }
         }
-        e.array_len(self.topics.len(), flexible)?;
+        e.array_len(self.topics.len(), true)?;
         for v in &self.topics {
             v.write(e, version)?;
         }
@@ -85,14 +79,12 @@ impl DescribeQuorumResponse {
             return Err(EncodeError::not_in_version("DescribeQuorumResponse", "Nodes", version));
         }
         if version >= 2 {
-            e.array_len(self.nodes.len(), flexible)?;
+            e.array_len(self.nodes.len(), true)?;
             for v in &self.nodes {
                 v.write(e, version)?;
             }
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -101,8 +93,7 @@ impl Message for DescribeQuorumResponse {
     const NAME: &'static str = "DescribeQuorumResponse";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 2;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -124,12 +115,10 @@ pub struct TopicData {
 
 impl TopicData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.topic_name = d.string(flexible)?;
+        m.topic_name = d.string(true)?;
         m.partitions = {
-            let count = d.array_len(flexible, 24)?;
+            let count = d.array_len(true, 24)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -138,23 +127,17 @@ impl TopicData {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.topic_name, flexible)?;
-        e.array_len(self.partitions.len(), flexible)?;
+        e.string(&self.topic_name, true)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -197,19 +180,17 @@ impl Default for PartitionData {
 
 impl PartitionData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         m.error_code = d.i16()?;
         if version >= 2 {
-            m.error_message = d.nullable_string(flexible, true)?;
+            m.error_message = d.nullable_string(true, true)?;
         }
         m.leader_id = d.i32()?;
         m.leader_epoch = d.i32()?;
         m.high_watermark = d.i64()?;
         m.current_voters = {
-            let count = d.array_len(flexible, 12)?;
+            let count = d.array_len(true, 12)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -219,7 +200,7 @@ impl PartitionData {
             }
         };
         m.observers = {
-            let count = d.array_len(flexible, 12)?;
+            let count = d.array_len(true, 12)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -228,41 +209,35 @@ impl PartitionData {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.partition_index);
         e.i16(self.error_code);
         if version >= 2 {
             match &self.error_message {
                 None => {
-                    e.null_string(flexible);
+                    e.null_string(true);
                 }
                 Some(v) => {
-                    e.text(v, flexible);
+                    e.text(v, true);
                 }
             }
         }
         e.i32(self.leader_id);
         e.i32(self.leader_epoch);
         e.i64(self.high_watermark);
-        e.array_len(self.current_voters.len(), flexible)?;
+        e.array_len(self.current_voters.len(), true)?;
         for v in &self.current_voters {
             v.write(e, version)?;
         }
-        e.array_len(self.observers.len(), flexible)?;
+        e.array_len(self.observers.len(), true)?;
         for v in &self.observers {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -278,15 +253,13 @@ pub struct Node {
 
 impl Node {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 2 {
             m.node_id = d.i32()?;
         }
         if version >= 2 {
             m.listeners = {
-                let count = d.array_len(flexible, 4)?;
+                let count = d.array_len(true, 4)?;
                 {
                     let mut list = Vec::with_capacity(count);
                     for _ in 0..count {
@@ -296,15 +269,11 @@ impl Node {
                 }
             };
         }
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         if !(version >= 2) && self.node_id != 0 {
             return Err(EncodeError::not_in_version("Node", "NodeId", version));
         }
@@ -315,14 +284,12 @@ impl Node {
             return Err(EncodeError::not_in_version("Node", "Listeners", version));
         }
         if version >= 2 {
-            e.array_len(self.listeners.len(), flexible)?;
+            e.array_len(self.listeners.len(), true)?;
             for v in &self.listeners {
                 v.write(e, version)?;
             }
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -340,38 +307,32 @@ pub struct Listener {
 
 impl Listener {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 2 {
-            m.name = d.string(flexible)?;
+            m.name = d.string(true)?;
         }
         if version >= 2 {
-            m.host = d.string(flexible)?;
+            m.host = d.string(true)?;
         }
         if version >= 2 {
             m.port = d.u16()?;
         }
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         if !(version >= 2) && !self.name.is_empty() {
             return Err(EncodeError::not_in_version("Listener", "Name", version));
         }
         if version >= 2 {
-            e.string(&self.name, flexible)?;
+            e.string(&self.name, true)?;
         }
         if !(version >= 2) && !self.host.is_empty() {
             return Err(EncodeError::not_in_version("Listener", "Host", version));
         }
         if version >= 2 {
-            e.string(&self.host, flexible)?;
+            e.string(&self.host, true)?;
         }
         if !(version >= 2) && self.port != 0 {
             return Err(EncodeError::not_in_version("Listener", "Port", version));
@@ -379,9 +340,7 @@ impl Listener {
         if version >= 2 {
             e.u16(self.port);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -415,8 +374,6 @@ impl Default for ReplicaState {
 
 impl ReplicaState {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.replica_id = d.i32()?;
         if version >= 2 {
@@ -429,15 +386,11 @@ impl ReplicaState {
         if version >= 1 {
             m.last_caught_up_timestamp = d.i64()?;
         }
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.replica_id);
         if !(version >= 2) && self.replica_directory_id != Uuid::default() {
             return Err(EncodeError::not_in_version("ReplicaState", "ReplicaDirectoryId", version));
@@ -452,9 +405,7 @@ impl ReplicaState {
         if version >= 1 {
             e.i64(self.last_caught_up_timestamp);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

@@ -11,11 +11,9 @@ pub struct DescribeShareGroupOffsetsRequest {
 
 impl DescribeShareGroupOffsetsRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.groups = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -24,22 +22,16 @@ impl DescribeShareGroupOffsetsRequest {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.array_len(self.groups.len(), flexible)?;
+        e.array_len(self.groups.len(), true)?;
         for v in &self.groups {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -48,8 +40,7 @@ impl Message for DescribeShareGroupOffsetsRequest {
     const NAME: &'static str = "DescribeShareGroupOffsetsRequest";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 1;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -80,11 +71,9 @@ impl Default for DescribeShareGroupOffsetsRequestGroup {
 
 impl DescribeShareGroupOffsetsRequestGroup {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.group_id = d.string(flexible)?;
-        m.topics = match d.nullable_array_len(flexible, true, 2)? {
+        m.group_id = d.string(true)?;
+        m.topics = match d.nullable_array_len(true, true, 2)? {
             None => None,
             Some(count) => Some({
                 let mut list = Vec::with_capacity(count);
@@ -94,30 +83,24 @@ impl DescribeShareGroupOffsetsRequestGroup {
                 list
             }),
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.group_id, flexible)?;
+        e.string(&self.group_id, true)?;
         match &self.topics {
             None => {
-                e.null_array(flexible);
+                e.null_array(true);
             }
             Some(v) => {
-                e.array_len(v.len(), flexible)?;
+                e.array_len(v.len(), true)?;
                 for v in v {
                     v.write(e, version)?;
                 }
             }
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -132,13 +115,11 @@ pub struct DescribeShareGroupOffsetsRequestTopic {
 }
 
 impl DescribeShareGroupOffsetsRequestTopic {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.topic_name = d.string(flexible)?;
+        m.topic_name = d.string(true)?;
         m.partitions = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -147,23 +128,17 @@ impl DescribeShareGroupOffsetsRequestTopic {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.topic_name, flexible)?;
-        e.array_len(self.partitions.len(), flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.topic_name, true)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             e.i32(*v);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

@@ -15,12 +15,10 @@ pub struct DescribeTopicPartitionsResponse {
 
 impl DescribeTopicPartitionsResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.topics = {
-            let count = d.array_len(flexible, 25)?;
+            let count = d.array_len(true, 25)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -30,17 +28,13 @@ impl DescribeTopicPartitionsResponse {
             }
         };
         m.next_cursor = if d.is_present(true)? { Some(Cursor::read(d, version)?) } else { None };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
-        e.array_len(self.topics.len(), flexible)?;
+        e.array_len(self.topics.len(), true)?;
         for v in &self.topics {
             v.write(e, version)?;
         }
@@ -53,9 +47,7 @@ impl DescribeTopicPartitionsResponse {
                 v.write(e, version)?;
             }
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -64,8 +56,7 @@ impl Message for DescribeTopicPartitionsResponse {
     const NAME: &'static str = "DescribeTopicPartitionsResponse";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -108,15 +99,13 @@ impl Default for DescribeTopicPartitionsResponseTopic {
 
 impl DescribeTopicPartitionsResponseTopic {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.error_code = d.i16()?;
-        m.name = d.nullable_string(flexible, true)?;
+        m.name = d.nullable_string(true, true)?;
         m.topic_id = d.uuid()?;
         m.is_internal = d.bool()?;
         m.partitions = {
-            let count = d.array_len(flexible, 19)?;
+            let count = d.array_len(true, 19)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -126,34 +115,28 @@ impl DescribeTopicPartitionsResponseTopic {
             }
         };
         m.topic_authorized_operations = d.i32()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i16(self.error_code);
         match &self.name {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
         e.uuid(self.topic_id);
         e.bool(self.is_internal);
-        e.array_len(self.partitions.len(), flexible)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             v.write(e, version)?;
         }
         e.i32(self.topic_authorized_operations);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -198,16 +181,14 @@ impl Default for DescribeTopicPartitionsResponsePartition {
 }
 
 impl DescribeTopicPartitionsResponsePartition {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.error_code = d.i16()?;
         m.partition_index = d.i32()?;
         m.leader_id = d.i32()?;
         m.leader_epoch = d.i32()?;
         m.replica_nodes = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -217,7 +198,7 @@ impl DescribeTopicPartitionsResponsePartition {
             }
         };
         m.isr_nodes = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -226,7 +207,7 @@ impl DescribeTopicPartitionsResponsePartition {
                 list
             }
         };
-        m.eligible_leader_replicas = match d.nullable_array_len(flexible, true, 4)? {
+        m.eligible_leader_replicas = match d.nullable_array_len(true, true, 4)? {
             None => None,
             Some(count) => Some({
                 let mut list = Vec::with_capacity(count);
@@ -236,7 +217,7 @@ impl DescribeTopicPartitionsResponsePartition {
                 list
             }),
         };
-        m.last_known_elr = match d.nullable_array_len(flexible, true, 4)? {
+        m.last_known_elr = match d.nullable_array_len(true, true, 4)? {
             None => None,
             Some(count) => Some({
                 let mut list = Vec::with_capacity(count);
@@ -247,7 +228,7 @@ impl DescribeTopicPartitionsResponsePartition {
             }),
         };
         m.offline_replicas = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -256,33 +237,29 @@ impl DescribeTopicPartitionsResponsePartition {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i16(self.error_code);
         e.i32(self.partition_index);
         e.i32(self.leader_id);
         e.i32(self.leader_epoch);
-        e.array_len(self.replica_nodes.len(), flexible)?;
+        e.array_len(self.replica_nodes.len(), true)?;
         for v in &self.replica_nodes {
             e.i32(*v);
         }
-        e.array_len(self.isr_nodes.len(), flexible)?;
+        e.array_len(self.isr_nodes.len(), true)?;
         for v in &self.isr_nodes {
             e.i32(*v);
         }
         match &self.eligible_leader_replicas {
             None => {
-                e.null_array(flexible);
+                e.null_array(true);
             }
             Some(v) => {
-                e.array_len(v.len(), flexible)?;
+                e.array_len(v.len(), true)?;
                 for v in v {
                     e.i32(*v);
                 }
@@ -290,22 +267,20 @@ impl DescribeTopicPartitionsResponsePartition {
         }
         match &self.last_known_elr {
             None => {
-                e.null_array(flexible);
+                e.null_array(true);
             }
             Some(v) => {
-                e.array_len(v.len(), flexible)?;
+                e.array_len(v.len(), true)?;
                 for v in v {
                     e.i32(*v);
                 }
             }
         }
-        e.array_len(self.offline_replicas.len(), flexible)?;
+        e.array_len(self.offline_replicas.len(), true)?;
         for v in &self.offline_replicas {
             e.i32(*v);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -320,26 +295,18 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.topic_name = d.string(flexible)?;
+        m.topic_name = d.string(true)?;
         m.partition_index = d.i32()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.topic_name, flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.topic_name, true)?;
         e.i32(self.partition_index);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

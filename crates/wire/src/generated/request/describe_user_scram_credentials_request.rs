@@ -17,10 +17,8 @@ impl Default for DescribeUserScramCredentialsRequest {
 
 impl DescribeUserScramCredentialsRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.users = match d.nullable_array_len(flexible, true, 1)? {
+        m.users = match d.nullable_array_len(true, true, 1)? {
             None => None,
             Some(count) => Some({
                 let mut list = Vec::with_capacity(count);
@@ -30,29 +28,23 @@ impl DescribeUserScramCredentialsRequest {
                 list
             }),
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         match &self.users {
             None => {
-                e.null_array(flexible);
+                e.null_array(true);
             }
             Some(v) => {
-                e.array_len(v.len(), flexible)?;
+                e.array_len(v.len(), true)?;
                 for v in v {
                     v.write(e, version)?;
                 }
             }
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -61,8 +53,7 @@ impl Message for DescribeUserScramCredentialsRequest {
     const NAME: &'static str = "DescribeUserScramCredentialsRequest";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -81,24 +72,16 @@ pub struct UserName {
 }
 
 impl UserName {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.name = d.string(flexible)?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        m.name = d.string(true)?;
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.name, flexible)?;
-        if flexible {
-            e.no_tagged_fields();
-        }
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.name, true)?;
+        e.no_tagged_fields();
         Ok(())
     }
 }

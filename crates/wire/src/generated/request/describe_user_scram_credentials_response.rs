@@ -28,14 +28,12 @@ impl Default for DescribeUserScramCredentialsResponse {
 
 impl DescribeUserScramCredentialsResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.error_code = d.i16()?;
-        m.error_message = d.nullable_string(flexible, true)?;
+        m.error_message = d.nullable_string(true, true)?;
         m.results = {
-            let count = d.array_len(flexible, 5)?;
+            let count = d.array_len(true, 5)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -44,32 +42,26 @@ impl DescribeUserScramCredentialsResponse {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.i16(self.error_code);
         match &self.error_message {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.text(v, flexible);
+                e.text(v, true);
             }
         }
-        e.array_len(self.results.len(), flexible)?;
+        e.array_len(self.results.len(), true)?;
         for v in &self.results {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -78,8 +70,7 @@ impl Message for DescribeUserScramCredentialsResponse {
     const NAME: &'static str = "DescribeUserScramCredentialsResponse";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -116,14 +107,12 @@ impl Default for DescribeUserScramCredentialsResult {
 
 impl DescribeUserScramCredentialsResult {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.user = d.string(flexible)?;
+        m.user = d.string(true)?;
         m.error_code = d.i16()?;
-        m.error_message = d.nullable_string(flexible, true)?;
+        m.error_message = d.nullable_string(true, true)?;
         m.credential_infos = {
-            let count = d.array_len(flexible, 5)?;
+            let count = d.array_len(true, 5)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -132,32 +121,26 @@ impl DescribeUserScramCredentialsResult {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.user, flexible)?;
+        e.string(&self.user, true)?;
         e.i16(self.error_code);
         match &self.error_message {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.text(v, flexible);
+                e.text(v, true);
             }
         }
-        e.array_len(self.credential_infos.len(), flexible)?;
+        e.array_len(self.credential_infos.len(), true)?;
         for v in &self.credential_infos {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -172,26 +155,18 @@ pub struct CredentialInfo {
 }
 
 impl CredentialInfo {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.mechanism = d.i8()?;
         m.iterations = d.i32()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i8(self.mechanism);
         e.i32(self.iterations);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

@@ -26,7 +26,6 @@ impl Default for ElectLeadersRequest {
 impl ElectLeadersRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 1 {
             m.election_type = d.i8()?;
@@ -50,7 +49,6 @@ impl ElectLeadersRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         if !(version >= 1) && self.election_type != 0 {
             return Err(EncodeError::not_in_version("ElectLeadersRequest", "ElectionType", version));
         }
@@ -81,7 +79,6 @@ impl Message for ElectLeadersRequest {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 2;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -104,7 +101,6 @@ pub struct TopicPartitions {
 impl TopicPartitions {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.topic = d.string(flexible)?;
         m.partitions = {
@@ -125,7 +121,6 @@ impl TopicPartitions {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.string(&self.topic, flexible)?;
         e.array_len(self.partitions.len(), flexible)?;
         for v in &self.partitions {

@@ -16,7 +16,6 @@ pub struct ElectLeadersResponse {
 impl ElectLeadersResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         if version >= 1 {
@@ -40,7 +39,6 @@ impl ElectLeadersResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         if !(version >= 1) && self.error_code != 0 {
             return Err(EncodeError::not_in_version("ElectLeadersResponse", "ErrorCode", version));
@@ -64,7 +62,6 @@ impl Message for ElectLeadersResponse {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 2;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -87,7 +84,6 @@ pub struct ReplicaElectionResult {
 impl ReplicaElectionResult {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.topic = d.string(flexible)?;
         m.partition_result = {
@@ -108,7 +104,6 @@ impl ReplicaElectionResult {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.string(&self.topic, flexible)?;
         e.array_len(self.partition_result.len(), flexible)?;
         for v in &self.partition_result {
@@ -141,7 +136,6 @@ impl Default for PartitionResult {
 impl PartitionResult {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition_id = d.i32()?;
         m.error_code = d.i16()?;
@@ -154,7 +148,6 @@ impl PartitionResult {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.i32(self.partition_id);
         e.i16(self.error_code);
         match &self.error_message {

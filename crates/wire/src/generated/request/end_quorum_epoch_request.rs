@@ -16,7 +16,6 @@ pub struct EndQuorumEpochRequest {
 impl EndQuorumEpochRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.cluster_id = d.nullable_string(flexible, true)?;
         m.topics = {
@@ -49,7 +48,6 @@ impl EndQuorumEpochRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         match &self.cluster_id {
             None => {
                 e.null_string(flexible);
@@ -80,7 +78,6 @@ impl Message for EndQuorumEpochRequest {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 1;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 1
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -103,7 +100,6 @@ pub struct TopicData {
 impl TopicData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.topic_name = d.string(flexible)?;
         m.partitions = {
@@ -124,7 +120,6 @@ impl TopicData {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.string(&self.topic_name, flexible)?;
         e.array_len(self.partitions.len(), flexible)?;
         for v in &self.partitions {
@@ -155,7 +150,6 @@ pub struct PartitionData {
 impl PartitionData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         m.leader_id = d.i32()?;
@@ -192,7 +186,6 @@ impl PartitionData {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.i32(self.partition_index);
         e.i32(self.leader_id);
         e.i32(self.leader_epoch);
@@ -227,7 +220,6 @@ pub struct ReplicaInfo {
 impl ReplicaInfo {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 1 {
             m.candidate_id = d.i32()?;
@@ -243,7 +235,6 @@ impl ReplicaInfo {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         if !(version >= 1) && self.candidate_id != 0 {
             return Err(EncodeError::not_in_version("ReplicaInfo", "CandidateId", version));
         }
@@ -277,7 +268,6 @@ pub struct LeaderEndpoint {
 impl LeaderEndpoint {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 1 {
             m.name = d.string(flexible)?;
@@ -296,7 +286,6 @@ impl LeaderEndpoint {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         if !(version >= 1) && !self.name.is_empty() {
             return Err(EncodeError::not_in_version("LeaderEndpoint", "Name", version));
         }

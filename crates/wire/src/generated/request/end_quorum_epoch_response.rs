@@ -16,7 +16,6 @@ pub struct EndQuorumEpochResponse {
 impl EndQuorumEpochResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.error_code = d.i16()?;
         m.topics = {
@@ -54,7 +53,6 @@ impl EndQuorumEpochResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.i16(self.error_code);
         e.array_len(self.topics.len(), flexible)?;
         for v in &self.topics {
@@ -85,7 +83,6 @@ impl Message for EndQuorumEpochResponse {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 1;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 1
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -108,7 +105,6 @@ pub struct TopicData {
 impl TopicData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.topic_name = d.string(flexible)?;
         m.partitions = {
@@ -129,7 +125,6 @@ impl TopicData {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.string(&self.topic_name, flexible)?;
         e.array_len(self.partitions.len(), flexible)?;
         for v in &self.partitions {
@@ -158,7 +153,6 @@ pub struct PartitionData {
 impl PartitionData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         m.error_code = d.i16()?;
@@ -172,7 +166,6 @@ impl PartitionData {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.i32(self.partition_index);
         e.i16(self.error_code);
         e.i32(self.leader_id);
@@ -198,7 +191,6 @@ pub struct NodeEndpoint {
 impl NodeEndpoint {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 1 {
             m.node_id = d.i32()?;
@@ -217,7 +209,6 @@ impl NodeEndpoint {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         if !(version >= 1) && self.node_id != 0 {
             return Err(EncodeError::not_in_version("NodeEndpoint", "NodeId", version));
         }

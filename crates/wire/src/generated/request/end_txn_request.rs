@@ -18,7 +18,6 @@ pub struct EndTxnRequest {
 impl EndTxnRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 3;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.transactional_id = d.string(flexible)?;
         m.producer_id = d.i64()?;
@@ -32,7 +31,6 @@ impl EndTxnRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
-        let _ = (&e, version, flexible);
         e.string(&self.transactional_id, flexible)?;
         e.i64(self.producer_id);
         e.i16(self.producer_epoch);
@@ -49,7 +47,6 @@ impl Message for EndTxnRequest {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 5;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 3
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

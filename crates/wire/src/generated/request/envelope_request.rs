@@ -25,35 +25,27 @@ impl Default for EnvelopeRequest {
 }
 
 impl EnvelopeRequest {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.request_data = d.bytes(flexible)?;
-        m.request_principal = d.nullable_bytes(flexible, true)?;
-        m.client_host_address = d.bytes(flexible)?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        m.request_data = d.bytes(true)?;
+        m.request_principal = d.nullable_bytes(true, true)?;
+        m.client_host_address = d.bytes(true)?;
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.bytes(&self.request_data, flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.bytes(&self.request_data, true)?;
         match &self.request_principal {
             None => {
-                e.null_bytes(flexible);
+                e.null_bytes(true);
             }
             Some(v) => {
-                e.bytes(v, flexible)?;
+                e.bytes(v, true)?;
             }
         }
-        e.bytes(&self.client_host_address, flexible)?;
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.bytes(&self.client_host_address, true)?;
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -62,8 +54,7 @@ impl Message for EnvelopeRequest {
     const NAME: &'static str = "EnvelopeRequest";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

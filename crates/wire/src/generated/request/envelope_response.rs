@@ -13,33 +13,25 @@ pub struct EnvelopeResponse {
 }
 
 impl EnvelopeResponse {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.response_data = d.nullable_bytes(flexible, true)?;
+        m.response_data = d.nullable_bytes(true, true)?;
         m.error_code = d.i16()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         match &self.response_data {
             None => {
-                e.null_bytes(flexible);
+                e.null_bytes(true);
             }
             Some(v) => {
-                e.bytes(v, flexible)?;
+                e.bytes(v, true)?;
             }
         }
         e.i16(self.error_code);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -48,8 +40,7 @@ impl Message for EnvelopeResponse {
     const NAME: &'static str = "EnvelopeResponse";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -15,7 +15,6 @@ pub struct ExpireDelegationTokenRequest {
 impl ExpireDelegationTokenRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.hmac = d.bytes(flexible)?;
         m.expiry_time_period_ms = d.i64()?;
@@ -27,7 +26,6 @@ impl ExpireDelegationTokenRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.bytes(&self.hmac, flexible)?;
         e.i64(self.expiry_time_period_ms);
         if flexible {
@@ -42,7 +40,6 @@ impl Message for ExpireDelegationTokenRequest {
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 2;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -53,7 +53,6 @@ impl Default for FetchRequest {
 impl FetchRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 12;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version <= 14 {
             m.replica_id = d.i32()?;
@@ -108,7 +107,6 @@ impl FetchRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 12;
-        let _ = (&e, version, flexible);
         if !(version <= 14) && self.replica_id != -1 {
             return Err(EncodeError::not_in_version("FetchRequest", "ReplicaId", version));
         }
@@ -176,7 +174,6 @@ impl Message for FetchRequest {
     const MIN_VERSION: i16 = 4;
     const MAX_VERSION: i16 = 18;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 12
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -205,7 +202,6 @@ impl Default for ReplicaState {
 impl ReplicaState {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 12;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 15 {
             m.replica_id = d.i32()?;
@@ -221,7 +217,6 @@ impl ReplicaState {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 12;
-        let _ = (&e, version, flexible);
         if !(version >= 15) && self.replica_id != -1 {
             return Err(EncodeError::not_in_version("ReplicaState", "ReplicaId", version));
         }
@@ -255,7 +250,6 @@ pub struct FetchTopic {
 impl FetchTopic {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 12;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version <= 12 {
             m.topic = d.string(flexible)?;
@@ -281,7 +275,6 @@ impl FetchTopic {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 12;
-        let _ = (&e, version, flexible);
         if version <= 12 {
             e.string(&self.topic, flexible)?;
         }
@@ -338,7 +331,6 @@ impl Default for FetchPartition {
 impl FetchPartition {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 12;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition = d.i32()?;
         if version >= 9 {
@@ -367,7 +359,6 @@ impl FetchPartition {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 12;
-        let _ = (&e, version, flexible);
         e.i32(self.partition);
         if version >= 9 {
             e.i32(self.current_leader_epoch);
@@ -417,7 +408,6 @@ pub struct ForgottenTopic {
 impl ForgottenTopic {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 12;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if (7..=12).contains(&version) {
             m.topic = d.string(flexible)?;
@@ -445,7 +435,6 @@ impl ForgottenTopic {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 12;
-        let _ = (&e, version, flexible);
         if (7..=12).contains(&version) {
             e.string(&self.topic, flexible)?;
         }

@@ -20,7 +20,6 @@ pub struct FetchResponse {
 impl FetchResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 12;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         if version >= 7 {
@@ -64,7 +63,6 @@ impl FetchResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 12;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         if version >= 7 {
             e.i16(self.error_code);
@@ -104,7 +102,6 @@ impl Message for FetchResponse {
     const MIN_VERSION: i16 = 4;
     const MAX_VERSION: i16 = 18;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 12
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -129,7 +126,6 @@ pub struct FetchableTopicResponse {
 impl FetchableTopicResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 12;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version <= 12 {
             m.topic = d.string(flexible)?;
@@ -155,7 +151,6 @@ impl FetchableTopicResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 12;
-        let _ = (&e, version, flexible);
         if version <= 12 {
             e.string(&self.topic, flexible)?;
         }
@@ -221,7 +216,6 @@ impl Default for PartitionData {
 impl PartitionData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 12;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         m.error_code = d.i16()?;
@@ -260,7 +254,6 @@ impl PartitionData {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 12;
-        let _ = (&e, version, flexible);
         e.i32(self.partition_index);
         e.i16(self.error_code);
         e.i64(self.high_watermark);
@@ -346,7 +339,6 @@ impl Default for EpochEndOffset {
 impl EpochEndOffset {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 12;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 12 {
             m.epoch = d.i32()?;
@@ -362,7 +354,6 @@ impl EpochEndOffset {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 12;
-        let _ = (&e, version, flexible);
         if !(version >= 12) && self.epoch != -1 {
             return Err(EncodeError::not_in_version("EpochEndOffset", "Epoch", version));
         }
@@ -400,7 +391,6 @@ impl Default for LeaderIdAndEpoch {
 impl LeaderIdAndEpoch {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 12;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 12 {
             m.leader_id = d.i32()?;
@@ -416,7 +406,6 @@ impl LeaderIdAndEpoch {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 12;
-        let _ = (&e, version, flexible);
         if !(version >= 12) && self.leader_id != -1 {
             return Err(EncodeError::not_in_version("LeaderIdAndEpoch", "LeaderId", version));
         }
@@ -454,7 +443,6 @@ impl Default for SnapshotId {
 impl SnapshotId {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 12;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.end_offset = d.i64()?;
         m.epoch = d.i32()?;
@@ -466,7 +454,6 @@ impl SnapshotId {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 12;
-        let _ = (&e, version, flexible);
         e.i64(self.end_offset);
         e.i32(self.epoch);
         if flexible {
@@ -488,7 +475,6 @@ pub struct AbortedTransaction {
 impl AbortedTransaction {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 12;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.producer_id = d.i64()?;
         m.first_offset = d.i64()?;
@@ -500,7 +486,6 @@ impl AbortedTransaction {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 12;
-        let _ = (&e, version, flexible);
         e.i64(self.producer_id);
         e.i64(self.first_offset);
         if flexible {
@@ -526,7 +511,6 @@ pub struct NodeEndpoint {
 impl NodeEndpoint {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 12;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 16 {
             m.node_id = d.i32()?;
@@ -548,7 +532,6 @@ impl NodeEndpoint {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 12;
-        let _ = (&e, version, flexible);
         if !(version >= 16) && self.node_id != 0 {
             return Err(EncodeError::not_in_version("NodeEndpoint", "NodeId", version));
         }

@@ -28,13 +28,11 @@ impl Default for FetchSnapshotRequest {
 
 impl FetchSnapshotRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.replica_id = d.i32()?;
         m.max_bytes = d.i32()?;
         m.topics = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -43,44 +41,38 @@ impl FetchSnapshotRequest {
                 list
             }
         };
-        if flexible {
-            d.tagged_fields(|d, tag| {
-                match tag {
-                    0 => m.cluster_id = d.nullable_string(true, true)?,
-                    _ => return Ok(false),
-                }
-                Ok(true)
-            })?;
-        }
+        d.tagged_fields(|d, tag| {
+            match tag {
+                0 => m.cluster_id = d.nullable_string(true, true)?,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.replica_id);
         e.i32(self.max_bytes);
-        e.array_len(self.topics.len(), flexible)?;
+        e.array_len(self.topics.len(), true)?;
         for v in &self.topics {
             v.write(e, version)?;
         }
-        if flexible {
-            let mut tagged = TaggedFields::default();
-            if true && self.cluster_id.is_some() {
-                tagged.add(0, |e| {
-                    match &self.cluster_id {
-                        None => {
-                            e.null_string(true);
-                        }
-                        Some(v) => {
-                            e.string(v, true)?;
-                        }
+        let mut tagged = TaggedFields::default();
+        if self.cluster_id.is_some() {
+            tagged.add(0, |e| {
+                match &self.cluster_id {
+                    None => {
+                        e.null_string(true);
                     }
-                    Ok(())
-                })?;
-            }
-            e.tagged_fields(tagged);
+                    Some(v) => {
+                        e.string(v, true)?;
+                    }
+                }
+                Ok(())
+            })?;
         }
+        e.tagged_fields(tagged);
         Ok(())
     }
 }
@@ -89,8 +81,7 @@ impl Message for FetchSnapshotRequest {
     const NAME: &'static str = "FetchSnapshotRequest";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 1;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -112,12 +103,10 @@ pub struct TopicSnapshot {
 
 impl TopicSnapshot {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.name = d.string(flexible)?;
+        m.name = d.string(true)?;
         m.partitions = {
-            let count = d.array_len(flexible, 28)?;
+            let count = d.array_len(true, 28)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -126,23 +115,17 @@ impl TopicSnapshot {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.name, flexible)?;
-        e.array_len(self.partitions.len(), flexible)?;
+        e.string(&self.name, true)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -164,42 +147,34 @@ pub struct PartitionSnapshot {
 
 impl PartitionSnapshot {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition = d.i32()?;
         m.current_leader_epoch = d.i32()?;
         m.snapshot_id = SnapshotId::read(d, version)?;
         m.position = d.i64()?;
-        if flexible {
-            d.tagged_fields(|d, tag| {
-                match tag {
-                    0 if version >= 1 => m.replica_directory_id = d.uuid()?,
-                    _ => return Ok(false),
-                }
-                Ok(true)
-            })?;
-        }
+        d.tagged_fields(|d, tag| {
+            match tag {
+                0 if version >= 1 => m.replica_directory_id = d.uuid()?,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.partition);
         e.i32(self.current_leader_epoch);
         self.snapshot_id.write(e, version)?;
         e.i64(self.position);
-        if flexible {
-            let mut tagged = TaggedFields::default();
-            if version >= 1 && self.replica_directory_id != Uuid::default() {
-                tagged.add(0, |e| {
-                    e.uuid(self.replica_directory_id);
-                    Ok(())
-                })?;
-            }
-            e.tagged_fields(tagged);
+        let mut tagged = TaggedFields::default();
+        if version >= 1 && self.replica_directory_id != Uuid::default() {
+            tagged.add(0, |e| {
+                e.uuid(self.replica_directory_id);
+                Ok(())
+            })?;
         }
+        e.tagged_fields(tagged);
         Ok(())
     }
 }
@@ -214,26 +189,18 @@ pub struct SnapshotId {
 }
 
 impl SnapshotId {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.end_offset = d.i64()?;
         m.epoch = d.i32()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i64(self.end_offset);
         e.i32(self.epoch);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

@@ -17,13 +17,11 @@ pub struct FetchSnapshotResponse {
 
 impl FetchSnapshotResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.error_code = d.i16()?;
         m.topics = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -32,54 +30,48 @@ impl FetchSnapshotResponse {
                 list
             }
         };
-        if flexible {
-            d.tagged_fields(|d, tag| {
-                match tag {
-                    0 if version >= 1 => {
-                        m.node_endpoints = {
-                            let count = d.array_len(true, 7)?;
-                            {
-                                let mut list = Vec::with_capacity(count);
-                                for _ in 0..count {
-                                    list.push(NodeEndpoint::read(d, version)?);
-                                }
-                                list
+        d.tagged_fields(|d, tag| {
+            match tag {
+                0 if version >= 1 => {
+                    m.node_endpoints = {
+                        let count = d.array_len(true, 7)?;
+                        {
+                            let mut list = Vec::with_capacity(count);
+                            for _ in 0..count {
+                                list.push(NodeEndpoint::read(d, version)?);
                             }
+                            list
                         }
                     }
-                    _ => return Ok(false),
                 }
-                Ok(true)
-            })?;
-        }
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.i16(self.error_code);
-        e.array_len(self.topics.len(), flexible)?;
+        e.array_len(self.topics.len(), true)?;
         for v in &self.topics {
             v.write(e, version)?;
         }
         if !(version >= 1) && !self.node_endpoints.is_empty() {
             return Err(EncodeError::not_in_version("FetchSnapshotResponse", "NodeEndpoints", version));
         }
-        if flexible {
-            let mut tagged = TaggedFields::default();
-            if version >= 1 && !self.node_endpoints.is_empty() {
-                tagged.add(0, |e| {
-                    e.array_len(self.node_endpoints.len(), true)?;
-                    for v in &self.node_endpoints {
-                        v.write(e, version)?;
-                    }
-                    Ok(())
-                })?;
-            }
-            e.tagged_fields(tagged);
+        let mut tagged = TaggedFields::default();
+        if version >= 1 && !self.node_endpoints.is_empty() {
+            tagged.add(0, |e| {
+                e.array_len(self.node_endpoints.len(), true)?;
+                for v in &self.node_endpoints {
+                    v.write(e, version)?;
+                }
+                Ok(())
+            })?;
         }
+        e.tagged_fields(tagged);
         Ok(())
     }
 }
@@ -88,8 +80,7 @@ impl Message for FetchSnapshotResponse {
     const NAME: &'static str = "FetchSnapshotResponse";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 1;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -111,12 +102,10 @@ pub struct TopicSnapshot {
 
 impl TopicSnapshot {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.name = d.string(flexible)?;
+        m.name = d.string(true)?;
         m.partitions = {
-            let count = d.array_len(flexible, 35)?;
+            let count = d.array_len(true, 35)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -125,23 +114,17 @@ impl TopicSnapshot {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.name, flexible)?;
-        e.array_len(self.partitions.len(), flexible)?;
+        e.string(&self.name, true)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -167,46 +150,38 @@ pub struct PartitionSnapshot {
 
 impl PartitionSnapshot {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.index = d.i32()?;
         m.error_code = d.i16()?;
         m.snapshot_id = SnapshotId::read(d, version)?;
         m.size = d.i64()?;
         m.position = d.i64()?;
-        m.unaligned_records = Records::Inline(d.bytes(flexible)?);
-        if flexible {
-            d.tagged_fields(|d, tag| {
-                match tag {
-                    0 => m.current_leader = LeaderIdAndEpoch::read(d, version)?,
-                    _ => return Ok(false),
-                }
-                Ok(true)
-            })?;
-        }
+        m.unaligned_records = Records::Inline(d.bytes(true)?);
+        d.tagged_fields(|d, tag| {
+            match tag {
+                0 => m.current_leader = LeaderIdAndEpoch::read(d, version)?,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.index);
         e.i16(self.error_code);
         self.snapshot_id.write(e, version)?;
         e.i64(self.size);
         e.i64(self.position);
-        e.records(&self.unaligned_records, flexible)?;
-        if flexible {
-            let mut tagged = TaggedFields::default();
-            if true && self.current_leader != LeaderIdAndEpoch::default() {
-                tagged.add(0, |e| {
-                    self.current_leader.write(e, version)?;
-                    Ok(())
-                })?;
-            }
-            e.tagged_fields(tagged);
+        e.records(&self.unaligned_records, true)?;
+        let mut tagged = TaggedFields::default();
+        if self.current_leader != LeaderIdAndEpoch::default() {
+            tagged.add(0, |e| {
+                self.current_leader.write(e, version)?;
+                Ok(())
+            })?;
         }
+        e.tagged_fields(tagged);
         Ok(())
     }
 }
@@ -221,26 +196,18 @@ pub struct SnapshotId {
 }
 
 impl SnapshotId {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.end_offset = d.i64()?;
         m.epoch = d.i32()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i64(self.end_offset);
         e.i32(self.epoch);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -255,26 +222,18 @@ pub struct LeaderIdAndEpoch {
 }
 
 impl LeaderIdAndEpoch {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.leader_id = d.i32()?;
         m.leader_epoch = d.i32()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i32(self.leader_id);
         e.i32(self.leader_epoch);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -292,27 +251,21 @@ pub struct NodeEndpoint {
 
 impl NodeEndpoint {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 1 {
             m.node_id = d.i32()?;
         }
         if version >= 1 {
-            m.host = d.string(flexible)?;
+            m.host = d.string(true)?;
         }
         if version >= 1 {
             m.port = d.u16()?;
         }
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         if !(version >= 1) && self.node_id != 0 {
             return Err(EncodeError::not_in_version("NodeEndpoint", "NodeId", version));
         }
@@ -323,7 +276,7 @@ impl NodeEndpoint {
             return Err(EncodeError::not_in_version("NodeEndpoint", "Host", version));
         }
         if version >= 1 {
-            e.string(&self.host, flexible)?;
+            e.string(&self.host, true)?;
         }
         if !(version >= 1) && self.port != 0 {
             return Err(EncodeError::not_in_version("NodeEndpoint", "Port", version));
@@ -331,9 +284,7 @@ impl NodeEndpoint {
         if version >= 1 {
             e.u16(self.port);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

@@ -16,7 +16,6 @@ pub struct FindCoordinatorRequest {
 impl FindCoordinatorRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 3;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version <= 3 {
             m.key = d.string(flexible)?;
@@ -44,7 +43,6 @@ impl FindCoordinatorRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
-        let _ = (&e, version, flexible);
         if !(version <= 3) && !self.key.is_empty() {
             return Err(EncodeError::not_in_version("FindCoordinatorRequest", "Key", version));
         }
@@ -78,7 +76,6 @@ impl Message for FindCoordinatorRequest {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 6;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 3
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

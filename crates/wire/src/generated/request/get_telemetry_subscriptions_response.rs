@@ -26,16 +26,14 @@ pub struct GetTelemetrySubscriptionsResponse {
 }
 
 impl GetTelemetrySubscriptionsResponse {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.error_code = d.i16()?;
         m.client_instance_id = d.uuid()?;
         m.subscription_id = d.i32()?;
         m.accepted_compression_types = {
-            let count = d.array_len(flexible, 1)?;
+            let count = d.array_len(true, 1)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -48,42 +46,36 @@ impl GetTelemetrySubscriptionsResponse {
         m.telemetry_max_bytes = d.i32()?;
         m.delta_temporality = d.bool()?;
         m.requested_metrics = {
-            let count = d.array_len(flexible, 1)?;
+            let count = d.array_len(true, 1)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
-                    list.push(d.string(flexible)?);
+                    list.push(d.string(true)?);
                 }
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i32(self.throttle_time_ms);
         e.i16(self.error_code);
         e.uuid(self.client_instance_id);
         e.i32(self.subscription_id);
-        e.array_len(self.accepted_compression_types.len(), flexible)?;
+        e.array_len(self.accepted_compression_types.len(), true)?;
         for v in &self.accepted_compression_types {
             e.i8(*v);
         }
         e.i32(self.push_interval_ms);
         e.i32(self.telemetry_max_bytes);
         e.bool(self.delta_temporality);
-        e.array_len(self.requested_metrics.len(), flexible)?;
+        e.array_len(self.requested_metrics.len(), true)?;
         for v in &self.requested_metrics {
-            e.string(v, flexible)?;
+            e.string(v, true)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -92,8 +84,7 @@ impl Message for GetTelemetrySubscriptionsResponse {
     const NAME: &'static str = "GetTelemetrySubscriptionsResponse";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -18,7 +18,6 @@ pub struct HeartbeatRequest {
 impl HeartbeatRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.group_id = d.string(flexible)?;
         m.generation_id = d.i32()?;
@@ -34,7 +33,6 @@ impl HeartbeatRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         e.string(&self.group_id, flexible)?;
         e.i32(self.generation_id);
         e.string(&self.member_id, flexible)?;
@@ -63,7 +61,6 @@ impl Message for HeartbeatRequest {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 4;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 4
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -14,7 +14,6 @@ pub struct HeartbeatResponse {
 impl HeartbeatResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 1 {
             m.throttle_time_ms = d.i32()?;
@@ -28,7 +27,6 @@ impl HeartbeatResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         if version >= 1 {
             e.i32(self.throttle_time_ms);
         }
@@ -45,7 +43,6 @@ impl Message for HeartbeatResponse {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 4;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 4
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

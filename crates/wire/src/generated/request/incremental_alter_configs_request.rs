@@ -14,7 +14,6 @@ pub struct IncrementalAlterConfigsRequest {
 impl IncrementalAlterConfigsRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.resources = {
             let count = d.array_len(flexible, 3)?;
@@ -35,7 +34,6 @@ impl IncrementalAlterConfigsRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.array_len(self.resources.len(), flexible)?;
         for v in &self.resources {
             v.write(e, version)?;
@@ -53,7 +51,6 @@ impl Message for IncrementalAlterConfigsRequest {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 1;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 1
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -78,7 +75,6 @@ pub struct AlterConfigsResource {
 impl AlterConfigsResource {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.resource_type = d.i8()?;
         m.resource_name = d.string(flexible)?;
@@ -100,7 +96,6 @@ impl AlterConfigsResource {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.i8(self.resource_type);
         e.string(&self.resource_name, flexible)?;
         e.array_len(self.configs.len(), flexible)?;
@@ -134,7 +129,6 @@ impl Default for AlterableConfig {
 impl AlterableConfig {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.name = d.string(flexible)?;
         m.config_operation = d.i8()?;
@@ -147,7 +141,6 @@ impl AlterableConfig {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.string(&self.name, flexible)?;
         e.i8(self.config_operation);
         match &self.value {

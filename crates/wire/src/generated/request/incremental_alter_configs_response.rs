@@ -14,7 +14,6 @@ pub struct IncrementalAlterConfigsResponse {
 impl IncrementalAlterConfigsResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.responses = {
@@ -35,7 +34,6 @@ impl IncrementalAlterConfigsResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.array_len(self.responses.len(), flexible)?;
         for v in &self.responses {
@@ -53,7 +51,6 @@ impl Message for IncrementalAlterConfigsResponse {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 1;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 1
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -91,7 +88,6 @@ impl Default for AlterConfigsResourceResponse {
 impl AlterConfigsResourceResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.error_code = d.i16()?;
         m.error_message = d.nullable_string(flexible, true)?;
@@ -105,7 +101,6 @@ impl AlterConfigsResourceResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.i16(self.error_code);
         match &self.error_message {
             None => {

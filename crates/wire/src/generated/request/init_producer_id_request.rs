@@ -35,7 +35,6 @@ impl Default for InitProducerIdRequest {
 impl InitProducerIdRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.transactional_id = d.nullable_string(flexible, true)?;
         m.transaction_timeout_ms = d.i32()?;
@@ -59,7 +58,6 @@ impl InitProducerIdRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         match &self.transactional_id {
             None => {
                 e.null_string(flexible);
@@ -105,7 +103,6 @@ impl Message for InitProducerIdRequest {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 6;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -42,7 +42,6 @@ impl Default for JoinGroupRequest {
 impl JoinGroupRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 6;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.group_id = d.string(flexible)?;
         m.session_timeout_ms = d.i32()?;
@@ -75,7 +74,6 @@ impl JoinGroupRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 6;
-        let _ = (&e, version, flexible);
         e.string(&self.group_id, flexible)?;
         e.i32(self.session_timeout_ms);
         if version >= 1 {
@@ -122,7 +120,6 @@ impl Message for JoinGroupRequest {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 9;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 6
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -145,7 +142,6 @@ pub struct JoinGroupRequestProtocol {
 impl JoinGroupRequestProtocol {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 6;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.name = d.string(flexible)?;
         m.metadata = d.bytes(flexible)?;
@@ -157,7 +153,6 @@ impl JoinGroupRequestProtocol {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 6;
-        let _ = (&e, version, flexible);
         e.string(&self.name, flexible)?;
         e.bytes(&self.metadata, flexible)?;
         if flexible {

@@ -45,7 +45,6 @@ impl Default for JoinGroupResponse {
 impl JoinGroupResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 6;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 2 {
             m.throttle_time_ms = d.i32()?;
@@ -79,7 +78,6 @@ impl JoinGroupResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 6;
-        let _ = (&e, version, flexible);
         if version >= 2 {
             e.i32(self.throttle_time_ms);
         }
@@ -130,7 +128,6 @@ impl Message for JoinGroupResponse {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 9;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 6
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -155,7 +152,6 @@ pub struct JoinGroupResponseMember {
 impl JoinGroupResponseMember {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 6;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.member_id = d.string(flexible)?;
         if version >= 5 {
@@ -170,7 +166,6 @@ impl JoinGroupResponseMember {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 6;
-        let _ = (&e, version, flexible);
         e.string(&self.member_id, flexible)?;
         if version >= 5 {
             match &self.group_instance_id {

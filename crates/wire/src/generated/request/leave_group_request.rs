@@ -16,7 +16,6 @@ pub struct LeaveGroupRequest {
 impl LeaveGroupRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.group_id = d.string(flexible)?;
         if version <= 2 {
@@ -42,7 +41,6 @@ impl LeaveGroupRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         e.string(&self.group_id, flexible)?;
         if !(version <= 2) && !self.member_id.is_empty() {
             return Err(EncodeError::not_in_version("LeaveGroupRequest", "MemberId", version));
@@ -71,7 +69,6 @@ impl Message for LeaveGroupRequest {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 5;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 4
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -96,7 +93,6 @@ pub struct MemberIdentity {
 impl MemberIdentity {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 3 {
             m.member_id = d.string(flexible)?;
@@ -115,7 +111,6 @@ impl MemberIdentity {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         if !(version >= 3) && !self.member_id.is_empty() {
             return Err(EncodeError::not_in_version("MemberIdentity", "MemberId", version));
         }

@@ -16,7 +16,6 @@ pub struct LeaveGroupResponse {
 impl LeaveGroupResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 1 {
             m.throttle_time_ms = d.i32()?;
@@ -42,7 +41,6 @@ impl LeaveGroupResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         if version >= 1 {
             e.i32(self.throttle_time_ms);
         }
@@ -68,7 +66,6 @@ impl Message for LeaveGroupResponse {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 5;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 4
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -99,7 +96,6 @@ impl Default for MemberResponse {
 impl MemberResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 3 {
             m.member_id = d.string(flexible)?;
@@ -118,7 +114,6 @@ impl MemberResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         if !(version >= 3) && !self.member_id.is_empty() {
             return Err(EncodeError::not_in_version("MemberResponse", "MemberId", version));
         }

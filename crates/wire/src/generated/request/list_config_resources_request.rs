@@ -11,12 +11,10 @@ pub struct ListConfigResourcesRequest {
 
 impl ListConfigResourcesRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 1 {
             m.resource_types = {
-                let count = d.array_len(flexible, 1)?;
+                let count = d.array_len(true, 1)?;
                 {
                     let mut list = Vec::with_capacity(count);
                     for _ in 0..count {
@@ -26,27 +24,21 @@ impl ListConfigResourcesRequest {
                 }
             };
         }
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         if !(version >= 1) && !self.resource_types.is_empty() {
             return Err(EncodeError::not_in_version("ListConfigResourcesRequest", "ResourceTypes", version));
         }
         if version >= 1 {
-            e.array_len(self.resource_types.len(), flexible)?;
+            e.array_len(self.resource_types.len(), true)?;
             for v in &self.resource_types {
                 e.i8(*v);
             }
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -55,8 +47,7 @@ impl Message for ListConfigResourcesRequest {
     const NAME: &'static str = "ListConfigResourcesRequest";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 1;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -15,13 +15,11 @@ pub struct ListConfigResourcesResponse {
 
 impl ListConfigResourcesResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.error_code = d.i16()?;
         m.config_resources = {
-            let count = d.array_len(flexible, 1)?;
+            let count = d.array_len(true, 1)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -30,24 +28,18 @@ impl ListConfigResourcesResponse {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.i16(self.error_code);
-        e.array_len(self.config_resources.len(), flexible)?;
+        e.array_len(self.config_resources.len(), true)?;
         for v in &self.config_resources {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -56,8 +48,7 @@ impl Message for ListConfigResourcesResponse {
     const NAME: &'static str = "ListConfigResourcesResponse";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 1;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -85,29 +76,21 @@ impl Default for ConfigResource {
 
 impl ConfigResource {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.resource_name = d.string(flexible)?;
+        m.resource_name = d.string(true)?;
         if version >= 1 {
             m.resource_type = d.i8()?;
         }
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.resource_name, flexible)?;
+        e.string(&self.resource_name, true)?;
         if version >= 1 {
             e.i8(self.resource_type);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

@@ -14,7 +14,6 @@ pub struct ListGroupsRequest {
 impl ListGroupsRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 3;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 4 {
             m.states_filter = {
@@ -48,7 +47,6 @@ impl ListGroupsRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
-        let _ = (&e, version, flexible);
         if !(version >= 4) && !self.states_filter.is_empty() {
             return Err(EncodeError::not_in_version("ListGroupsRequest", "StatesFilter", version));
         }
@@ -79,7 +77,6 @@ impl Message for ListGroupsRequest {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 5;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 3
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

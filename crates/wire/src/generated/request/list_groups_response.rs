@@ -16,7 +16,6 @@ pub struct ListGroupsResponse {
 impl ListGroupsResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 3;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 1 {
             m.throttle_time_ms = d.i32()?;
@@ -40,7 +39,6 @@ impl ListGroupsResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
-        let _ = (&e, version, flexible);
         if version >= 1 {
             e.i32(self.throttle_time_ms);
         }
@@ -61,7 +59,6 @@ impl Message for ListGroupsResponse {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 5;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 3
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -88,7 +85,6 @@ pub struct ListedGroup {
 impl ListedGroup {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 3;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.group_id = d.string(flexible)?;
         m.protocol_type = d.string(flexible)?;
@@ -106,7 +102,6 @@ impl ListedGroup {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
-        let _ = (&e, version, flexible);
         e.string(&self.group_id, flexible)?;
         e.string(&self.protocol_type, flexible)?;
         if version >= 4 {

@@ -18,7 +18,6 @@ pub struct ListOffsetsRequest {
 impl ListOffsetsRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 6;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.replica_id = d.i32()?;
         if version >= 2 {
@@ -45,7 +44,6 @@ impl ListOffsetsRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 6;
-        let _ = (&e, version, flexible);
         e.i32(self.replica_id);
         if !(version >= 2) && self.isolation_level != 0 {
             return Err(EncodeError::not_in_version("ListOffsetsRequest", "IsolationLevel", version));
@@ -72,7 +70,6 @@ impl Message for ListOffsetsRequest {
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 11;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 6
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -95,7 +92,6 @@ pub struct ListOffsetsTopic {
 impl ListOffsetsTopic {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 6;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.name = d.string(flexible)?;
         m.partitions = {
@@ -116,7 +112,6 @@ impl ListOffsetsTopic {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 6;
-        let _ = (&e, version, flexible);
         e.string(&self.name, flexible)?;
         e.array_len(self.partitions.len(), flexible)?;
         for v in &self.partitions {
@@ -149,7 +144,6 @@ impl Default for ListOffsetsPartition {
 impl ListOffsetsPartition {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 6;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         if version >= 4 {
@@ -164,7 +158,6 @@ impl ListOffsetsPartition {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 6;
-        let _ = (&e, version, flexible);
         e.i32(self.partition_index);
         if version >= 4 {
             e.i32(self.current_leader_epoch);

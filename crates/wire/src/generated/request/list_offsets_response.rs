@@ -14,7 +14,6 @@ pub struct ListOffsetsResponse {
 impl ListOffsetsResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 6;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 2 {
             m.throttle_time_ms = d.i32()?;
@@ -37,7 +36,6 @@ impl ListOffsetsResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 6;
-        let _ = (&e, version, flexible);
         if version >= 2 {
             e.i32(self.throttle_time_ms);
         }
@@ -57,7 +55,6 @@ impl Message for ListOffsetsResponse {
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 11;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 6
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -80,7 +77,6 @@ pub struct ListOffsetsTopicResponse {
 impl ListOffsetsTopicResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 6;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.name = d.string(flexible)?;
         m.partitions = {
@@ -101,7 +97,6 @@ impl ListOffsetsTopicResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 6;
-        let _ = (&e, version, flexible);
         e.string(&self.name, flexible)?;
         e.array_len(self.partitions.len(), flexible)?;
         for v in &self.partitions {
@@ -138,7 +133,6 @@ impl Default for ListOffsetsPartitionResponse {
 impl ListOffsetsPartitionResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 6;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         m.error_code = d.i16()?;
@@ -155,7 +149,6 @@ impl ListOffsetsPartitionResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 6;
-        let _ = (&e, version, flexible);
         e.i32(self.partition_index);
         e.i16(self.error_code);
         e.i64(self.timestamp);

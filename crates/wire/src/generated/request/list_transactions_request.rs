@@ -28,21 +28,19 @@ impl Default for ListTransactionsRequest {
 
 impl ListTransactionsRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.state_filters = {
-            let count = d.array_len(flexible, 1)?;
+            let count = d.array_len(true, 1)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
-                    list.push(d.string(flexible)?);
+                    list.push(d.string(true)?);
                 }
                 list
             }
         };
         m.producer_id_filters = {
-            let count = d.array_len(flexible, 8)?;
+            let count = d.array_len(true, 8)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -55,22 +53,18 @@ impl ListTransactionsRequest {
             m.duration_filter = d.i64()?;
         }
         if version >= 2 {
-            m.transactional_id_pattern = d.nullable_string(flexible, true)?;
+            m.transactional_id_pattern = d.nullable_string(true, true)?;
         }
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.array_len(self.state_filters.len(), flexible)?;
+        e.array_len(self.state_filters.len(), true)?;
         for v in &self.state_filters {
-            e.string(v, flexible)?;
+            e.string(v, true)?;
         }
-        e.array_len(self.producer_id_filters.len(), flexible)?;
+        e.array_len(self.producer_id_filters.len(), true)?;
         for v in &self.producer_id_filters {
             e.i64(*v);
         }
@@ -90,16 +84,14 @@ impl ListTransactionsRequest {
         if version >= 2 {
             match &self.transactional_id_pattern {
                 None => {
-                    e.null_string(flexible);
+                    e.null_string(true);
                 }
                 Some(v) => {
-                    e.string(v, flexible)?;
+                    e.string(v, true)?;
                 }
             }
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -108,8 +100,7 @@ impl Message for ListTransactionsRequest {
     const NAME: &'static str = "ListTransactionsRequest";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 2;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -17,23 +17,21 @@ pub struct ListTransactionsResponse {
 
 impl ListTransactionsResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.error_code = d.i16()?;
         m.unknown_state_filters = {
-            let count = d.array_len(flexible, 1)?;
+            let count = d.array_len(true, 1)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
-                    list.push(d.string(flexible)?);
+                    list.push(d.string(true)?);
                 }
                 list
             }
         };
         m.transaction_states = {
-            let count = d.array_len(flexible, 10)?;
+            let count = d.array_len(true, 10)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -42,28 +40,22 @@ impl ListTransactionsResponse {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.i16(self.error_code);
-        e.array_len(self.unknown_state_filters.len(), flexible)?;
+        e.array_len(self.unknown_state_filters.len(), true)?;
         for v in &self.unknown_state_filters {
-            e.string(v, flexible)?;
+            e.string(v, true)?;
         }
-        e.array_len(self.transaction_states.len(), flexible)?;
+        e.array_len(self.transaction_states.len(), true)?;
         for v in &self.transaction_states {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -72,8 +64,7 @@ impl Message for ListTransactionsResponse {
     const NAME: &'static str = "ListTransactionsResponse";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 2;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -96,28 +87,20 @@ pub struct TransactionState {
 }
 
 impl TransactionState {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.transactional_id = d.string(flexible)?;
+        m.transactional_id = d.string(true)?;
         m.producer_id = d.i64()?;
-        m.transaction_state = d.string(flexible)?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        m.transaction_state = d.string(true)?;
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.transactional_id, flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.transactional_id, true)?;
         e.i64(self.producer_id);
-        e.string(&self.transaction_state, flexible)?;
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.string(&self.transaction_state, true)?;
+        e.no_tagged_fields();
         Ok(())
     }
 }

@@ -29,7 +29,6 @@ impl Default for MetadataRequest {
 impl MetadataRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 9;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.topics = match d.nullable_array_len(flexible, version >= 1, 1)? {
             None => None,
@@ -58,7 +57,6 @@ impl MetadataRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 9;
-        let _ = (&e, version, flexible);
         match &self.topics {
             None => {
                 if !(version >= 1) {
@@ -111,7 +109,6 @@ impl Message for MetadataRequest {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 13;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 9
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -140,7 +137,6 @@ impl Default for MetadataRequestTopic {
 impl MetadataRequestTopic {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 9;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 10 {
             m.topic_id = d.uuid()?;
@@ -154,7 +150,6 @@ impl MetadataRequestTopic {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 9;
-        let _ = (&e, version, flexible);
         if version >= 10 {
             e.uuid(self.topic_id);
         }

@@ -38,7 +38,6 @@ impl Default for MetadataResponse {
 impl MetadataResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 9;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 3 {
             m.throttle_time_ms = d.i32()?;
@@ -83,7 +82,6 @@ impl MetadataResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 9;
-        let _ = (&e, version, flexible);
         if version >= 3 {
             e.i32(self.throttle_time_ms);
         }
@@ -133,7 +131,6 @@ impl Message for MetadataResponse {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 13;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 9
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -160,7 +157,6 @@ pub struct MetadataResponseBroker {
 impl MetadataResponseBroker {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 9;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.node_id = d.i32()?;
         m.host = d.string(flexible)?;
@@ -176,7 +172,6 @@ impl MetadataResponseBroker {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 9;
-        let _ = (&e, version, flexible);
         e.i32(self.node_id);
         e.string(&self.host, flexible)?;
         e.i32(self.port);
@@ -230,7 +225,6 @@ impl Default for MetadataResponseTopic {
 impl MetadataResponseTopic {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 9;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.error_code = d.i16()?;
         m.name = d.nullable_string(flexible, version >= 12)?;
@@ -261,7 +255,6 @@ impl MetadataResponseTopic {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 9;
-        let _ = (&e, version, flexible);
         e.i16(self.error_code);
         match &self.name {
             None => {
@@ -337,7 +330,6 @@ impl Default for MetadataResponsePartition {
 impl MetadataResponsePartition {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 9;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.error_code = d.i16()?;
         m.partition_index = d.i32()?;
@@ -385,7 +377,6 @@ impl MetadataResponsePartition {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 9;
-        let _ = (&e, version, flexible);
         e.i16(self.error_code);
         e.i32(self.partition_index);
         e.i32(self.leader_id);

@@ -35,7 +35,6 @@ impl Default for OffsetCommitRequest {
 impl OffsetCommitRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 8;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.group_id = d.string(flexible)?;
         m.generation_id_or_member_epoch = d.i32()?;
@@ -64,7 +63,6 @@ impl OffsetCommitRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 8;
-        let _ = (&e, version, flexible);
         e.string(&self.group_id, flexible)?;
         e.i32(self.generation_id_or_member_epoch);
         e.string(&self.member_id, flexible)?;
@@ -100,7 +98,6 @@ impl Message for OffsetCommitRequest {
     const MIN_VERSION: i16 = 2;
     const MAX_VERSION: i16 = 10;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 8
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -125,7 +122,6 @@ pub struct OffsetCommitRequestTopic {
 impl OffsetCommitRequestTopic {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 8;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version <= 9 {
             m.name = d.string(flexible)?;
@@ -151,7 +147,6 @@ impl OffsetCommitRequestTopic {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 8;
-        let _ = (&e, version, flexible);
         if version <= 9 {
             e.string(&self.name, flexible)?;
         }
@@ -196,7 +191,6 @@ impl Default for OffsetCommitRequestPartition {
 impl OffsetCommitRequestPartition {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 8;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         m.committed_offset = d.i64()?;
@@ -212,7 +206,6 @@ impl OffsetCommitRequestPartition {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 8;
-        let _ = (&e, version, flexible);
         e.i32(self.partition_index);
         e.i64(self.committed_offset);
         if version >= 6 {

@@ -14,7 +14,6 @@ pub struct OffsetCommitResponse {
 impl OffsetCommitResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 8;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 3 {
             m.throttle_time_ms = d.i32()?;
@@ -37,7 +36,6 @@ impl OffsetCommitResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 8;
-        let _ = (&e, version, flexible);
         if version >= 3 {
             e.i32(self.throttle_time_ms);
         }
@@ -57,7 +55,6 @@ impl Message for OffsetCommitResponse {
     const MIN_VERSION: i16 = 2;
     const MAX_VERSION: i16 = 10;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 8
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -82,7 +79,6 @@ pub struct OffsetCommitResponseTopic {
 impl OffsetCommitResponseTopic {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 8;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version <= 9 {
             m.name = d.string(flexible)?;
@@ -108,7 +104,6 @@ impl OffsetCommitResponseTopic {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 8;
-        let _ = (&e, version, flexible);
         if version <= 9 {
             e.string(&self.name, flexible)?;
         }
@@ -138,7 +133,6 @@ pub struct OffsetCommitResponsePartition {
 impl OffsetCommitResponsePartition {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 8;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         m.error_code = d.i16()?;
@@ -150,7 +144,6 @@ impl OffsetCommitResponsePartition {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 8;
-        let _ = (&e, version, flexible);
         e.i32(self.partition_index);
         e.i16(self.error_code);
         if flexible {

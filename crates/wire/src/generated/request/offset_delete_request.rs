@@ -13,12 +13,10 @@ pub struct OffsetDeleteRequest {
 
 impl OffsetDeleteRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = false;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.group_id = d.string(flexible)?;
+        m.group_id = d.string(false)?;
         m.topics = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(false, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -31,10 +29,8 @@ impl OffsetDeleteRequest {
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = false;
-        let _ = (&e, version, flexible);
-        e.string(&self.group_id, flexible)?;
-        e.array_len(self.topics.len(), flexible)?;
+        e.string(&self.group_id, false)?;
+        e.array_len(self.topics.len(), false)?;
         for v in &self.topics {
             v.write(e, version)?;
         }
@@ -46,8 +42,7 @@ impl Message for OffsetDeleteRequest {
     const NAME: &'static str = "OffsetDeleteRequest";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         false
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -69,12 +64,10 @@ pub struct OffsetDeleteRequestTopic {
 
 impl OffsetDeleteRequestTopic {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = false;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.name = d.string(flexible)?;
+        m.name = d.string(false)?;
         m.partitions = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(false, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -87,10 +80,8 @@ impl OffsetDeleteRequestTopic {
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = false;
-        let _ = (&e, version, flexible);
-        e.string(&self.name, flexible)?;
-        e.array_len(self.partitions.len(), flexible)?;
+        e.string(&self.name, false)?;
+        e.array_len(self.partitions.len(), false)?;
         for v in &self.partitions {
             v.write(e, version)?;
         }
@@ -106,17 +97,13 @@ pub struct OffsetDeleteRequestPartition {
 }
 
 impl OffsetDeleteRequestPartition {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = false;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = false;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i32(self.partition_index);
         Ok(())
     }

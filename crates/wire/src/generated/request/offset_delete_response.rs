@@ -15,13 +15,11 @@ pub struct OffsetDeleteResponse {
 
 impl OffsetDeleteResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = false;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.error_code = d.i16()?;
         m.throttle_time_ms = d.i32()?;
         m.topics = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(false, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -34,11 +32,9 @@ impl OffsetDeleteResponse {
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = false;
-        let _ = (&e, version, flexible);
         e.i16(self.error_code);
         e.i32(self.throttle_time_ms);
-        e.array_len(self.topics.len(), flexible)?;
+        e.array_len(self.topics.len(), false)?;
         for v in &self.topics {
             v.write(e, version)?;
         }
@@ -50,8 +46,7 @@ impl Message for OffsetDeleteResponse {
     const NAME: &'static str = "OffsetDeleteResponse";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         false
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -73,12 +68,10 @@ pub struct OffsetDeleteResponseTopic {
 
 impl OffsetDeleteResponseTopic {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = false;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.name = d.string(flexible)?;
+        m.name = d.string(false)?;
         m.partitions = {
-            let count = d.array_len(flexible, 6)?;
+            let count = d.array_len(false, 6)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -91,10 +84,8 @@ impl OffsetDeleteResponseTopic {
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = false;
-        let _ = (&e, version, flexible);
-        e.string(&self.name, flexible)?;
-        e.array_len(self.partitions.len(), flexible)?;
+        e.string(&self.name, false)?;
+        e.array_len(self.partitions.len(), false)?;
         for v in &self.partitions {
             v.write(e, version)?;
         }
@@ -112,18 +103,14 @@ pub struct OffsetDeleteResponsePartition {
 }
 
 impl OffsetDeleteResponsePartition {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = false;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         m.error_code = d.i16()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = false;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i32(self.partition_index);
         e.i16(self.error_code);
         Ok(())

@@ -29,7 +29,6 @@ impl Default for OffsetFetchRequest {
 impl OffsetFetchRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 6;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version <= 7 {
             m.group_id = d.string(flexible)?;
@@ -69,7 +68,6 @@ impl OffsetFetchRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 6;
-        let _ = (&e, version, flexible);
         if !(version <= 7) && !self.group_id.is_empty() {
             return Err(EncodeError::not_in_version("OffsetFetchRequest", "GroupId", version));
         }
@@ -122,7 +120,6 @@ impl Message for OffsetFetchRequest {
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 10;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 6
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -145,7 +142,6 @@ pub struct OffsetFetchRequestTopic {
 impl OffsetFetchRequestTopic {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 6;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version <= 7 {
             m.name = d.string(flexible)?;
@@ -170,7 +166,6 @@ impl OffsetFetchRequestTopic {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 6;
-        let _ = (&e, version, flexible);
         if !(version <= 7) && !self.name.is_empty() {
             return Err(EncodeError::not_in_version("OffsetFetchRequestTopic", "Name", version));
         }
@@ -220,7 +215,6 @@ impl Default for OffsetFetchRequestGroup {
 impl OffsetFetchRequestGroup {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 6;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 8 {
             m.group_id = d.string(flexible)?;
@@ -251,7 +245,6 @@ impl OffsetFetchRequestGroup {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 6;
-        let _ = (&e, version, flexible);
         if !(version >= 8) && !self.group_id.is_empty() {
             return Err(EncodeError::not_in_version("OffsetFetchRequestGroup", "GroupId", version));
         }
@@ -308,7 +301,6 @@ pub struct OffsetFetchRequestTopics {
 impl OffsetFetchRequestTopics {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 6;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if (8..=9).contains(&version) {
             m.name = d.string(flexible)?;
@@ -336,7 +328,6 @@ impl OffsetFetchRequestTopics {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 6;
-        let _ = (&e, version, flexible);
         if (8..=9).contains(&version) {
             e.string(&self.name, flexible)?;
         }

@@ -18,7 +18,6 @@ pub struct OffsetFetchResponse {
 impl OffsetFetchResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 6;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 3 {
             m.throttle_time_ms = d.i32()?;
@@ -58,7 +57,6 @@ impl OffsetFetchResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 6;
-        let _ = (&e, version, flexible);
         if version >= 3 {
             e.i32(self.throttle_time_ms);
         }
@@ -95,7 +93,6 @@ impl Message for OffsetFetchResponse {
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 10;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 6
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -118,7 +115,6 @@ pub struct OffsetFetchResponseTopic {
 impl OffsetFetchResponseTopic {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 6;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version <= 7 {
             m.name = d.string(flexible)?;
@@ -143,7 +139,6 @@ impl OffsetFetchResponseTopic {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 6;
-        let _ = (&e, version, flexible);
         if !(version <= 7) && !self.name.is_empty() {
             return Err(EncodeError::not_in_version("OffsetFetchResponseTopic", "Name", version));
         }
@@ -196,7 +191,6 @@ impl Default for OffsetFetchResponsePartition {
 impl OffsetFetchResponsePartition {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 6;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version <= 7 {
             m.partition_index = d.i32()?;
@@ -221,7 +215,6 @@ impl OffsetFetchResponsePartition {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 6;
-        let _ = (&e, version, flexible);
         if !(version <= 7) && self.partition_index != 0 {
             return Err(EncodeError::not_in_version(
                 "OffsetFetchResponsePartition",
@@ -285,7 +278,6 @@ pub struct OffsetFetchResponseGroup {
 impl OffsetFetchResponseGroup {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 6;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 8 {
             m.group_id = d.string(flexible)?;
@@ -313,7 +305,6 @@ impl OffsetFetchResponseGroup {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 6;
-        let _ = (&e, version, flexible);
         if !(version >= 8) && !self.group_id.is_empty() {
             return Err(EncodeError::not_in_version("OffsetFetchResponseGroup", "GroupId", version));
         }
@@ -356,7 +347,6 @@ pub struct OffsetFetchResponseTopics {
 impl OffsetFetchResponseTopics {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 6;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if (8..=9).contains(&version) {
             m.name = d.string(flexible)?;
@@ -384,7 +374,6 @@ impl OffsetFetchResponseTopics {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 6;
-        let _ = (&e, version, flexible);
         if (8..=9).contains(&version) {
             e.string(&self.name, flexible)?;
         }
@@ -437,7 +426,6 @@ impl Default for OffsetFetchResponsePartitions {
 impl OffsetFetchResponsePartitions {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 6;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 8 {
             m.partition_index = d.i32()?;
@@ -462,7 +450,6 @@ impl OffsetFetchResponsePartitions {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 6;
-        let _ = (&e, version, flexible);
         if !(version >= 8) && self.partition_index != 0 {
             return Err(EncodeError::not_in_version(
                 "OffsetFetchResponsePartitions",

@@ -20,7 +20,6 @@ impl Default for OffsetForLeaderEpochRequest {
 impl OffsetForLeaderEpochRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 3 {
             m.replica_id = d.i32()?;
@@ -43,7 +42,6 @@ impl OffsetForLeaderEpochRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         if version >= 3 {
             e.i32(self.replica_id);
         }
@@ -63,7 +61,6 @@ impl Message for OffsetForLeaderEpochRequest {
     const MIN_VERSION: i16 = 2;
     const MAX_VERSION: i16 = 4;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 4
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -86,7 +83,6 @@ pub struct OffsetForLeaderTopic {
 impl OffsetForLeaderTopic {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.topic = d.string(flexible)?;
         m.partitions = {
@@ -107,7 +103,6 @@ impl OffsetForLeaderTopic {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         e.string(&self.topic, flexible)?;
         e.array_len(self.partitions.len(), flexible)?;
         for v in &self.partitions {
@@ -140,7 +135,6 @@ impl Default for OffsetForLeaderPartition {
 impl OffsetForLeaderPartition {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition = d.i32()?;
         m.current_leader_epoch = d.i32()?;
@@ -153,7 +147,6 @@ impl OffsetForLeaderPartition {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         e.i32(self.partition);
         e.i32(self.current_leader_epoch);
         e.i32(self.leader_epoch);

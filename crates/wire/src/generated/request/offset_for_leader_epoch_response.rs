@@ -14,7 +14,6 @@ pub struct OffsetForLeaderEpochResponse {
 impl OffsetForLeaderEpochResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.topics = {
@@ -35,7 +34,6 @@ impl OffsetForLeaderEpochResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.array_len(self.topics.len(), flexible)?;
         for v in &self.topics {
@@ -53,7 +51,6 @@ impl Message for OffsetForLeaderEpochResponse {
     const MIN_VERSION: i16 = 2;
     const MAX_VERSION: i16 = 4;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 4
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -76,7 +73,6 @@ pub struct OffsetForLeaderTopicResult {
 impl OffsetForLeaderTopicResult {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.topic = d.string(flexible)?;
         m.partitions = {
@@ -97,7 +93,6 @@ impl OffsetForLeaderTopicResult {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         e.string(&self.topic, flexible)?;
         e.array_len(self.partitions.len(), flexible)?;
         for v in &self.partitions {
@@ -132,7 +127,6 @@ impl Default for EpochEndOffset {
 impl EpochEndOffset {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.error_code = d.i16()?;
         m.partition = d.i32()?;
@@ -146,7 +140,6 @@ impl EpochEndOffset {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         e.i16(self.error_code);
         e.i32(self.partition);
         e.i32(self.leader_epoch);

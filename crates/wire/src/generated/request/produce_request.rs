@@ -18,7 +18,6 @@ pub struct ProduceRequest {
 impl ProduceRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 9;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.transactional_id = d.nullable_string(flexible, true)?;
         m.acks = d.i16()?;
@@ -41,7 +40,6 @@ impl ProduceRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 9;
-        let _ = (&e, version, flexible);
         match &self.transactional_id {
             None => {
                 e.null_string(flexible);
@@ -68,7 +66,6 @@ impl Message for ProduceRequest {
     const MIN_VERSION: i16 = 3;
     const MAX_VERSION: i16 = 13;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 9
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -93,7 +90,6 @@ pub struct TopicProduceData {
 impl TopicProduceData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 9;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version <= 12 {
             m.name = d.string(flexible)?;
@@ -119,7 +115,6 @@ impl TopicProduceData {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 9;
-        let _ = (&e, version, flexible);
         if version <= 12 {
             e.string(&self.name, flexible)?;
         }
@@ -155,7 +150,6 @@ impl Default for PartitionProduceData {
 impl PartitionProduceData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 9;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.index = d.i32()?;
         m.records = d.nullable_bytes(flexible, true)?.map(Records::Inline);
@@ -167,7 +161,6 @@ impl PartitionProduceData {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 9;
-        let _ = (&e, version, flexible);
         e.i32(self.index);
         match &self.records {
             None => {

@@ -16,7 +16,6 @@ pub struct ProduceResponse {
 impl ProduceResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 9;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.responses = {
             let count = d.array_len(flexible, 2)?;
@@ -54,7 +53,6 @@ impl ProduceResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 9;
-        let _ = (&e, version, flexible);
         e.array_len(self.responses.len(), flexible)?;
         for v in &self.responses {
             v.write(e, version)?;
@@ -85,7 +83,6 @@ impl Message for ProduceResponse {
     const MIN_VERSION: i16 = 3;
     const MAX_VERSION: i16 = 13;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 9
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -110,7 +107,6 @@ pub struct TopicProduceResponse {
 impl TopicProduceResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 9;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version <= 12 {
             m.name = d.string(flexible)?;
@@ -136,7 +132,6 @@ impl TopicProduceResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 9;
-        let _ = (&e, version, flexible);
         if version <= 12 {
             e.string(&self.name, flexible)?;
         }
@@ -193,7 +188,6 @@ impl Default for PartitionProduceResponse {
 impl PartitionProduceResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 9;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.index = d.i32()?;
         m.error_code = d.i16()?;
@@ -231,7 +225,6 @@ impl PartitionProduceResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 9;
-        let _ = (&e, version, flexible);
         e.i32(self.index);
         e.i16(self.error_code);
         e.i64(self.base_offset);
@@ -284,7 +277,6 @@ pub struct BatchIndexAndErrorMessage {
 impl BatchIndexAndErrorMessage {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 9;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 8 {
             m.batch_index = d.i32()?;
@@ -300,7 +292,6 @@ impl BatchIndexAndErrorMessage {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 9;
-        let _ = (&e, version, flexible);
         if !(version >= 8) && self.batch_index != 0 {
             return Err(EncodeError::not_in_version("BatchIndexAndErrorMessage", "BatchIndex", version));
         }
@@ -349,7 +340,6 @@ impl Default for LeaderIdAndEpoch {
 impl LeaderIdAndEpoch {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 9;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 10 {
             m.leader_id = d.i32()?;
@@ -365,7 +355,6 @@ impl LeaderIdAndEpoch {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 9;
-        let _ = (&e, version, flexible);
         if !(version >= 10) && self.leader_id != -1 {
             return Err(EncodeError::not_in_version("LeaderIdAndEpoch", "LeaderId", version));
         }
@@ -401,7 +390,6 @@ pub struct NodeEndpoint {
 impl NodeEndpoint {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 9;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 10 {
             m.node_id = d.i32()?;
@@ -423,7 +411,6 @@ impl NodeEndpoint {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 9;
-        let _ = (&e, version, flexible);
         if !(version >= 10) && self.node_id != 0 {
             return Err(EncodeError::not_in_version("NodeEndpoint", "NodeId", version));
         }

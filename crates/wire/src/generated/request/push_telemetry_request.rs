@@ -19,32 +19,24 @@ pub struct PushTelemetryRequest {
 }
 
 impl PushTelemetryRequest {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.client_instance_id = d.uuid()?;
         m.subscription_id = d.i32()?;
         m.terminating = d.bool()?;
         m.compression_type = d.i8()?;
-        m.metrics = d.bytes(flexible)?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        m.metrics = d.bytes(true)?;
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.uuid(self.client_instance_id);
         e.i32(self.subscription_id);
         e.bool(self.terminating);
         e.i8(self.compression_type);
-        e.bytes(&self.metrics, flexible)?;
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.bytes(&self.metrics, true)?;
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -53,8 +45,7 @@ impl Message for PushTelemetryRequest {
     const NAME: &'static str = "PushTelemetryRequest";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -16,7 +16,6 @@ pub struct RenewDelegationTokenResponse {
 impl RenewDelegationTokenResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.error_code = d.i16()?;
         m.expiry_timestamp_ms = d.i64()?;
@@ -29,7 +28,6 @@ impl RenewDelegationTokenResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.i16(self.error_code);
         e.i64(self.expiry_timestamp_ms);
         e.i32(self.throttle_time_ms);
@@ -45,7 +43,6 @@ impl Message for RenewDelegationTokenResponse {
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 2;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -13,7 +13,6 @@ pub struct SaslAuthenticateRequest {
 impl SaslAuthenticateRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.auth_bytes = d.bytes(flexible)?;
         if flexible {
@@ -24,7 +23,6 @@ impl SaslAuthenticateRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.bytes(&self.auth_bytes, flexible)?;
         if flexible {
             e.no_tagged_fields();
@@ -38,7 +36,6 @@ impl Message for SaslAuthenticateRequest {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 2;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -30,7 +30,6 @@ impl Default for SaslAuthenticateResponse {
 impl SaslAuthenticateResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.error_code = d.i16()?;
         m.error_message = d.nullable_string(flexible, true)?;
@@ -46,7 +45,6 @@ impl SaslAuthenticateResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        let _ = (&e, version, flexible);
         e.i16(self.error_code);
         match &self.error_message {
             None => {
@@ -72,7 +70,6 @@ impl Message for SaslAuthenticateResponse {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 2;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 2
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -12,17 +12,15 @@ pub struct SaslHandshakeResponse {
 }
 
 impl SaslHandshakeResponse {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = false;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.error_code = d.i16()?;
         m.mechanisms = {
-            let count = d.array_len(flexible, 1)?;
+            let count = d.array_len(false, 1)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
-                    list.push(d.string(flexible)?);
+                    list.push(d.string(false)?);
                 }
                 list
             }
@@ -30,13 +28,11 @@ impl SaslHandshakeResponse {
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = false;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i16(self.error_code);
-        e.array_len(self.mechanisms.len(), flexible)?;
+        e.array_len(self.mechanisms.len(), false)?;
         for v in &self.mechanisms {
-            e.string(v, flexible)?;
+            e.string(v, false)?;
         }
         Ok(())
     }
@@ -46,8 +42,7 @@ impl Message for SaslHandshakeResponse {
     const NAME: &'static str = "SaslHandshakeResponse";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 1;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         false
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

@@ -21,17 +21,15 @@ pub struct ShareAcknowledgeResponse {
 
 impl ShareAcknowledgeResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.error_code = d.i16()?;
-        m.error_message = d.nullable_string(flexible, true)?;
+        m.error_message = d.nullable_string(true, true)?;
         if version >= 2 {
             m.acquisition_lock_timeout_ms = d.i32()?;
         }
         m.responses = {
-            let count = d.array_len(flexible, 17)?;
+            let count = d.array_len(true, 17)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -41,7 +39,7 @@ impl ShareAcknowledgeResponse {
             }
         };
         m.node_endpoints = {
-            let count = d.array_len(flexible, 10)?;
+            let count = d.array_len(true, 10)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -50,39 +48,33 @@ impl ShareAcknowledgeResponse {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.i16(self.error_code);
         match &self.error_message {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.text(v, flexible);
+                e.text(v, true);
             }
         }
         if version >= 2 {
             e.i32(self.acquisition_lock_timeout_ms);
         }
-        e.array_len(self.responses.len(), flexible)?;
+        e.array_len(self.responses.len(), true)?;
         for v in &self.responses {
             v.write(e, version)?;
         }
-        e.array_len(self.node_endpoints.len(), flexible)?;
+        e.array_len(self.node_endpoints.len(), true)?;
         for v in &self.node_endpoints {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -91,8 +83,7 @@ impl Message for ShareAcknowledgeResponse {
     const NAME: &'static str = "ShareAcknowledgeResponse";
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 2;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -114,12 +105,10 @@ pub struct ShareAcknowledgeTopicResponse {
 
 impl ShareAcknowledgeTopicResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.topic_id = d.uuid()?;
         m.partitions = {
-            let count = d.array_len(flexible, 15)?;
+            let count = d.array_len(true, 15)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -128,23 +117,17 @@ impl ShareAcknowledgeTopicResponse {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.uuid(self.topic_id);
-        e.array_len(self.partitions.len(), flexible)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -164,36 +147,28 @@ pub struct PartitionData {
 
 impl PartitionData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         m.error_code = d.i16()?;
-        m.error_message = d.nullable_string(flexible, true)?;
+        m.error_message = d.nullable_string(true, true)?;
         m.current_leader = LeaderIdAndEpoch::read(d, version)?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.partition_index);
         e.i16(self.error_code);
         match &self.error_message {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.text(v, flexible);
+                e.text(v, true);
             }
         }
         self.current_leader.write(e, version)?;
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -208,26 +183,18 @@ pub struct LeaderIdAndEpoch {
 }
 
 impl LeaderIdAndEpoch {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.leader_id = d.i32()?;
         m.leader_epoch = d.i32()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i32(self.leader_id);
         e.i32(self.leader_epoch);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -246,37 +213,29 @@ pub struct NodeEndpoint {
 }
 
 impl NodeEndpoint {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.node_id = d.i32()?;
-        m.host = d.string(flexible)?;
+        m.host = d.string(true)?;
         m.port = d.i32()?;
-        m.rack = d.nullable_string(flexible, true)?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        m.rack = d.nullable_string(true, true)?;
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i32(self.node_id);
-        e.string(&self.host, flexible)?;
+        e.string(&self.host, true)?;
         e.i32(self.port);
         match &self.rack {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

@@ -52,11 +52,9 @@ impl Default for ShareFetchRequest {
 
 impl ShareFetchRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.group_id = d.nullable_string(flexible, true)?;
-        m.member_id = d.nullable_string(flexible, true)?;
+        m.group_id = d.nullable_string(true, true)?;
+        m.member_id = d.nullable_string(true, true)?;
         m.share_session_epoch = d.i32()?;
         m.max_wait_ms = d.i32()?;
         m.min_bytes = d.i32()?;
@@ -70,7 +68,7 @@ impl ShareFetchRequest {
             m.is_renew_ack = d.bool()?;
         }
         m.topics = {
-            let count = d.array_len(flexible, 17)?;
+            let count = d.array_len(true, 17)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -80,7 +78,7 @@ impl ShareFetchRequest {
             }
         };
         m.forgotten_topics_data = {
-            let count = d.array_len(flexible, 17)?;
+            let count = d.array_len(true, 17)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -89,29 +87,25 @@ impl ShareFetchRequest {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         match &self.group_id {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
         match &self.member_id {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
         e.i32(self.share_session_epoch);
@@ -129,17 +123,15 @@ impl ShareFetchRequest {
         if version >= 2 {
             e.bool(self.is_renew_ack);
         }
-        e.array_len(self.topics.len(), flexible)?;
+        e.array_len(self.topics.len(), true)?;
         for v in &self.topics {
             v.write(e, version)?;
         }
-        e.array_len(self.forgotten_topics_data.len(), flexible)?;
+        e.array_len(self.forgotten_topics_data.len(), true)?;
         for v in &self.forgotten_topics_data {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -148,8 +140,7 @@ impl Message for ShareFetchRequest {
     const NAME: &'static str = "ShareFetchRequest";
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 2;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -171,12 +162,10 @@ pub struct FetchTopic {
 
 impl FetchTopic {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.topic_id = d.uuid()?;
         m.partitions = {
-            let count = d.array_len(flexible, 5)?;
+            let count = d.array_len(true, 5)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -185,23 +174,17 @@ impl FetchTopic {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.uuid(self.topic_id);
-        e.array_len(self.partitions.len(), flexible)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -217,12 +200,10 @@ pub struct FetchPartition {
 
 impl FetchPartition {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         m.acknowledgement_batches = {
-            let count = d.array_len(flexible, 17)?;
+            let count = d.array_len(true, 17)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -231,23 +212,17 @@ impl FetchPartition {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.partition_index);
-        e.array_len(self.acknowledgement_batches.len(), flexible)?;
+        e.array_len(self.acknowledgement_batches.len(), true)?;
         for v in &self.acknowledgement_batches {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -264,14 +239,12 @@ pub struct AcknowledgementBatch {
 }
 
 impl AcknowledgementBatch {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.first_offset = d.i64()?;
         m.last_offset = d.i64()?;
         m.acknowledge_types = {
-            let count = d.array_len(flexible, 1)?;
+            let count = d.array_len(true, 1)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -280,24 +253,18 @@ impl AcknowledgementBatch {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i64(self.first_offset);
         e.i64(self.last_offset);
-        e.array_len(self.acknowledge_types.len(), flexible)?;
+        e.array_len(self.acknowledge_types.len(), true)?;
         for v in &self.acknowledge_types {
             e.i8(*v);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -312,13 +279,11 @@ pub struct ForgottenTopic {
 }
 
 impl ForgottenTopic {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.topic_id = d.uuid()?;
         m.partitions = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -327,23 +292,17 @@ impl ForgottenTopic {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.uuid(self.topic_id);
-        e.array_len(self.partitions.len(), flexible)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             e.i32(*v);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

@@ -21,15 +21,13 @@ pub struct ShareFetchResponse {
 
 impl ShareFetchResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.error_code = d.i16()?;
-        m.error_message = d.nullable_string(flexible, true)?;
+        m.error_message = d.nullable_string(true, true)?;
         m.acquisition_lock_timeout_ms = d.i32()?;
         m.responses = {
-            let count = d.array_len(flexible, 17)?;
+            let count = d.array_len(true, 17)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -39,7 +37,7 @@ impl ShareFetchResponse {
             }
         };
         m.node_endpoints = {
-            let count = d.array_len(flexible, 10)?;
+            let count = d.array_len(true, 10)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -48,37 +46,31 @@ impl ShareFetchResponse {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.i16(self.error_code);
         match &self.error_message {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.text(v, flexible);
+                e.text(v, true);
             }
         }
         e.i32(self.acquisition_lock_timeout_ms);
-        e.array_len(self.responses.len(), flexible)?;
+        e.array_len(self.responses.len(), true)?;
         for v in &self.responses {
             v.write(e, version)?;
         }
-        e.array_len(self.node_endpoints.len(), flexible)?;
+        e.array_len(self.node_endpoints.len(), true)?;
         for v in &self.node_endpoints {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -87,8 +79,7 @@ impl Message for ShareFetchResponse {
     const NAME: &'static str = "ShareFetchResponse";
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 2;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -110,12 +101,10 @@ pub struct ShareFetchableTopicResponse {
 
 impl ShareFetchableTopicResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.topic_id = d.uuid()?;
         m.partitions = {
-            let count = d.array_len(flexible, 20)?;
+            let count = d.array_len(true, 20)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -124,23 +113,17 @@ impl ShareFetchableTopicResponse {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.uuid(self.topic_id);
-        e.array_len(self.partitions.len(), flexible)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -183,18 +166,16 @@ impl Default for PartitionData {
 
 impl PartitionData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         m.error_code = d.i16()?;
-        m.error_message = d.nullable_string(flexible, true)?;
+        m.error_message = d.nullable_string(true, true)?;
         m.acknowledge_error_code = d.i16()?;
-        m.acknowledge_error_message = d.nullable_string(flexible, true)?;
+        m.acknowledge_error_message = d.nullable_string(true, true)?;
         m.current_leader = LeaderIdAndEpoch::read(d, version)?;
-        m.records = d.nullable_bytes(flexible, false)?.map(Records::Inline);
+        m.records = d.nullable_bytes(true, false)?.map(Records::Inline);
         m.acquired_records = {
-            let count = d.array_len(flexible, 18)?;
+            let count = d.array_len(true, 18)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -203,32 +184,28 @@ impl PartitionData {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.partition_index);
         e.i16(self.error_code);
         match &self.error_message {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.text(v, flexible);
+                e.text(v, true);
             }
         }
         e.i16(self.acknowledge_error_code);
         match &self.acknowledge_error_message {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.text(v, flexible);
+                e.text(v, true);
             }
         }
         self.current_leader.write(e, version)?;
@@ -237,19 +214,17 @@ impl PartitionData {
                 if !(false) {
                     return Err(EncodeError::null("PartitionData", "Records", version));
                 }
-                e.null_bytes(flexible);
+                e.null_bytes(true);
             }
             Some(v) => {
-                e.records(v, flexible)?;
+                e.records(v, true)?;
             }
         }
-        e.array_len(self.acquired_records.len(), flexible)?;
+        e.array_len(self.acquired_records.len(), true)?;
         for v in &self.acquired_records {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -264,26 +239,18 @@ pub struct LeaderIdAndEpoch {
 }
 
 impl LeaderIdAndEpoch {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.leader_id = d.i32()?;
         m.leader_epoch = d.i32()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i32(self.leader_id);
         e.i32(self.leader_epoch);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -300,28 +267,20 @@ pub struct AcquiredRecords {
 }
 
 impl AcquiredRecords {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.first_offset = d.i64()?;
         m.last_offset = d.i64()?;
         m.delivery_count = d.i16()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i64(self.first_offset);
         e.i64(self.last_offset);
         e.i16(self.delivery_count);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -340,37 +299,29 @@ pub struct NodeEndpoint {
 }
 
 impl NodeEndpoint {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.node_id = d.i32()?;
-        m.host = d.string(flexible)?;
+        m.host = d.string(true)?;
         m.port = d.i32()?;
-        m.rack = d.nullable_string(flexible, true)?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        m.rack = d.nullable_string(true, true)?;
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i32(self.node_id);
-        e.string(&self.host, flexible)?;
+        e.string(&self.host, true)?;
         e.i32(self.port);
         match &self.rack {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

@@ -18,58 +18,50 @@ pub struct ShareGroupHeartbeatRequest {
 }
 
 impl ShareGroupHeartbeatRequest {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.group_id = d.string(flexible)?;
-        m.member_id = d.string(flexible)?;
+        m.group_id = d.string(true)?;
+        m.member_id = d.string(true)?;
         m.member_epoch = d.i32()?;
-        m.rack_id = d.nullable_string(flexible, true)?;
-        m.subscribed_topic_names = match d.nullable_array_len(flexible, true, 1)? {
+        m.rack_id = d.nullable_string(true, true)?;
+        m.subscribed_topic_names = match d.nullable_array_len(true, true, 1)? {
             None => None,
             Some(count) => Some({
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
-                    list.push(d.string(flexible)?);
+                    list.push(d.string(true)?);
                 }
                 list
             }),
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.group_id, flexible)?;
-        e.string(&self.member_id, flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.group_id, true)?;
+        e.string(&self.member_id, true)?;
         e.i32(self.member_epoch);
         match &self.rack_id {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
         match &self.subscribed_topic_names {
             None => {
-                e.null_array(flexible);
+                e.null_array(true);
             }
             Some(v) => {
-                e.array_len(v.len(), flexible)?;
+                e.array_len(v.len(), true)?;
                 for v in v {
-                    e.string(v, flexible)?;
+                    e.string(v, true)?;
                 }
             }
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -78,8 +70,7 @@ impl Message for ShareGroupHeartbeatRequest {
     const NAME: &'static str = "ShareGroupHeartbeatRequest";
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 1;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

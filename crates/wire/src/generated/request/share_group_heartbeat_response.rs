@@ -23,41 +23,35 @@ pub struct ShareGroupHeartbeatResponse {
 
 impl ShareGroupHeartbeatResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.error_code = d.i16()?;
-        m.error_message = d.nullable_string(flexible, true)?;
-        m.member_id = d.nullable_string(flexible, true)?;
+        m.error_message = d.nullable_string(true, true)?;
+        m.member_id = d.nullable_string(true, true)?;
         m.member_epoch = d.i32()?;
         m.heartbeat_interval_ms = d.i32()?;
         m.assignment = if d.is_present(true)? { Some(Assignment::read(d, version)?) } else { None };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.i16(self.error_code);
         match &self.error_message {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.text(v, flexible);
+                e.text(v, true);
             }
         }
         match &self.member_id {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
         e.i32(self.member_epoch);
@@ -71,9 +65,7 @@ impl ShareGroupHeartbeatResponse {
                 v.write(e, version)?;
             }
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -82,8 +74,7 @@ impl Message for ShareGroupHeartbeatResponse {
     const NAME: &'static str = "ShareGroupHeartbeatResponse";
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 1;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -103,11 +94,9 @@ pub struct Assignment {
 
 impl Assignment {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.topic_partitions = {
-            let count = d.array_len(flexible, 17)?;
+            let count = d.array_len(true, 17)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -116,22 +105,16 @@ impl Assignment {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.array_len(self.topic_partitions.len(), flexible)?;
+        e.array_len(self.topic_partitions.len(), true)?;
         for v in &self.topic_partitions {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -146,13 +129,11 @@ pub struct TopicPartitions {
 }
 
 impl TopicPartitions {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.topic_id = d.uuid()?;
         m.partitions = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -161,23 +142,17 @@ impl TopicPartitions {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.uuid(self.topic_id);
-        e.array_len(self.partitions.len(), flexible)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             e.i32(*v);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

@@ -13,12 +13,10 @@ pub struct StreamsGroupDescribeResponse {
 
 impl StreamsGroupDescribeResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.groups = {
-            let count = d.array_len(flexible, 19)?;
+            let count = d.array_len(true, 19)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -27,23 +25,17 @@ impl StreamsGroupDescribeResponse {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
-        e.array_len(self.groups.len(), flexible)?;
+        e.array_len(self.groups.len(), true)?;
         for v in &self.groups {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -52,8 +44,7 @@ impl Message for StreamsGroupDescribeResponse {
     const NAME: &'static str = "StreamsGroupDescribeResponse";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -105,18 +96,16 @@ impl Default for DescribedGroup {
 
 impl DescribedGroup {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.error_code = d.i16()?;
-        m.error_message = d.nullable_string(flexible, true)?;
-        m.group_id = d.string(flexible)?;
-        m.group_state = d.string(flexible)?;
+        m.error_message = d.nullable_string(true, true)?;
+        m.group_id = d.string(true)?;
+        m.group_state = d.string(true)?;
         m.group_epoch = d.i32()?;
         m.assignment_epoch = d.i32()?;
         m.topology = if d.is_present(true)? { Some(Topology::read(d, version)?) } else { None };
         m.members = {
-            let count = d.array_len(flexible, 25)?;
+            let count = d.array_len(true, 25)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -126,26 +115,22 @@ impl DescribedGroup {
             }
         };
         m.authorized_operations = d.i32()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i16(self.error_code);
         match &self.error_message {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.text(v, flexible);
+                e.text(v, true);
             }
         }
-        e.string(&self.group_id, flexible)?;
-        e.string(&self.group_state, flexible)?;
+        e.string(&self.group_id, true)?;
+        e.string(&self.group_state, true)?;
         e.i32(self.group_epoch);
         e.i32(self.assignment_epoch);
         match &self.topology {
@@ -157,14 +142,12 @@ impl DescribedGroup {
                 v.write(e, version)?;
             }
         }
-        e.array_len(self.members.len(), flexible)?;
+        e.array_len(self.members.len(), true)?;
         for v in &self.members {
             v.write(e, version)?;
         }
         e.i32(self.authorized_operations);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -180,11 +163,9 @@ pub struct Topology {
 
 impl Topology {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.epoch = d.i32()?;
-        m.subtopologies = match d.nullable_array_len(flexible, true, 5)? {
+        m.subtopologies = match d.nullable_array_len(true, true, 5)? {
             None => None,
             Some(count) => Some({
                 let mut list = Vec::with_capacity(count);
@@ -194,30 +175,24 @@ impl Topology {
                 list
             }),
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.epoch);
         match &self.subtopologies {
             None => {
-                e.null_array(flexible);
+                e.null_array(true);
             }
             Some(v) => {
-                e.array_len(v.len(), flexible)?;
+                e.array_len(v.len(), true)?;
                 for v in v {
                     v.write(e, version)?;
                 }
             }
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -239,32 +214,30 @@ pub struct Subtopology {
 
 impl Subtopology {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.subtopology_id = d.string(flexible)?;
+        m.subtopology_id = d.string(true)?;
         m.source_topics = {
-            let count = d.array_len(flexible, 1)?;
+            let count = d.array_len(true, 1)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
-                    list.push(d.string(flexible)?);
+                    list.push(d.string(true)?);
                 }
                 list
             }
         };
         m.repartition_sink_topics = {
-            let count = d.array_len(flexible, 1)?;
+            let count = d.array_len(true, 1)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
-                    list.push(d.string(flexible)?);
+                    list.push(d.string(true)?);
                 }
                 list
             }
         };
         m.state_changelog_topics = {
-            let count = d.array_len(flexible, 8)?;
+            let count = d.array_len(true, 8)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -274,7 +247,7 @@ impl Subtopology {
             }
         };
         m.repartition_source_topics = {
-            let count = d.array_len(flexible, 8)?;
+            let count = d.array_len(true, 8)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -283,35 +256,29 @@ impl Subtopology {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.subtopology_id, flexible)?;
-        e.array_len(self.source_topics.len(), flexible)?;
+        e.string(&self.subtopology_id, true)?;
+        e.array_len(self.source_topics.len(), true)?;
         for v in &self.source_topics {
-            e.string(v, flexible)?;
+            e.string(v, true)?;
         }
-        e.array_len(self.repartition_sink_topics.len(), flexible)?;
+        e.array_len(self.repartition_sink_topics.len(), true)?;
         for v in &self.repartition_sink_topics {
-            e.string(v, flexible)?;
+            e.string(v, true)?;
         }
-        e.array_len(self.state_changelog_topics.len(), flexible)?;
+        e.array_len(self.state_changelog_topics.len(), true)?;
         for v in &self.state_changelog_topics {
             v.write(e, version)?;
         }
-        e.array_len(self.repartition_source_topics.len(), flexible)?;
+        e.array_len(self.repartition_source_topics.len(), true)?;
         for v in &self.repartition_source_topics {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -353,20 +320,18 @@ pub struct Member {
 
 impl Member {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.member_id = d.string(flexible)?;
+        m.member_id = d.string(true)?;
         m.member_epoch = d.i32()?;
-        m.instance_id = d.nullable_string(flexible, true)?;
-        m.rack_id = d.nullable_string(flexible, true)?;
-        m.client_id = d.string(flexible)?;
-        m.client_host = d.string(flexible)?;
+        m.instance_id = d.nullable_string(true, true)?;
+        m.rack_id = d.nullable_string(true, true)?;
+        m.client_id = d.string(true)?;
+        m.client_host = d.string(true)?;
         m.topology_epoch = d.i32()?;
-        m.process_id = d.string(flexible)?;
+        m.process_id = d.string(true)?;
         m.user_endpoint = if d.is_present(true)? { Some(Endpoint::read(d, version)?) } else { None };
         m.client_tags = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -376,7 +341,7 @@ impl Member {
             }
         };
         m.task_offsets = {
-            let count = d.array_len(flexible, 13)?;
+            let count = d.array_len(true, 13)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -386,7 +351,7 @@ impl Member {
             }
         };
         m.task_end_offsets = {
-            let count = d.array_len(flexible, 13)?;
+            let count = d.array_len(true, 13)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -398,37 +363,33 @@ impl Member {
         m.assignment = Assignment::read(d, version)?;
         m.target_assignment = Assignment::read(d, version)?;
         m.is_classic = d.bool()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.member_id, flexible)?;
+        e.string(&self.member_id, true)?;
         e.i32(self.member_epoch);
         match &self.instance_id {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
         match &self.rack_id {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
-        e.string(&self.client_id, flexible)?;
-        e.string(&self.client_host, flexible)?;
+        e.string(&self.client_id, true)?;
+        e.string(&self.client_host, true)?;
         e.i32(self.topology_epoch);
-        e.string(&self.process_id, flexible)?;
+        e.string(&self.process_id, true)?;
         match &self.user_endpoint {
             None => {
                 e.i8(-1);
@@ -438,24 +399,22 @@ impl Member {
                 v.write(e, version)?;
             }
         }
-        e.array_len(self.client_tags.len(), flexible)?;
+        e.array_len(self.client_tags.len(), true)?;
         for v in &self.client_tags {
             v.write(e, version)?;
         }
-        e.array_len(self.task_offsets.len(), flexible)?;
+        e.array_len(self.task_offsets.len(), true)?;
         for v in &self.task_offsets {
             v.write(e, version)?;
         }
-        e.array_len(self.task_end_offsets.len(), flexible)?;
+        e.array_len(self.task_end_offsets.len(), true)?;
         for v in &self.task_end_offsets {
             v.write(e, version)?;
         }
         self.assignment.write(e, version)?;
         self.target_assignment.write(e, version)?;
         e.bool(self.is_classic);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -470,26 +429,18 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.host = d.string(flexible)?;
+        m.host = d.string(true)?;
         m.port = d.u16()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.host, flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.host, true)?;
         e.u16(self.port);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -506,28 +457,20 @@ pub struct TaskOffset {
 }
 
 impl TaskOffset {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.subtopology_id = d.string(flexible)?;
+        m.subtopology_id = d.string(true)?;
         m.partition = d.i32()?;
         m.offset = d.i64()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.subtopology_id, flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.subtopology_id, true)?;
         e.i32(self.partition);
         e.i64(self.offset);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -545,11 +488,9 @@ pub struct Assignment {
 
 impl Assignment {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.active_tasks = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -559,7 +500,7 @@ impl Assignment {
             }
         };
         m.standby_tasks = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -569,7 +510,7 @@ impl Assignment {
             }
         };
         m.warmup_tasks = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -578,30 +519,24 @@ impl Assignment {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.array_len(self.active_tasks.len(), flexible)?;
+        e.array_len(self.active_tasks.len(), true)?;
         for v in &self.active_tasks {
             v.write(e, version)?;
         }
-        e.array_len(self.standby_tasks.len(), flexible)?;
+        e.array_len(self.standby_tasks.len(), true)?;
         for v in &self.standby_tasks {
             v.write(e, version)?;
         }
-        e.array_len(self.warmup_tasks.len(), flexible)?;
+        e.array_len(self.warmup_tasks.len(), true)?;
         for v in &self.warmup_tasks {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -616,13 +551,11 @@ pub struct TaskIds {
 }
 
 impl TaskIds {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.subtopology_id = d.string(flexible)?;
+        m.subtopology_id = d.string(true)?;
         m.partitions = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -631,23 +564,17 @@ impl TaskIds {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.subtopology_id, flexible)?;
-        e.array_len(self.partitions.len(), flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.subtopology_id, true)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             e.i32(*v);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -662,26 +589,18 @@ pub struct KeyValue {
 }
 
 impl KeyValue {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.key = d.string(flexible)?;
-        m.value = d.string(flexible)?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        m.key = d.string(true)?;
+        m.value = d.string(true)?;
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.key, flexible)?;
-        e.string(&self.value, flexible)?;
-        if flexible {
-            e.no_tagged_fields();
-        }
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.key, true)?;
+        e.string(&self.value, true)?;
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -701,14 +620,12 @@ pub struct TopicInfo {
 
 impl TopicInfo {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.name = d.string(flexible)?;
+        m.name = d.string(true)?;
         m.partitions = d.i32()?;
         m.replication_factor = d.i16()?;
         m.topic_configs = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -717,25 +634,19 @@ impl TopicInfo {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.name, flexible)?;
+        e.string(&self.name, true)?;
         e.i32(self.partitions);
         e.i16(self.replication_factor);
-        e.array_len(self.topic_configs.len(), flexible)?;
+        e.array_len(self.topic_configs.len(), true)?;
         for v in &self.topic_configs {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

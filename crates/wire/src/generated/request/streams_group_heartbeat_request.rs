@@ -67,18 +67,16 @@ impl Default for StreamsGroupHeartbeatRequest {
 
 impl StreamsGroupHeartbeatRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.group_id = d.string(flexible)?;
-        m.member_id = d.string(flexible)?;
+        m.group_id = d.string(true)?;
+        m.member_id = d.string(true)?;
         m.member_epoch = d.i32()?;
         m.endpoint_information_epoch = d.i32()?;
-        m.instance_id = d.nullable_string(flexible, true)?;
-        m.rack_id = d.nullable_string(flexible, true)?;
+        m.instance_id = d.nullable_string(true, true)?;
+        m.rack_id = d.nullable_string(true, true)?;
         m.rebalance_timeout_ms = d.i32()?;
         m.topology = if d.is_present(true)? { Some(Topology::read(d, version)?) } else { None };
-        m.active_tasks = match d.nullable_array_len(flexible, true, 2)? {
+        m.active_tasks = match d.nullable_array_len(true, true, 2)? {
             None => None,
             Some(count) => Some({
                 let mut list = Vec::with_capacity(count);
@@ -88,7 +86,7 @@ impl StreamsGroupHeartbeatRequest {
                 list
             }),
         };
-        m.standby_tasks = match d.nullable_array_len(flexible, true, 2)? {
+        m.standby_tasks = match d.nullable_array_len(true, true, 2)? {
             None => None,
             Some(count) => Some({
                 let mut list = Vec::with_capacity(count);
@@ -98,7 +96,7 @@ impl StreamsGroupHeartbeatRequest {
                 list
             }),
         };
-        m.warmup_tasks = match d.nullable_array_len(flexible, true, 2)? {
+        m.warmup_tasks = match d.nullable_array_len(true, true, 2)? {
             None => None,
             Some(count) => Some({
                 let mut list = Vec::with_capacity(count);
@@ -108,9 +106,9 @@ impl StreamsGroupHeartbeatRequest {
                 list
             }),
         };
-        m.process_id = d.nullable_string(flexible, true)?;
+        m.process_id = d.nullable_string(true, true)?;
         m.user_endpoint = if d.is_present(true)? { Some(Endpoint::read(d, version)?) } else { None };
-        m.client_tags = match d.nullable_array_len(flexible, true, 2)? {
+        m.client_tags = match d.nullable_array_len(true, true, 2)? {
             None => None,
             Some(count) => Some({
                 let mut list = Vec::with_capacity(count);
@@ -120,7 +118,7 @@ impl StreamsGroupHeartbeatRequest {
                 list
             }),
         };
-        m.task_offsets = match d.nullable_array_len(flexible, true, 13)? {
+        m.task_offsets = match d.nullable_array_len(true, true, 13)? {
             None => None,
             Some(count) => Some({
                 let mut list = Vec::with_capacity(count);
@@ -130,7 +128,7 @@ impl StreamsGroupHeartbeatRequest {
                 list
             }),
         };
-        m.task_end_offsets = match d.nullable_array_len(flexible, true, 13)? {
+        m.task_end_offsets = match d.nullable_array_len(true, true, 13)? {
             None => None,
             Some(count) => Some({
                 let mut list = Vec::with_capacity(count);
@@ -141,33 +139,29 @@ impl StreamsGroupHeartbeatRequest {
             }),
         };
         m.shutdown_application = d.bool()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.group_id, flexible)?;
-        e.string(&self.member_id, flexible)?;
+        e.string(&self.group_id, true)?;
+        e.string(&self.member_id, true)?;
         e.i32(self.member_epoch);
         e.i32(self.endpoint_information_epoch);
         match &self.instance_id {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
         match &self.rack_id {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
         e.i32(self.rebalance_timeout_ms);
@@ -182,10 +176,10 @@ impl StreamsGroupHeartbeatRequest {
         }
         match &self.active_tasks {
             None => {
-                e.null_array(flexible);
+                e.null_array(true);
             }
             Some(v) => {
-                e.array_len(v.len(), flexible)?;
+                e.array_len(v.len(), true)?;
                 for v in v {
                     v.write(e, version)?;
                 }
@@ -193,10 +187,10 @@ impl StreamsGroupHeartbeatRequest {
         }
         match &self.standby_tasks {
             None => {
-                e.null_array(flexible);
+                e.null_array(true);
             }
             Some(v) => {
-                e.array_len(v.len(), flexible)?;
+                e.array_len(v.len(), true)?;
                 for v in v {
                     v.write(e, version)?;
                 }
@@ -204,10 +198,10 @@ impl StreamsGroupHeartbeatRequest {
         }
         match &self.warmup_tasks {
             None => {
-                e.null_array(flexible);
+                e.null_array(true);
             }
             Some(v) => {
-                e.array_len(v.len(), flexible)?;
+                e.array_len(v.len(), true)?;
                 for v in v {
                     v.write(e, version)?;
                 }
@@ -215,10 +209,10 @@ impl StreamsGroupHeartbeatRequest {
         }
         match &self.process_id {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
         match &self.user_endpoint {
@@ -232,10 +226,10 @@ impl StreamsGroupHeartbeatRequest {
         }
         match &self.client_tags {
             None => {
-                e.null_array(flexible);
+                e.null_array(true);
             }
             Some(v) => {
-                e.array_len(v.len(), flexible)?;
+                e.array_len(v.len(), true)?;
                 for v in v {
                     v.write(e, version)?;
                 }
@@ -243,10 +237,10 @@ impl StreamsGroupHeartbeatRequest {
         }
         match &self.task_offsets {
             None => {
-                e.null_array(flexible);
+                e.null_array(true);
             }
             Some(v) => {
-                e.array_len(v.len(), flexible)?;
+                e.array_len(v.len(), true)?;
                 for v in v {
                     v.write(e, version)?;
                 }
@@ -254,19 +248,17 @@ impl StreamsGroupHeartbeatRequest {
         }
         match &self.task_end_offsets {
             None => {
-                e.null_array(flexible);
+                e.null_array(true);
             }
             Some(v) => {
-                e.array_len(v.len(), flexible)?;
+                e.array_len(v.len(), true)?;
                 for v in v {
                     v.write(e, version)?;
                 }
             }
         }
         e.bool(self.shutdown_application);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -275,8 +267,7 @@ impl Message for StreamsGroupHeartbeatRequest {
     const NAME: &'static str = "StreamsGroupHeartbeatRequest";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -298,12 +289,10 @@ pub struct Topology {
 
 impl Topology {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.epoch = d.i32()?;
         m.subtopologies = {
-            let count = d.array_len(flexible, 7)?;
+            let count = d.array_len(true, 7)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -312,23 +301,17 @@ impl Topology {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.epoch);
-        e.array_len(self.subtopologies.len(), flexible)?;
+        e.array_len(self.subtopologies.len(), true)?;
         for v in &self.subtopologies {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -354,32 +337,30 @@ pub struct Subtopology {
 
 impl Subtopology {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.subtopology_id = d.string(flexible)?;
+        m.subtopology_id = d.string(true)?;
         m.source_topics = {
-            let count = d.array_len(flexible, 1)?;
+            let count = d.array_len(true, 1)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
-                    list.push(d.string(flexible)?);
+                    list.push(d.string(true)?);
                 }
                 list
             }
         };
         m.source_topic_regex = {
-            let count = d.array_len(flexible, 1)?;
+            let count = d.array_len(true, 1)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
-                    list.push(d.string(flexible)?);
+                    list.push(d.string(true)?);
                 }
                 list
             }
         };
         m.state_changelog_topics = {
-            let count = d.array_len(flexible, 8)?;
+            let count = d.array_len(true, 8)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -389,17 +370,17 @@ impl Subtopology {
             }
         };
         m.repartition_sink_topics = {
-            let count = d.array_len(flexible, 1)?;
+            let count = d.array_len(true, 1)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
-                    list.push(d.string(flexible)?);
+                    list.push(d.string(true)?);
                 }
                 list
             }
         };
         m.repartition_source_topics = {
-            let count = d.array_len(flexible, 8)?;
+            let count = d.array_len(true, 8)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -409,7 +390,7 @@ impl Subtopology {
             }
         };
         m.copartition_groups = {
-            let count = d.array_len(flexible, 3)?;
+            let count = d.array_len(true, 3)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -418,43 +399,37 @@ impl Subtopology {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.subtopology_id, flexible)?;
-        e.array_len(self.source_topics.len(), flexible)?;
+        e.string(&self.subtopology_id, true)?;
+        e.array_len(self.source_topics.len(), true)?;
         for v in &self.source_topics {
-            e.string(v, flexible)?;
+            e.string(v, true)?;
         }
-        e.array_len(self.source_topic_regex.len(), flexible)?;
+        e.array_len(self.source_topic_regex.len(), true)?;
         for v in &self.source_topic_regex {
-            e.string(v, flexible)?;
+            e.string(v, true)?;
         }
-        e.array_len(self.state_changelog_topics.len(), flexible)?;
+        e.array_len(self.state_changelog_topics.len(), true)?;
         for v in &self.state_changelog_topics {
             v.write(e, version)?;
         }
-        e.array_len(self.repartition_sink_topics.len(), flexible)?;
+        e.array_len(self.repartition_sink_topics.len(), true)?;
         for v in &self.repartition_sink_topics {
-            e.string(v, flexible)?;
+            e.string(v, true)?;
         }
-        e.array_len(self.repartition_source_topics.len(), flexible)?;
+        e.array_len(self.repartition_source_topics.len(), true)?;
         for v in &self.repartition_source_topics {
             v.write(e, version)?;
         }
-        e.array_len(self.copartition_groups.len(), flexible)?;
+        e.array_len(self.copartition_groups.len(), true)?;
         for v in &self.copartition_groups {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -471,12 +446,10 @@ pub struct CopartitionGroup {
 }
 
 impl CopartitionGroup {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.source_topics = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -486,7 +459,7 @@ impl CopartitionGroup {
             }
         };
         m.source_topic_regex = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -496,7 +469,7 @@ impl CopartitionGroup {
             }
         };
         m.repartition_source_topics = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -505,30 +478,24 @@ impl CopartitionGroup {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.array_len(self.source_topics.len(), flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.array_len(self.source_topics.len(), true)?;
         for v in &self.source_topics {
             e.i16(*v);
         }
-        e.array_len(self.source_topic_regex.len(), flexible)?;
+        e.array_len(self.source_topic_regex.len(), true)?;
         for v in &self.source_topic_regex {
             e.i16(*v);
         }
-        e.array_len(self.repartition_source_topics.len(), flexible)?;
+        e.array_len(self.repartition_source_topics.len(), true)?;
         for v in &self.repartition_source_topics {
             e.i16(*v);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -543,26 +510,18 @@ pub struct KeyValue {
 }
 
 impl KeyValue {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.key = d.string(flexible)?;
-        m.value = d.string(flexible)?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        m.key = d.string(true)?;
+        m.value = d.string(true)?;
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.key, flexible)?;
-        e.string(&self.value, flexible)?;
-        if flexible {
-            e.no_tagged_fields();
-        }
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.key, true)?;
+        e.string(&self.value, true)?;
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -582,14 +541,12 @@ pub struct TopicInfo {
 
 impl TopicInfo {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.name = d.string(flexible)?;
+        m.name = d.string(true)?;
         m.partitions = d.i32()?;
         m.replication_factor = d.i16()?;
         m.topic_configs = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -598,25 +555,19 @@ impl TopicInfo {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.name, flexible)?;
+        e.string(&self.name, true)?;
         e.i32(self.partitions);
         e.i16(self.replication_factor);
-        e.array_len(self.topic_configs.len(), flexible)?;
+        e.array_len(self.topic_configs.len(), true)?;
         for v in &self.topic_configs {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -631,26 +582,18 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.host = d.string(flexible)?;
+        m.host = d.string(true)?;
         m.port = d.u16()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.host, flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.host, true)?;
         e.u16(self.port);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -667,28 +610,20 @@ pub struct TaskOffset {
 }
 
 impl TaskOffset {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.subtopology_id = d.string(flexible)?;
+        m.subtopology_id = d.string(true)?;
         m.partition = d.i32()?;
         m.offset = d.i64()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.subtopology_id, flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.subtopology_id, true)?;
         e.i32(self.partition);
         e.i64(self.offset);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -703,13 +638,11 @@ pub struct TaskIds {
 }
 
 impl TaskIds {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.subtopology_id = d.string(flexible)?;
+        m.subtopology_id = d.string(true)?;
         m.partitions = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -718,23 +651,17 @@ impl TaskIds {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.subtopology_id, flexible)?;
-        e.array_len(self.partitions.len(), flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.subtopology_id, true)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             e.i32(*v);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

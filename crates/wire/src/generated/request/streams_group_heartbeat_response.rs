@@ -58,18 +58,16 @@ impl Default for StreamsGroupHeartbeatResponse {
 
 impl StreamsGroupHeartbeatResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.error_code = d.i16()?;
-        m.error_message = d.nullable_string(flexible, true)?;
-        m.member_id = d.string(flexible)?;
+        m.error_message = d.nullable_string(true, true)?;
+        m.member_id = d.string(true)?;
         m.member_epoch = d.i32()?;
         m.heartbeat_interval_ms = d.i32()?;
         m.acceptable_recovery_lag = d.i32()?;
         m.task_offset_interval_ms = d.i32()?;
-        m.status = match d.nullable_array_len(flexible, true, 2)? {
+        m.status = match d.nullable_array_len(true, true, 2)? {
             None => None,
             Some(count) => Some({
                 let mut list = Vec::with_capacity(count);
@@ -79,7 +77,7 @@ impl StreamsGroupHeartbeatResponse {
                 list
             }),
         };
-        m.active_tasks = match d.nullable_array_len(flexible, true, 2)? {
+        m.active_tasks = match d.nullable_array_len(true, true, 2)? {
             None => None,
             Some(count) => Some({
                 let mut list = Vec::with_capacity(count);
@@ -89,7 +87,7 @@ impl StreamsGroupHeartbeatResponse {
                 list
             }),
         };
-        m.standby_tasks = match d.nullable_array_len(flexible, true, 2)? {
+        m.standby_tasks = match d.nullable_array_len(true, true, 2)? {
             None => None,
             Some(count) => Some({
                 let mut list = Vec::with_capacity(count);
@@ -99,7 +97,7 @@ impl StreamsGroupHeartbeatResponse {
                 list
             }),
         };
-        m.warmup_tasks = match d.nullable_array_len(flexible, true, 2)? {
+        m.warmup_tasks = match d.nullable_array_len(true, true, 2)? {
             None => None,
             Some(count) => Some({
                 let mut list = Vec::with_capacity(count);
@@ -110,7 +108,7 @@ impl StreamsGroupHeartbeatResponse {
             }),
         };
         m.endpoint_information_epoch = d.i32()?;
-        m.partitions_by_user_endpoint = match d.nullable_array_len(flexible, true, 5)? {
+        m.partitions_by_user_endpoint = match d.nullable_array_len(true, true, 5)? {
             None => None,
             Some(count) => Some({
                 let mut list = Vec::with_capacity(count);
@@ -120,36 +118,32 @@ impl StreamsGroupHeartbeatResponse {
                 list
             }),
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.i16(self.error_code);
         match &self.error_message {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.text(v, flexible);
+                e.text(v, true);
             }
         }
-        e.string(&self.member_id, flexible)?;
+        e.string(&self.member_id, true)?;
         e.i32(self.member_epoch);
         e.i32(self.heartbeat_interval_ms);
         e.i32(self.acceptable_recovery_lag);
         e.i32(self.task_offset_interval_ms);
         match &self.status {
             None => {
-                e.null_array(flexible);
+                e.null_array(true);
             }
             Some(v) => {
-                e.array_len(v.len(), flexible)?;
+                e.array_len(v.len(), true)?;
                 for v in v {
                     v.write(e, version)?;
                 }
@@ -157,10 +151,10 @@ impl StreamsGroupHeartbeatResponse {
         }
         match &self.active_tasks {
             None => {
-                e.null_array(flexible);
+                e.null_array(true);
             }
             Some(v) => {
-                e.array_len(v.len(), flexible)?;
+                e.array_len(v.len(), true)?;
                 for v in v {
                     v.write(e, version)?;
                 }
@@ -168,10 +162,10 @@ impl StreamsGroupHeartbeatResponse {
         }
         match &self.standby_tasks {
             None => {
-                e.null_array(flexible);
+                e.null_array(true);
             }
             Some(v) => {
-                e.array_len(v.len(), flexible)?;
+                e.array_len(v.len(), true)?;
                 for v in v {
                     v.write(e, version)?;
                 }
@@ -179,10 +173,10 @@ impl StreamsGroupHeartbeatResponse {
         }
         match &self.warmup_tasks {
             None => {
-                e.null_array(flexible);
+                e.null_array(true);
             }
             Some(v) => {
-                e.array_len(v.len(), flexible)?;
+                e.array_len(v.len(), true)?;
                 for v in v {
                     v.write(e, version)?;
                 }
@@ -191,18 +185,16 @@ impl StreamsGroupHeartbeatResponse {
         e.i32(self.endpoint_information_epoch);
         match &self.partitions_by_user_endpoint {
             None => {
-                e.null_array(flexible);
+                e.null_array(true);
             }
             Some(v) => {
-                e.array_len(v.len(), flexible)?;
+                e.array_len(v.len(), true)?;
                 for v in v {
                     v.write(e, version)?;
                 }
             }
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -211,8 +203,7 @@ impl Message for StreamsGroupHeartbeatResponse {
     const NAME: &'static str = "StreamsGroupHeartbeatResponse";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -236,12 +227,10 @@ pub struct EndpointToPartitions {
 
 impl EndpointToPartitions {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.user_endpoint = Endpoint::read(d, version)?;
         m.active_partitions = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -251,7 +240,7 @@ impl EndpointToPartitions {
             }
         };
         m.standby_partitions = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -260,27 +249,21 @@ impl EndpointToPartitions {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         self.user_endpoint.write(e, version)?;
-        e.array_len(self.active_partitions.len(), flexible)?;
+        e.array_len(self.active_partitions.len(), true)?;
         for v in &self.active_partitions {
             v.write(e, version)?;
         }
-        e.array_len(self.standby_partitions.len(), flexible)?;
+        e.array_len(self.standby_partitions.len(), true)?;
         for v in &self.standby_partitions {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -295,26 +278,18 @@ pub struct Status {
 }
 
 impl Status {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.status_code = d.i8()?;
-        m.status_detail = d.string(flexible)?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        m.status_detail = d.string(true)?;
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i8(self.status_code);
-        e.string(&self.status_detail, flexible)?;
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.string(&self.status_detail, true)?;
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -329,13 +304,11 @@ pub struct TopicPartition {
 }
 
 impl TopicPartition {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.topic = d.string(flexible)?;
+        m.topic = d.string(true)?;
         m.partitions = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -344,23 +317,17 @@ impl TopicPartition {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.topic, flexible)?;
-        e.array_len(self.partitions.len(), flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.topic, true)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             e.i32(*v);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -375,13 +342,11 @@ pub struct TaskIds {
 }
 
 impl TaskIds {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.subtopology_id = d.string(flexible)?;
+        m.subtopology_id = d.string(true)?;
         m.partitions = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -390,23 +355,17 @@ impl TaskIds {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.subtopology_id, flexible)?;
-        e.array_len(self.partitions.len(), flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.subtopology_id, true)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             e.i32(*v);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -421,26 +380,18 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.host = d.string(flexible)?;
+        m.host = d.string(true)?;
         m.port = d.u16()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.host, flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.host, true)?;
         e.u16(self.port);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

@@ -25,7 +25,6 @@ pub struct SyncGroupRequest {
 impl SyncGroupRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.group_id = d.string(flexible)?;
         m.generation_id = d.i32()?;
@@ -57,7 +56,6 @@ impl SyncGroupRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         e.string(&self.group_id, flexible)?;
         e.i32(self.generation_id);
         e.string(&self.member_id, flexible)?;
@@ -110,7 +108,6 @@ impl Message for SyncGroupRequest {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 5;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 4
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -133,7 +130,6 @@ pub struct SyncGroupRequestAssignment {
 impl SyncGroupRequestAssignment {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.member_id = d.string(flexible)?;
         m.assignment = d.bytes(flexible)?;
@@ -145,7 +141,6 @@ impl SyncGroupRequestAssignment {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         e.string(&self.member_id, flexible)?;
         e.bytes(&self.assignment, flexible)?;
         if flexible {

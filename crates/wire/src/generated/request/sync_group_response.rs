@@ -21,7 +21,6 @@ pub struct SyncGroupResponse {
 impl SyncGroupResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 4;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 1 {
             m.throttle_time_ms = d.i32()?;
@@ -42,7 +41,6 @@ impl SyncGroupResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        let _ = (&e, version, flexible);
         if version >= 1 {
             e.i32(self.throttle_time_ms);
         }
@@ -80,7 +78,6 @@ impl Message for SyncGroupResponse {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 5;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 4
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {

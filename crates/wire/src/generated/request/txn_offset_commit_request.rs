@@ -41,7 +41,6 @@ impl Default for TxnOffsetCommitRequest {
 impl TxnOffsetCommitRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 3;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.transactional_id = d.string(flexible)?;
         m.group_id = d.string(flexible)?;
@@ -74,7 +73,6 @@ impl TxnOffsetCommitRequest {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
-        let _ = (&e, version, flexible);
         e.string(&self.transactional_id, flexible)?;
         e.string(&self.group_id, flexible)?;
         e.i64(self.producer_id);
@@ -120,7 +118,6 @@ impl Message for TxnOffsetCommitRequest {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 5;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 3
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -143,7 +140,6 @@ pub struct TxnOffsetCommitRequestTopic {
 impl TxnOffsetCommitRequestTopic {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 3;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.name = d.string(flexible)?;
         m.partitions = {
@@ -164,7 +160,6 @@ impl TxnOffsetCommitRequestTopic {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
-        let _ = (&e, version, flexible);
         e.string(&self.name, flexible)?;
         e.array_len(self.partitions.len(), flexible)?;
         for v in &self.partitions {
@@ -204,7 +199,6 @@ impl Default for TxnOffsetCommitRequestPartition {
 impl TxnOffsetCommitRequestPartition {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 3;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         m.committed_offset = d.i64()?;
@@ -220,7 +214,6 @@ impl TxnOffsetCommitRequestPartition {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
-        let _ = (&e, version, flexible);
         e.i32(self.partition_index);
         e.i64(self.committed_offset);
         if version >= 2 {

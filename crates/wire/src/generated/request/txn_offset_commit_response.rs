@@ -14,7 +14,6 @@ pub struct TxnOffsetCommitResponse {
 impl TxnOffsetCommitResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 3;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.topics = {
@@ -35,7 +34,6 @@ impl TxnOffsetCommitResponse {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.array_len(self.topics.len(), flexible)?;
         for v in &self.topics {
@@ -53,7 +51,6 @@ impl Message for TxnOffsetCommitResponse {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 5;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 3
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -76,7 +73,6 @@ pub struct TxnOffsetCommitResponseTopic {
 impl TxnOffsetCommitResponseTopic {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 3;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.name = d.string(flexible)?;
         m.partitions = {
@@ -97,7 +93,6 @@ impl TxnOffsetCommitResponseTopic {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
-        let _ = (&e, version, flexible);
         e.string(&self.name, flexible)?;
         e.array_len(self.partitions.len(), flexible)?;
         for v in &self.partitions {
@@ -122,7 +117,6 @@ pub struct TxnOffsetCommitResponsePartition {
 impl TxnOffsetCommitResponsePartition {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 3;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         m.error_code = d.i16()?;
@@ -134,7 +128,6 @@ impl TxnOffsetCommitResponsePartition {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
-        let _ = (&e, version, flexible);
         e.i32(self.partition_index);
         e.i16(self.error_code);
         if flexible {

@@ -21,12 +21,10 @@ impl Default for UpdateFeaturesRequest {
 
 impl UpdateFeaturesRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.timeout_ms = d.i32()?;
         m.feature_updates = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -38,17 +36,13 @@ impl UpdateFeaturesRequest {
         if version >= 1 {
             m.validate_only = d.bool()?;
         }
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.timeout_ms);
-        e.array_len(self.feature_updates.len(), flexible)?;
+        e.array_len(self.feature_updates.len(), true)?;
         for v in &self.feature_updates {
             v.write(e, version)?;
         }
@@ -58,9 +52,7 @@ impl UpdateFeaturesRequest {
         if version >= 1 {
             e.bool(self.validate_only);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -69,8 +61,7 @@ impl Message for UpdateFeaturesRequest {
     const NAME: &'static str = "UpdateFeaturesRequest";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 2;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -102,10 +93,8 @@ impl Default for FeatureUpdateKey {
 
 impl FeatureUpdateKey {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.feature = d.string(flexible)?;
+        m.feature = d.string(true)?;
         m.max_version_level = d.i16()?;
         if version <= 0 {
             m.allow_downgrade = d.bool()?;
@@ -113,16 +102,12 @@ impl FeatureUpdateKey {
         if version >= 1 {
             m.upgrade_type = d.i8()?;
         }
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.feature, flexible)?;
+        e.string(&self.feature, true)?;
         e.i16(self.max_version_level);
         if !(version <= 0) && self.allow_downgrade {
             return Err(EncodeError::not_in_version("FeatureUpdateKey", "AllowDowngrade", version));
@@ -136,9 +121,7 @@ impl FeatureUpdateKey {
         if version >= 1 {
             e.i8(self.upgrade_type);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

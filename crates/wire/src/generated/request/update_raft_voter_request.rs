@@ -34,15 +34,13 @@ impl Default for UpdateRaftVoterRequest {
 
 impl UpdateRaftVoterRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.cluster_id = d.nullable_string(flexible, true)?;
+        m.cluster_id = d.nullable_string(true, true)?;
         m.current_leader_epoch = d.i32()?;
         m.voter_id = d.i32()?;
         m.voter_directory_id = d.uuid()?;
         m.listeners = {
-            let count = d.array_len(flexible, 4)?;
+            let count = d.array_len(true, 4)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -52,34 +50,28 @@ impl UpdateRaftVoterRequest {
             }
         };
         m.k_raft_version_feature = KRaftVersionFeature::read(d, version)?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         match &self.cluster_id {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
         e.i32(self.current_leader_epoch);
         e.i32(self.voter_id);
         e.uuid(self.voter_directory_id);
-        e.array_len(self.listeners.len(), flexible)?;
+        e.array_len(self.listeners.len(), true)?;
         for v in &self.listeners {
             v.write(e, version)?;
         }
         self.k_raft_version_feature.write(e, version)?;
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -88,8 +80,7 @@ impl Message for UpdateRaftVoterRequest {
     const NAME: &'static str = "UpdateRaftVoterRequest";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -112,28 +103,20 @@ pub struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
-        m.name = d.string(flexible)?;
-        m.host = d.string(flexible)?;
+        m.name = d.string(true)?;
+        m.host = d.string(true)?;
         m.port = d.u16()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.name, flexible)?;
-        e.string(&self.host, flexible)?;
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
+        e.string(&self.name, true)?;
+        e.string(&self.host, true)?;
         e.u16(self.port);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -148,26 +131,18 @@ pub struct KRaftVersionFeature {
 }
 
 impl KRaftVersionFeature {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.min_supported_version = d.i16()?;
         m.max_supported_version = d.i16()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i16(self.min_supported_version);
         e.i16(self.max_supported_version);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

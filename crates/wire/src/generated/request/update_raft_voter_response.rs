@@ -15,38 +15,30 @@ pub struct UpdateRaftVoterResponse {
 
 impl UpdateRaftVoterResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.throttle_time_ms = d.i32()?;
         m.error_code = d.i16()?;
-        if flexible {
-            d.tagged_fields(|d, tag| {
-                match tag {
-                    0 => m.current_leader = CurrentLeader::read(d, version)?,
-                    _ => return Ok(false),
-                }
-                Ok(true)
-            })?;
-        }
+        d.tagged_fields(|d, tag| {
+            match tag {
+                0 => m.current_leader = CurrentLeader::read(d, version)?,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.throttle_time_ms);
         e.i16(self.error_code);
-        if flexible {
-            let mut tagged = TaggedFields::default();
-            if true && self.current_leader != CurrentLeader::default() {
-                tagged.add(0, |e| {
-                    self.current_leader.write(e, version)?;
-                    Ok(())
-                })?;
-            }
-            e.tagged_fields(tagged);
+        let mut tagged = TaggedFields::default();
+        if self.current_leader != CurrentLeader::default() {
+            tagged.add(0, |e| {
+                self.current_leader.write(e, version)?;
+                Ok(())
+            })?;
         }
+        e.tagged_fields(tagged);
         Ok(())
     }
 }
@@ -55,8 +47,7 @@ impl Message for UpdateRaftVoterResponse {
     const NAME: &'static str = "UpdateRaftVoterResponse";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 0;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -87,30 +78,22 @@ impl Default for CurrentLeader {
 }
 
 impl CurrentLeader {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.leader_id = d.i32()?;
         m.leader_epoch = d.i32()?;
-        m.host = d.string(flexible)?;
+        m.host = d.string(true)?;
         m.port = d.i32()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i32(self.leader_id);
         e.i32(self.leader_epoch);
-        e.string(&self.host, flexible)?;
+        e.string(&self.host, true)?;
         e.i32(self.port);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

@@ -21,15 +21,13 @@ impl Default for VoteRequest {
 
 impl VoteRequest {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.cluster_id = d.nullable_string(flexible, true)?;
+        m.cluster_id = d.nullable_string(true, true)?;
         if version >= 1 {
             m.voter_id = d.i32()?;
         }
         m.topics = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -38,33 +36,27 @@ impl VoteRequest {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         match &self.cluster_id {
             None => {
-                e.null_string(flexible);
+                e.null_string(true);
             }
             Some(v) => {
-                e.string(v, flexible)?;
+                e.string(v, true)?;
             }
         }
         if version >= 1 {
             e.i32(self.voter_id);
         }
-        e.array_len(self.topics.len(), flexible)?;
+        e.array_len(self.topics.len(), true)?;
         for v in &self.topics {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -73,8 +65,7 @@ impl Message for VoteRequest {
     const NAME: &'static str = "VoteRequest";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 2;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -96,12 +87,10 @@ pub struct TopicData {
 
 impl TopicData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.topic_name = d.string(flexible)?;
+        m.topic_name = d.string(true)?;
         m.partitions = {
-            let count = d.array_len(flexible, 24)?;
+            let count = d.array_len(true, 24)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -110,23 +99,17 @@ impl TopicData {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.topic_name, flexible)?;
-        e.array_len(self.partitions.len(), flexible)?;
+        e.string(&self.topic_name, true)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -154,8 +137,6 @@ pub struct PartitionData {
 
 impl PartitionData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         m.replica_epoch = d.i32()?;
@@ -171,15 +152,11 @@ impl PartitionData {
         if version >= 2 {
             m.pre_vote = d.bool()?;
         }
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i32(self.partition_index);
         e.i32(self.replica_epoch);
         e.i32(self.replica_id);
@@ -197,9 +174,7 @@ impl PartitionData {
         if version >= 2 {
             e.bool(self.pre_vote);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

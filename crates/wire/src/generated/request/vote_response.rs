@@ -15,12 +15,10 @@ pub struct VoteResponse {
 
 impl VoteResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.error_code = d.i16()?;
         m.topics = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -29,53 +27,47 @@ impl VoteResponse {
                 list
             }
         };
-        if flexible {
-            d.tagged_fields(|d, tag| {
-                match tag {
-                    0 if version >= 1 => {
-                        m.node_endpoints = {
-                            let count = d.array_len(true, 7)?;
-                            {
-                                let mut list = Vec::with_capacity(count);
-                                for _ in 0..count {
-                                    list.push(NodeEndpoint::read(d, version)?);
-                                }
-                                list
+        d.tagged_fields(|d, tag| {
+            match tag {
+                0 if version >= 1 => {
+                    m.node_endpoints = {
+                        let count = d.array_len(true, 7)?;
+                        {
+                            let mut list = Vec::with_capacity(count);
+                            for _ in 0..count {
+                                list.push(NodeEndpoint::read(d, version)?);
                             }
+                            list
                         }
                     }
-                    _ => return Ok(false),
                 }
-                Ok(true)
-            })?;
-        }
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i16(self.error_code);
-        e.array_len(self.topics.len(), flexible)?;
+        e.array_len(self.topics.len(), true)?;
         for v in &self.topics {
             v.write(e, version)?;
         }
         if !(version >= 1) && !self.node_endpoints.is_empty() {
             return Err(EncodeError::not_in_version("VoteResponse", "NodeEndpoints", version));
         }
-        if flexible {
-            let mut tagged = TaggedFields::default();
-            if version >= 1 && !self.node_endpoints.is_empty() {
-                tagged.add(0, |e| {
-                    e.array_len(self.node_endpoints.len(), true)?;
-                    for v in &self.node_endpoints {
-                        v.write(e, version)?;
-                    }
-                    Ok(())
-                })?;
-            }
-            e.tagged_fields(tagged);
+        let mut tagged = TaggedFields::default();
+        if version >= 1 && !self.node_endpoints.is_empty() {
+            tagged.add(0, |e| {
+                e.array_len(self.node_endpoints.len(), true)?;
+                for v in &self.node_endpoints {
+                    v.write(e, version)?;
+                }
+                Ok(())
+            })?;
         }
+        e.tagged_fields(tagged);
         Ok(())
     }
 }
@@ -84,8 +76,7 @@ impl Message for VoteResponse {
     const NAME: &'static str = "VoteResponse";
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 2;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -107,12 +98,10 @@ pub struct TopicData {
 
 impl TopicData {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.topic_name = d.string(flexible)?;
+        m.topic_name = d.string(true)?;
         m.partitions = {
-            let count = d.array_len(flexible, 15)?;
+            let count = d.array_len(true, 15)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -121,23 +110,17 @@ impl TopicData {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.topic_name, flexible)?;
-        e.array_len(self.partitions.len(), flexible)?;
+        e.string(&self.topic_name, true)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -158,32 +141,24 @@ pub struct PartitionData {
 }
 
 impl PartitionData {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         m.error_code = d.i16()?;
         m.leader_id = d.i32()?;
         m.leader_epoch = d.i32()?;
         m.vote_granted = d.bool()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i32(self.partition_index);
         e.i16(self.error_code);
         e.i32(self.leader_id);
         e.i32(self.leader_epoch);
         e.bool(self.vote_granted);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -201,27 +176,21 @@ pub struct NodeEndpoint {
 
 impl NodeEndpoint {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         if version >= 1 {
             m.node_id = d.i32()?;
         }
         if version >= 1 {
-            m.host = d.string(flexible)?;
+            m.host = d.string(true)?;
         }
         if version >= 1 {
             m.port = d.u16()?;
         }
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         if !(version >= 1) && self.node_id != 0 {
             return Err(EncodeError::not_in_version("NodeEndpoint", "NodeId", version));
         }
@@ -232,7 +201,7 @@ impl NodeEndpoint {
             return Err(EncodeError::not_in_version("NodeEndpoint", "Host", version));
         }
         if version >= 1 {
-            e.string(&self.host, flexible)?;
+            e.string(&self.host, true)?;
         }
         if !(version >= 1) && self.port != 0 {
             return Err(EncodeError::not_in_version("NodeEndpoint", "Port", version));
@@ -240,9 +209,7 @@ impl NodeEndpoint {
         if version >= 1 {
             e.u16(self.port);
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

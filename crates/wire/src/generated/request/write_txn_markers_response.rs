@@ -11,11 +11,9 @@ pub struct WriteTxnMarkersResponse {
 
 impl WriteTxnMarkersResponse {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.markers = {
-            let count = d.array_len(flexible, 9)?;
+            let count = d.array_len(true, 9)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -24,22 +22,16 @@ impl WriteTxnMarkersResponse {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.array_len(self.markers.len(), flexible)?;
+        e.array_len(self.markers.len(), true)?;
         for v in &self.markers {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -48,8 +40,7 @@ impl Message for WriteTxnMarkersResponse {
     const NAME: &'static str = "WriteTxnMarkersResponse";
     const MIN_VERSION: i16 = 1;
     const MAX_VERSION: i16 = 2;
-    fn is_flexible(version: i16) -> bool {
-        let _ = version;
+    fn is_flexible(_version: i16) -> bool {
         true
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -71,12 +62,10 @@ pub struct WritableTxnMarkerResult {
 
 impl WritableTxnMarkerResult {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.producer_id = d.i64()?;
         m.topics = {
-            let count = d.array_len(flexible, 2)?;
+            let count = d.array_len(true, 2)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -85,23 +74,17 @@ impl WritableTxnMarkerResult {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
         e.i64(self.producer_id);
-        e.array_len(self.topics.len(), flexible)?;
+        e.array_len(self.topics.len(), true)?;
         for v in &self.topics {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -117,12 +100,10 @@ pub struct WritableTxnMarkerTopicResult {
 
 impl WritableTxnMarkerTopicResult {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
         let mut m = Self::default();
-        m.name = d.string(flexible)?;
+        m.name = d.string(true)?;
         m.partitions = {
-            let count = d.array_len(flexible, 6)?;
+            let count = d.array_len(true, 6)?;
             {
                 let mut list = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -131,23 +112,17 @@ impl WritableTxnMarkerTopicResult {
                 list
             }
         };
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
-        e.string(&self.name, flexible)?;
-        e.array_len(self.partitions.len(), flexible)?;
+        e.string(&self.name, true)?;
+        e.array_len(self.partitions.len(), true)?;
         for v in &self.partitions {
             v.write(e, version)?;
         }
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }
@@ -162,26 +137,18 @@ pub struct WritableTxnMarkerPartitionResult {
 }
 
 impl WritableTxnMarkerPartitionResult {
-    pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        let flexible = true;
-        let _ = (version, flexible);
+    pub(crate) fn read(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let mut m = Self::default();
         m.partition_index = d.i32()?;
         m.error_code = d.i16()?;
-        if flexible {
-            d.skip_tagged_fields()?;
-        }
+        d.skip_tagged_fields()?;
         Ok(m)
     }
 
-    pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-        let flexible = true;
-        let _ = (&e, version, flexible);
+    pub(crate) fn write(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i32(self.partition_index);
         e.i16(self.error_code);
-        if flexible {
-            e.no_tagged_fields();
-        }
+        e.no_tagged_fields();
         Ok(())
     }
 }

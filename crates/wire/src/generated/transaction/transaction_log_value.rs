@@ -50,7 +50,6 @@ impl Default for TransactionLogValue {
 impl TransactionLogValue {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.producer_id = d.i64()?;
         m.producer_epoch = d.i16()?;
@@ -85,7 +84,6 @@ impl TransactionLogValue {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.i64(self.producer_id);
         if !(version >= 1) && self.previous_producer_id != -1 {
             return Err(EncodeError::not_in_version("TransactionLogValue", "PreviousProducerId", version));
@@ -156,7 +154,6 @@ impl Message for TransactionLogValue {
     const MIN_VERSION: i16 = 0;
     const MAX_VERSION: i16 = 1;
     fn is_flexible(version: i16) -> bool {
-        let _ = version;
         version >= 1
     }
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
@@ -179,7 +176,6 @@ pub struct PartitionsSchema {
 impl PartitionsSchema {
     pub(crate) fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 1;
-        let _ = (version, flexible);
         let mut m = Self::default();
         m.topic = d.string(flexible)?;
         m.partition_ids = {
@@ -200,7 +196,6 @@ impl PartitionsSchema {
 
     pub(crate) fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
-        let _ = (&e, version, flexible);
         e.string(&self.topic, flexible)?;
         e.array_len(self.partition_ids.len(), flexible)?;
         for v in &self.partition_ids {
