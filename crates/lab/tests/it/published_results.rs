@@ -1,7 +1,7 @@
 //! The tables of the README and of the pages under `docs/results/` are those of the results that they name. With
 //! UPDATE_DOCS=1, they are written anew.
 //!
-//! A table stands between `<!-- lab FOLDER/result.json WORKLOAD... -->` and `<!-- /lab -->`; the path is from the root.
+//! A table stands between `<!-- lab RESULT.json WORKLOAD... -->` and `<!-- /lab -->`; the path is from the root.
 
 use std::path::{Path, PathBuf};
 
