@@ -35,6 +35,11 @@ impl Faults {
         self.count
     }
 
+    /// The broker whose disk was replaced last. All replicas were in sync then.
+    pub fn replaced(&self) -> Option<MachineId> {
+        self.replaced.map(|(id, _)| id)
+    }
+
     /// Does what is due.
     pub fn act(&mut self, simulation: &mut Simulation) {
         let now_ms = simulation.now_ms;

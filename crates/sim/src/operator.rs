@@ -1,4 +1,5 @@
-//! The operator of a simulated cluster: moves replicas and leaders, and changes how many replicas must be in sync.
+//! The operator of a simulated cluster: moves replicas and leaders, changes how many replicas must be in sync, and elects a
+//! leader where the controller must not.
 
 use crate::chance::Chance;
 use crate::history::TOPIC;
@@ -10,6 +11,7 @@ use thalweg_client::{Cluster, ConnectionOptions, Connector};
 use thalweg_wire::request::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
 };
+use thalweg_wire::request::elect_leaders_request::TopicPartitions;
 use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use thalweg_wire::request::{
     AlterPartitionReassignmentsRequest, ElectLeadersRequest, IncrementalAlterConfigsRequest,
@@ -19,6 +21,8 @@ use thalweg_wire::request::{
 const LOOK: Duration = Duration::from_millis(100);
 /// Kafka's kind of resource that a topic is.
 const OF_TOPIC: i8 = 2;
+/// Kafka's kind of election that takes a replica which is not in sync.
+const UNCLEAN: i8 = 1;
 
 /// What the operator is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +33,9 @@ pub enum Task {
     Reassign(i32, Vec<i32>),
     /// `min.insync.replicas` of the topic.
     MinInsync(u8),
+    /// An unclean election in a partition of any topic. The replicas are put into this order first, as the first of them that
+    /// is up is elected: a replica that is known to be empty comes last.
+    ElectUnclean(String, i32, Vec<i32>),
 }
 
 impl Task {
@@ -109,13 +116,15 @@ async fn act(cluster: &Cluster, task: &Task) -> Result<(), thalweg_client::Clien
             cluster.send_any(&request).await.map(drop)
         }
         Task::Reassign(partition, replicas) => {
-            let partition =
-                ReassignablePartition { partition_index: *partition, replicas: Some(replicas.clone()) };
-            let topic = ReassignableTopic { name: TOPIC.to_owned(), partitions: vec![partition] };
-            let request = AlterPartitionReassignmentsRequest {
+            cluster.send_any(&reassignment(TOPIC, *partition, replicas)).await.map(drop)
+        }
+        Task::ElectUnclean(topic, partition, replicas) => {
+            cluster.send_any(&reassignment(topic, *partition, replicas)).await?;
+            let partitions = TopicPartitions { topic: topic.clone(), partitions: vec![*partition] };
+            let request = ElectLeadersRequest {
+                election_type: UNCLEAN,
+                topic_partitions: Some(vec![partitions]),
                 timeout_ms: 3000,
-                allow_replication_factor_change: true,
-                topics: vec![topic],
             };
             cluster.send_any(&request).await.map(drop)
         }
@@ -133,5 +142,15 @@ async fn act(cluster: &Cluster, task: &Task) -> Result<(), thalweg_client::Clien
             let request = IncrementalAlterConfigsRequest { resources: vec![resource], validate_only: false };
             cluster.send_any(&request).await.map(drop)
         }
+    }
+}
+
+fn reassignment(topic: &str, partition: i32, replicas: &[i32]) -> AlterPartitionReassignmentsRequest {
+    let partition = ReassignablePartition { partition_index: partition, replicas: Some(replicas.to_vec()) };
+    let topic = ReassignableTopic { name: topic.to_owned(), partitions: vec![partition] };
+    AlterPartitionReassignmentsRequest {
+        timeout_ms: 3000,
+        allow_replication_factor_change: true,
+        topics: vec![topic],
     }
 }

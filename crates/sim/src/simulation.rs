@@ -8,7 +8,7 @@ use crate::history::{History, TOPIC};
 use crate::ledger::LEDGER;
 use crate::machine::{Ended, SimMachine};
 use crate::network::{MachineId, Network};
-use crate::operator::Tasks;
+use crate::operator::{Task, Tasks};
 use crate::panics;
 use crate::plan::Plan;
 use std::sync::Arc;
@@ -156,7 +156,11 @@ impl Simulation {
         }
         faults.end(self);
         self.clients.ending.store(true, Ordering::SeqCst);
-        if self.is_sound() && !self.wait_until(QUIET_WITHIN_MS, |simulation| simulation.unquiet().is_none()) {
+        let at_rest = |simulation: &Simulation| simulation.unquiet().is_none();
+        if self.is_sound()
+            && !self.wait_until(QUIET_WITHIN_MS, at_rest)
+            && !(self.elect_unclean(faults.replaced()) && self.wait_until(QUIET_WITHIN_MS, at_rest))
+        {
             self.unrest = Some(self.unquiet().unwrap_or_default());
         }
         if self.is_sound() {
@@ -242,6 +246,38 @@ impl Simulation {
             }
         }
         offsets.windows(2).any(|pair| pair[0] != pair[1]).then(|| format!("images are at {offsets:?}"))
+    }
+
+    /// The operator's last step, in partitions whose only in-sync replica was on the disk that was replaced. That replica may
+    /// have acknowledged alone, so the controller elects none of the others; the operator knows that all were in sync when
+    /// the disk was replaced. Where the controller must always know a second replica, it gets no help. Returns whether there
+    /// is such a partition.
+    fn elect_unclean(&self, replaced: Option<MachineId>) -> bool {
+        let replaced = replaced.and_then(|id| i32::try_from(id).ok());
+        let broker = (1..=BROKERS).find_map(|id| self.machines[id].broker());
+        let (Some(replaced), Some(broker)) = (replaced, broker) else { return false };
+        let image = broker.image();
+        let needs_no_help = |topic: &str| {
+            let mut configs = image.configs().iter().filter(|(resource, _)| resource.name.as_str() == topic);
+            let min_insync = configs.find_map(|(_, config)| config.get("min.insync.replicas"));
+            self.plan.elr && min_insync.is_some_and(|min| min != "1")
+        };
+        let mut elections = 0;
+        for topic in image.topics().sorted().into_iter().filter(|topic| !needs_no_help(&topic.name)) {
+            for (&partition, registration) in &topic.partitions {
+                let complete =
+                    [&registration.isr, &registration.eligible_leader_replicas, &registration.last_known_elr];
+                let is_any_known = complete.iter().any(|known| !known.is_empty());
+                if registration.has_leader() || is_any_known || !registration.is_replica(replaced) {
+                    continue;
+                }
+                let mut replicas = registration.replicas.clone();
+                replicas.sort_by_key(|&id| id == replaced);
+                self.tasks.add(Task::ElectUnclean(topic.name.to_string(), partition, replicas));
+                elections += 1;
+            }
+        }
+        elections > 0
     }
 
     /// What is not as it should be once all is quiet.

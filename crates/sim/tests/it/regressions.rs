@@ -3,7 +3,7 @@
 
 use thalweg_sim::run;
 
-const SEEDS: [(u64, &str); 26] = [
+const SEEDS: [(u64, &str); 28] = [
     (3, "a reassignment waited for a replica that another was adding and it removed"),
     (8, "more than five batches were stored behind one whose answer was late, which was then stored twice"),
     (21, "the same"),
@@ -36,6 +36,11 @@ const SEEDS: [(u64, &str); 26] = [
     (5249, "the simulation took the power of a broker while another was held up, and looked in sync"),
     (10036, "the same"),
     (21791, "the simulation took the power of a broker while another had been told to stop"),
+    (
+        6758,
+        "the only replica in sync was on a disk that was replaced, and the simulation had nobody elect another",
+    ),
+    (12805, "the same"),
 ];
 
 #[test]
