@@ -72,7 +72,7 @@ impl Partition {
     ) -> Result<Option<Appended>, AppendError> {
         let settings = {
             let state = self.state.lock();
-            state.check_leader(self.node_id, None)?;
+            state.check_leader(None)?;
             std::sync::Arc::clone(&state.settings)
         };
         let taken = intake::take(records, &settings, now_ms, budget)?;
@@ -94,7 +94,7 @@ impl Partition {
         supports_epoch_bump: bool,
     ) -> Result<VerificationGuard, ErrorCode> {
         let mut state = self.state.lock();
-        state.check_leader(self.node_id, None)?;
+        state.check_leader(None)?;
         let started = state.log.start_verification(producer_id, sequence, epoch, supports_epoch_bump);
         started.map_err(|error| super::error::producer(&error))
     }
@@ -141,19 +141,20 @@ impl Partition {
         options: AppendOptions,
     ) -> Result<Appended, AppendError> {
         let mut state = self.state.lock();
-        state.check_leader(self.node_id, current_epoch)?;
+        state.check_leader(current_epoch)?;
         if acks == -1 && !state.has_min_isr() {
             return Err(ErrorCode::NotEnoughReplicas.into());
         }
         let leader_epoch = state.leader_epoch();
         let info = state.log.append_as_leader(records, leader_epoch, options)?;
         // Followers see the log end, consumers the high watermark.
-        state.unreplicated_bytes += info.appended_bytes;
         state.traffic.produce_requests += 1;
         state.traffic.bytes_in += info.appended_bytes;
         state.traffic.messages_in += info.last_offset.0.abs_diff(info.first_offset.0) + 1;
-        state.followers.count(usize::try_from(info.appended_bytes).unwrap_or(usize::MAX));
-        if state.replicates_alone() {
+        state.replicas.count(usize::try_from(info.appended_bytes).unwrap_or(usize::MAX));
+        let leader = state.leader_mut().expect("only a leader comes here, and the lock was held since");
+        leader.unreplicated_bytes += info.appended_bytes;
+        if leader.replicates_alone() {
             state.raise_high_watermark(&self.context);
         }
         let replicated = state.high_watermark() > info.last_offset;

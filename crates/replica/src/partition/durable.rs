@@ -59,11 +59,11 @@ impl Durable {
     fn verdict(&self, offset: Offset) -> Result<Result<(), ErrorCode>, oneshot::Receiver<()>> {
         let mut state = self.partition.state.lock();
         // A leader that was elected anew still has what it appended.
-        if !state.leads(self.partition.node_id) || self.epoch < state.led_since {
-            return Ok(Err(ErrorCode::NotLeaderOrFollower));
-        }
-        if state.high_watermark() < offset {
-            return Err(state.acks.wait(offset));
+        let high_watermark = state.high_watermark();
+        match state.leader_mut().filter(|leader| self.epoch >= leader.led_since) {
+            None => return Ok(Err(ErrorCode::NotLeaderOrFollower)),
+            Some(leader) if high_watermark < offset => return Err(leader.acks.wait(offset)),
+            Some(_) => {}
         }
         let enough = state.has_maximal_min_isr();
         Ok(if enough { Ok(()) } else { Err(ErrorCode::NotEnoughReplicasAfterAppend) })

@@ -115,7 +115,7 @@ impl Partition {
         if from.from_any_replica && from.reader == Reader::Client {
             state.check_replica(from.current_leader_epoch)?;
         } else {
-            state.check_leader(self.node_id, from.current_leader_epoch)?;
+            state.check_leader(from.current_leader_epoch)?;
         }
         if let Reader::Follower { id, broker_epoch } = from.reader {
             state.check_follower(id, broker_epoch)?;

@@ -1,6 +1,7 @@
 //! What is told of a partition to whoever watches the broker.
 
 use super::Partition;
+use super::role::Role;
 use super::traffic::Traffic;
 use crate::replication::FollowerLag;
 use std::sync::Arc;
@@ -49,11 +50,16 @@ impl Partition {
         let state = partition.state.lock();
         let (log, registration) = (&state.log, &state.registration);
         let end = log.log_end_offset();
-        let follows = !state.leads(partition.node_id) && state.leader_high_watermark > Offset::NONE;
+        let leader_high_watermark = match &state.role {
+            Role::Follower(follower) => {
+                Some(follower.leader_high_watermark).filter(|known| *known > Offset::NONE)
+            }
+            Role::Leader(_) | Role::Retired => None,
+        };
         PartitionFigures {
             topic: Arc::clone(&partition.topic),
             index: partition.index.to_string(),
-            is_leader: state.leads(partition.node_id),
+            is_leader: state.leader().is_some(),
             replicas: registration.replicas.len(),
             in_sync: registration.isr.len(),
             min_in_sync: state.effective_min_isr(),
@@ -64,8 +70,8 @@ impl Partition {
             last_stable_offset: log.last_stable_offset(),
             size_bytes: log.size_bytes(),
             segments: log.segment_offsets().len(),
-            followers: state.leadership.as_ref().map_or_else(Vec::new, |leadership| leadership.lags(end)),
-            own_lag: follows.then(|| (state.leader_high_watermark.0 - end.0).max(0)),
+            followers: state.followers().map_or_else(Vec::new, |followers| followers.lags(end)),
+            own_lag: leader_high_watermark.map(|known| (known.0 - end.0).max(0)),
             traffic: partition.outgoing.complete(state.traffic),
         }
     }

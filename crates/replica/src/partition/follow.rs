@@ -3,6 +3,7 @@
 //! Owns: that nothing of an older leader epoch, or for another place in the log, is taken. Each call names the leader epoch
 //! and, where it brings data, the offset that was fetched from. Refuses: the network; see [`crate::replication`].
 
+use super::role::Role;
 use super::{Partition, State};
 use crate::replication::truncation;
 use std::sync::Arc;
@@ -50,7 +51,7 @@ impl Partition {
     /// Where to fetch, while the partition is followed in this leader epoch.
     pub fn fetch_position(&self, epoch: LeaderEpoch) -> Result<FetchPosition, FollowError> {
         let state = self.state.lock();
-        state.check_follows(self.node_id, epoch)?;
+        state.check_follows(epoch)?;
         Ok(state.fetch_position())
     }
 
@@ -64,7 +65,7 @@ impl Partition {
         log_start_offset: Offset,
     ) -> Result<Replicated, FollowError> {
         let mut state = self.state.lock();
-        state.check_follows_from(self.node_id, epoch, from)?;
+        state.check_follows_from(epoch, from)?;
         let mut flush_due = false;
         if !records.is_empty() {
             let info = match state.log.append_as_follower(records, epoch) {
@@ -90,7 +91,9 @@ impl Partition {
             state.traffic.replication_bytes_in += info.appended_bytes;
             state.came_from_leader(self, info.appended_bytes);
         }
-        state.leader_high_watermark = high_watermark;
+        if let Some(follower) = state.follower_mut() {
+            follower.leader_high_watermark = high_watermark;
+        }
         state.take_over(self, high_watermark, log_start_offset);
         Ok(Replicated { next: state.fetch_position(), flush_due })
     }
@@ -103,7 +106,7 @@ impl Partition {
         leader: EpochEnd,
     ) -> Result<FetchPosition, FollowError> {
         let mut state = self.state.lock();
-        let log_end = state.check_follows_from(self.node_id, epoch, from)?;
+        let log_end = state.check_follows_from(epoch, from)?;
         let own = state.log.end_offset_for_epoch(leader.leader_epoch);
         let to = truncation(leader, own, log_end);
         state.cut(self, to)?;
@@ -120,7 +123,7 @@ impl Partition {
         leader_end: Offset,
     ) -> Result<FetchPosition, FollowError> {
         let mut state = self.state.lock();
-        let log_end = state.check_follows_from(self.node_id, epoch, from)?;
+        let log_end = state.check_follows_from(epoch, from)?;
         if leader_end < log_end {
             tracing::warn!(
                 partition = ?self, log_end = log_end.0, leader_end = leader_end.0,
@@ -137,19 +140,14 @@ impl Partition {
 }
 
 impl State {
-    fn check_follows(&self, node_id: i32, epoch: LeaderEpoch) -> Result<(), FollowError> {
-        let follows = !self.gone && self.registration.leader != node_id && self.leader_epoch() == epoch;
+    fn check_follows(&self, epoch: LeaderEpoch) -> Result<(), FollowError> {
+        let follows = matches!(self.role, Role::Follower(_)) && self.leader_epoch() == epoch;
         if follows { Ok(()) } else { Err(FollowError::Void(epoch.0)) }
     }
 
     /// Refuses what belongs to another leader epoch, or to a place that is not the log end any more. Says the log end.
-    fn check_follows_from(
-        &self,
-        node_id: i32,
-        epoch: LeaderEpoch,
-        from: Offset,
-    ) -> Result<Offset, FollowError> {
-        self.check_follows(node_id, epoch)?;
+    fn check_follows_from(&self, epoch: LeaderEpoch, from: Offset) -> Result<Offset, FollowError> {
+        self.check_follows(epoch)?;
         let log_end = self.log.log_end_offset();
         if log_end == from { Ok(log_end) } else { Err(FollowError::Void(epoch.0)) }
     }
@@ -158,11 +156,12 @@ impl State {
     /// that was compacted once has gaps, though its policy is another now; damage that a leader has met is mended or refused
     /// by then.
     fn leader_insists_on(&mut self, gap: &OffsetsMissing, high_watermark: Offset) -> bool {
-        let refusals = match self.refused_gap.take() {
+        let Some(follower) = self.follower_mut() else { return false };
+        let refusals = match follower.refused_gap.take() {
             Some((known, refusals)) if known == *gap => refusals + 1,
             _ => 0,
         };
-        self.refused_gap = Some((gap.clone(), refusals));
+        follower.refused_gap = Some((gap.clone(), refusals));
         refusals >= GAP_REFUSALS && gap.first < high_watermark
     }
 
@@ -182,7 +181,6 @@ impl State {
         let to = if self.log.latest_epoch().is_some() { end } else { self.log.high_watermark() };
         // What may be damaged here, the leader has.
         let to = self.log.doubtful_from().map_or(to, |from| to.min(from.max(self.log.log_start_offset())));
-        self.refused_gap = None;
         if let Err(error) = self.cut(partition, to) {
             tracing::error!(?partition, %error, "A log could not be truncated");
         }

@@ -20,6 +20,7 @@ mod lead;
 mod lock;
 mod moving;
 mod offsets;
+mod role;
 mod table;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -45,18 +46,18 @@ pub use traffic::{Outgoing, Traffic};
 pub use waiter::{Waiter, Waiting};
 pub use watch::Standing;
 
-use crate::replication::{Leadership, ReplicaContext};
-use acks::AckWaiters;
+use crate::replication::ReplicaContext;
 use flush::Flushing;
 use lock::StateLock;
 use parking_lot::Mutex;
+use role::{Follower, Role};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thalweg_config::EffectiveTopicConfig;
 use thalweg_log::{PartitionLog, PublishedOffsets};
 use thalweg_metadata::{NO_LEADER, PartitionEpoch, PartitionRegistration};
 use thalweg_record::{LeaderEpoch, Offset};
-use thalweg_wire::{ErrorCode, Uuid};
+use thalweg_wire::Uuid;
 use waiter::Waiters;
 
 /// A partition that this broker holds a replica of.
@@ -90,34 +91,18 @@ struct State {
     settings: Arc<EffectiveTopicConfig>,
     /// Who leads and who is in sync, by the cluster's metadata.
     registration: PartitionRegistration,
-    /// The other replicas, as their leader sees them. None where there are none, or where another broker leads.
-    leadership: Option<Box<Leadership>>,
-    /// Where the epoch of the leader that this broker is begins in the log.
-    epoch_start: Offset,
-    /// The first of the epochs in a row that this broker has led: nothing was cut from the log since.
-    led_since: LeaderEpoch,
+    /// What follows from it for this broker.
+    role: Role,
     /// Fetches that wait for the high watermark to rise.
     consumers: Waiters,
     /// Fetches that wait for the log to grow.
-    followers: Waiters,
-    /// Produce requests that wait for the high watermark to rise.
-    acks: AckWaiters,
-    /// Deletions that wait for the low watermark to rise.
-    deletions: AckWaiters,
-    /// Bytes that were appended and are not known to lie below the high watermark.
-    unreplicated_bytes: u64,
+    replicas: Waiters,
     /// The log end when the partition was last looked at for idleness.
     idle_since: Offset,
-    /// The high watermark as the leader told it last; -1 before it did, or where this broker leads.
-    leader_high_watermark: Offset,
     /// What came in.
     traffic: Traffic,
     /// Where the log was cut since the copy was last compared with it.
     cut_to: Option<Offset>,
-    /// The gap in the leader's log that was refused last, and how often before.
-    refused_gap: Option<(thalweg_log::OffsetsMissing, u32)>,
-    /// Set when the partition is deleted or taken away: nothing is served any more.
-    gone: bool,
 }
 
 impl std::fmt::Debug for Partition {
@@ -148,20 +133,12 @@ impl Partition {
             log,
             settings,
             registration: before,
-            leadership: None,
-            epoch_start: Offset::NONE,
-            led_since: LeaderEpoch::NONE,
+            role: Role::Follower(Follower::new()),
             consumers: Waiters::default(),
-            followers: Waiters::default(),
-            acks: AckWaiters::default(),
-            deletions: AckWaiters::default(),
-            unreplicated_bytes: 0,
+            replicas: Waiters::default(),
             idle_since: Offset::NONE,
-            leader_high_watermark: Offset::NONE,
             traffic: Traffic::default(),
             cut_to: None,
-            refused_gap: None,
-            gone: false,
         };
         let published = Arc::clone(state.log.published());
         let partition = Self {
@@ -231,30 +208,28 @@ impl Partition {
     /// Takes over what the cluster says of the partition. A new leader epoch begins at the log end.
     pub fn apply(&self, registration: &PartitionRegistration) {
         let mut state = self.state.lock();
-        if state.gone || registration.partition_epoch < state.registration.partition_epoch {
+        if state.is_retired() || registration.partition_epoch < state.registration.partition_epoch {
             return;
         }
         let new_epoch = registration.leader_epoch > state.registration.leader_epoch;
-        let led = state.leads(self.node_id);
         let is_next = registration.leader_epoch == state.registration.leader_epoch.wrapping_add(1);
+        let led_since = state.leader().map(|leader| leader.led_since);
         state.registration = registration.clone();
-        if state.leads(self.node_id) {
-            if !led || (new_epoch && !is_next) {
-                state.led_since = state.leader_epoch();
-            }
-            if new_epoch || !led {
-                state.begin_to_lead();
+        let leads = registration.leader == self.node_id;
+        let turns = new_epoch || led_since.is_some() != leads;
+        if leads {
+            if turns {
+                state.begin_to_lead(led_since.filter(|_| is_next));
             }
             state.know_followers(&self.context);
             state.raise_high_watermark(&self.context);
-        } else {
-            state.leadership = None;
+        } else if turns {
+            state.role = Role::Follower(Follower::new());
             if new_epoch && registration.leader != NO_LEADER {
                 state.begin_to_follow(self);
             }
         }
-        if new_epoch || led != state.leads(self.node_id) {
-            state.leader_high_watermark = Offset::NONE;
+        if turns {
             self.turn(&mut state);
         }
     }
@@ -271,8 +246,7 @@ impl Partition {
     /// Ends the partition here: whoever waits learns that it is not led here any more.
     pub fn retire(&self) {
         let mut state = self.state.lock();
-        state.gone = true;
-        state.leadership = None;
+        state.role = Role::Retired;
         self.turn(&mut state);
     }
 
@@ -289,37 +263,8 @@ impl Partition {
 }
 
 impl State {
-    fn leads(&self, node_id: i32) -> bool {
-        !self.gone && self.registration.leader == node_id
-    }
-
     fn leader_epoch(&self) -> LeaderEpoch {
         LeaderEpoch(self.registration.leader_epoch)
-    }
-
-    /// Refuses whoever knows another leader epoch.
-    fn check_epoch(&self, current: Option<LeaderEpoch>) -> Result<(), ErrorCode> {
-        if let Some(epoch) = current {
-            if epoch < self.leader_epoch() {
-                return Err(ErrorCode::FencedLeaderEpoch);
-            }
-            if epoch > self.leader_epoch() {
-                return Err(ErrorCode::UnknownLeaderEpoch);
-            }
-        }
-        Ok(())
-    }
-
-    /// Refuses what only the leader serves, and whoever knows another leader epoch.
-    fn check_leader(&self, node_id: i32, current: Option<LeaderEpoch>) -> Result<(), ErrorCode> {
-        self.check_epoch(current)?;
-        if self.leads(node_id) { Ok(()) } else { Err(ErrorCode::NotLeaderOrFollower) }
-    }
-
-    /// Refuses what only a replica serves, and whoever knows another leader epoch.
-    fn check_replica(&self, current: Option<LeaderEpoch>) -> Result<(), ErrorCode> {
-        self.check_epoch(current)?;
-        if self.gone { Err(ErrorCode::NotLeaderOrFollower) } else { Ok(()) }
     }
 
     /// How many replicas must be in sync before acks=all is served: no more than there are replicas.
@@ -335,8 +280,8 @@ impl State {
 
     /// Whether enough replicas are in sync, with those that are about to join or to leave.
     fn has_maximal_min_isr(&self) -> bool {
-        let isr = match &self.leadership {
-            Some(leadership) => leadership.maximal_isr_len(),
+        let isr = match self.followers() {
+            Some(followers) => followers.maximal_isr_len(),
             None => self.registration.isr.len(),
         };
         isr >= self.effective_min_isr()
@@ -349,8 +294,10 @@ impl State {
     /// The role has changed, or something else that all who wait must look at.
     fn wake_all(&mut self) {
         self.consumers.wake_all();
-        self.followers.wake_all();
-        self.acks.wake_all();
-        self.deletions.wake_all();
+        self.replicas.wake_all();
+        if let Some(leader) = self.leader_mut() {
+            leader.acks.wake_all();
+            leader.deletions.wake_all();
+        }
     }
 }

@@ -91,8 +91,9 @@ impl Partition {
         }
         self.give_up(&mut future, dirs);
         let (name, topic_id, config) = {
-            let State { log, gone, .. } = &*self.state.lock();
-            if *gone || log.directory_id() == Some(directory) {
+            let state = self.state.lock();
+            let log = &state.log;
+            if state.is_retired() || log.directory_id() == Some(directory) {
                 return Ok(false);
             }
             (log.name().clone(), log.topic_id(), Arc::clone(log.config()))
@@ -165,7 +166,7 @@ impl Partition {
     /// Copies what comes next, at most so many bytes (a batch at the least). Blocks.
     pub fn copy_next(&self, dirs: &LogDirs, bytes_max: usize) -> Result<Progress, MoveError> {
         let mut future = self.future.lock();
-        if self.state.lock().gone {
+        if self.state.lock().is_retired() {
             self.give_up(&mut future, dirs);
         }
         match future.as_mut() {
@@ -201,7 +202,7 @@ impl Partition {
         }
         let mut state = self.state.lock();
         let _allowed = allow_waits("little is missing, and nothing may come between it and the exchange");
-        if state.gone || state.log.poison().is_some() {
+        if state.is_retired() || state.log.poison().is_some() {
             // The one is seen when it is copied again, the other keeps what it has until a restart.
             return Ok(Progress::CaughtUp);
         }

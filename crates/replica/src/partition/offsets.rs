@@ -49,7 +49,7 @@ impl Partition {
         let epoch = |epoch: Option<LeaderEpoch>| epoch.map_or(-1, |epoch| epoch.0);
         let (end, mut search) = {
             let state = self.state.lock();
-            let end = state.visible_end(self.node_id, timestamp, reader, isolation, current_leader_epoch)?;
+            let end = state.visible_end(timestamp, reader, isolation, current_leader_epoch)?;
             let log = &state.log;
             match timestamp {
                 LATEST => {
@@ -103,14 +103,14 @@ impl Partition {
         current_leader_epoch: Option<LeaderEpoch>,
     ) -> Result<Option<(LeaderEpoch, Offset)>, OffsetsError> {
         let state = self.state.lock();
-        state.check_leader(self.node_id, current_leader_epoch)?;
+        state.check_leader(current_leader_epoch)?;
         Ok(state.log.end_offset_for_epoch(epoch).map(|end| (end.leader_epoch, end.end_offset)))
     }
 
     /// Moves the log start to `offset`, -1 for the high watermark, and says where it is now, and in which leader epoch.
     pub fn delete_records(&self, offset: i64) -> Result<(Offset, LeaderEpoch), OffsetsError> {
         let mut state = self.state.lock();
-        state.check_leader(self.node_id, None)?;
+        state.check_leader(None)?;
         let policy = state.settings.cleanup_policy;
         if policy.compact && !policy.delete {
             return Err(ErrorCode::PolicyViolation);
@@ -141,7 +141,6 @@ impl State {
     /// How far a reader may see, unless this replica may not say.
     fn visible_end(
         &self,
-        node_id: i32,
         timestamp: i64,
         reader: Reader,
         isolation: Isolation,
@@ -150,10 +149,12 @@ impl State {
         match reader {
             // Who looks for faults asks every replica what it has.
             Reader::Internal => self.check_replica(current_leader_epoch)?,
-            Reader::Client | Reader::Follower { .. } => self.check_leader(node_id, current_leader_epoch)?,
+            Reader::Client | Reader::Follower { .. } => drop(self.check_leader(current_leader_epoch)?),
         }
         // A new leader may not know yet how far its predecessor had told consumers to read (KIP-207).
-        let is_behind = self.leadership.is_some() && self.high_watermark() < self.epoch_start;
+        let is_behind = self
+            .leader()
+            .is_some_and(|leader| leader.followers.is_some() && self.high_watermark() < leader.epoch_start);
         if is_behind && reader == Reader::Client && (timestamp == LATEST || timestamp >= 0) {
             return Err(ErrorCode::OffsetNotAvailable);
         }

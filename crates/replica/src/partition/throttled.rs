@@ -1,5 +1,6 @@
 //! Which copying of a partition is throttled; see [`crate::replication::Throttle`].
 
+use super::role::{Follower, Role};
 use super::{Partition, State};
 use thalweg_record::Offset;
 use tokio::time::Instant;
@@ -41,6 +42,7 @@ impl State {
 
     /// Whether this replica is behind its leader's high watermark, or does not know it yet.
     fn lags(&self) -> bool {
-        self.leader_high_watermark == Offset::NONE || self.log.log_end_offset() < self.leader_high_watermark
+        let Role::Follower(Follower { leader_high_watermark, .. }) = &self.role else { return false };
+        *leader_high_watermark == Offset::NONE || self.log.log_end_offset() < *leader_high_watermark
     }
 }

@@ -31,7 +31,7 @@ impl Partition {
         let mut state = self.state.lock();
         match reader {
             Reader::Client => state.consumers.add(waiter),
-            Reader::Follower { .. } | Reader::Internal => state.followers.add(waiter),
+            Reader::Follower { .. } | Reader::Internal => state.replicas.add(waiter),
         }
         self.standing() == seen
     }

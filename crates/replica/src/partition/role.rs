@@ -1,0 +1,139 @@
+//! What a broker is to a partition, and what it keeps only while it is that.
+
+use super::State;
+use super::acks::AckWaiters;
+use crate::replication::Leadership;
+use thalweg_log::OffsetsMissing;
+use thalweg_record::{LeaderEpoch, Offset};
+use thalweg_wire::ErrorCode;
+
+/// What this broker is to a partition, by the registration that it applied last.
+pub(super) enum Role {
+    Leader(Leader),
+    /// Another broker leads, or none does.
+    Follower(Follower),
+    /// The partition was deleted or taken away: nothing is served any more.
+    Retired,
+}
+
+/// The leader in one epoch.
+pub(super) struct Leader {
+    /// The other replicas; none where there are none.
+    pub(super) followers: Option<Box<Leadership>>,
+    /// Where the epoch begins in the log.
+    pub(super) epoch_start: Offset,
+    /// The first of the epochs in a row that this broker has led: nothing was cut from the log since.
+    pub(super) led_since: LeaderEpoch,
+    /// Bytes that were appended and are not known to lie below the high watermark.
+    pub(super) unreplicated_bytes: u64,
+    /// Produce requests that wait for the high watermark to rise.
+    pub(super) acks: AckWaiters,
+    /// Deletions that wait for the low watermark to rise.
+    pub(super) deletions: AckWaiters,
+}
+
+/// A follower in one epoch.
+pub(super) struct Follower {
+    /// The leader's high watermark by its last answer; -1 before the first.
+    pub(super) leader_high_watermark: Offset,
+    /// The gap in the leader's log that was refused last, and how often before.
+    pub(super) refused_gap: Option<(OffsetsMissing, u32)>,
+}
+
+impl Leader {
+    pub(super) fn new(epoch_start: Offset, led_since: LeaderEpoch) -> Leader {
+        Leader {
+            followers: None,
+            epoch_start,
+            led_since,
+            unreplicated_bytes: 0,
+            acks: AckWaiters::default(),
+            deletions: AckWaiters::default(),
+        }
+    }
+
+    /// Whether the leader's own log end is all that the high watermark depends on.
+    pub(super) fn replicates_alone(&self) -> bool {
+        self.followers.as_ref().is_none_or(|followers| followers.is_alone())
+    }
+
+    /// How many bytes of those that were appended lie below the high watermark now: by their share of the offsets.
+    pub(super) fn replicated_bytes(&mut self, before: Offset, now: Offset, end: Offset) -> usize {
+        let bytes = if now >= end {
+            self.unreplicated_bytes
+        } else {
+            let (moved, behind) = (now.0.abs_diff(before.0), end.0.abs_diff(before.0).max(1));
+            u64::try_from(u128::from(self.unreplicated_bytes) * u128::from(moved) / u128::from(behind))
+                .unwrap_or(u64::MAX)
+        };
+        self.unreplicated_bytes -= bytes;
+        // What was there before this leader is not counted, and yet becomes readable.
+        usize::try_from(bytes.max(1)).unwrap_or(usize::MAX)
+    }
+}
+
+impl Follower {
+    pub(super) fn new() -> Follower {
+        Follower { leader_high_watermark: Offset::NONE, refused_gap: None }
+    }
+}
+
+impl State {
+    pub(super) fn is_retired(&self) -> bool {
+        matches!(self.role, Role::Retired)
+    }
+
+    /// The leader's part, where this broker leads.
+    pub(super) fn leader(&self) -> Option<&Leader> {
+        match &self.role {
+            Role::Leader(leader) => Some(leader),
+            Role::Follower(_) | Role::Retired => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub(super) fn leader_mut(&mut self) -> Option<&mut Leader> {
+        match &mut self.role {
+            Role::Leader(leader) => Some(leader),
+            Role::Follower(_) | Role::Retired => None,
+        }
+    }
+
+    /// The follower's part, where this broker does not lead.
+    pub(super) fn follower_mut(&mut self) -> Option<&mut Follower> {
+        match &mut self.role {
+            Role::Follower(follower) => Some(follower),
+            Role::Leader(_) | Role::Retired => None,
+        }
+    }
+
+    /// The other replicas as their leader sees them, where this broker leads and there are others.
+    pub(super) fn followers(&self) -> Option<&Leadership> {
+        self.leader()?.followers.as_deref()
+    }
+
+    /// Refuses a request that knows another leader epoch.
+    fn check_epoch(&self, current: Option<LeaderEpoch>) -> Result<(), ErrorCode> {
+        if let Some(epoch) = current {
+            if epoch < self.leader_epoch() {
+                return Err(ErrorCode::FencedLeaderEpoch);
+            }
+            if epoch > self.leader_epoch() {
+                return Err(ErrorCode::UnknownLeaderEpoch);
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses what only the leader serves, and a request that knows another leader epoch.
+    pub(super) fn check_leader(&self, current: Option<LeaderEpoch>) -> Result<&Leader, ErrorCode> {
+        self.check_epoch(current)?;
+        self.leader().ok_or(ErrorCode::NotLeaderOrFollower)
+    }
+
+    /// Refuses what only a replica serves, and a request that knows another leader epoch.
+    pub(super) fn check_replica(&self, current: Option<LeaderEpoch>) -> Result<(), ErrorCode> {
+        self.check_epoch(current)?;
+        if self.is_retired() { Err(ErrorCode::NotLeaderOrFollower) } else { Ok(()) }
+    }
+}
