@@ -11,6 +11,7 @@
 mod cluster;
 mod connection;
 mod consumer;
+mod coordinator;
 mod error;
 mod frames;
 mod handshake;
@@ -36,12 +37,14 @@ pub use error::{
 };
 pub use frames::FrameReader;
 pub use metadata::{BrokerAddress, Metadata, PartitionMetadata, TopicMetadata};
-pub use offsets::{CommittedOffset, Committer, ListedOffset, OffsetSpec, TopicPartition, commit, committed};
+pub use offsets::{
+    CommittedOffset, GroupMetadata, ListedOffset, OffsetSpec, TopicPartition, commit, committed,
+};
 pub use partitioner::key_partition;
 pub use producer::{
-    Acks, BatchRefused, BufferFull, Delivery, DeliveryError, DeliveryTimedOut, NoSuchPartition, Producer,
-    ProducerClosed, ProducerConfig, ProducerRecord, RecordTooLarge, SendError, Sending, SentRun, Taken,
-    TopicRef,
+    Acks, BatchRefused, BufferFull, Delivery, DeliveryError, DeliveryTimedOut, InvalidTransactionState,
+    NoSuchPartition, Producer, ProducerClosed, ProducerConfig, ProducerRecord, RecordTooLarge, SendError,
+    Sending, SentRun, Taken, TopicRef, TransactionAborted, TransactionCause, TransactionError,
 };
 pub use properties::{InvalidProperty, InvalidSetting, Properties};
 pub use security::sasl::{AuthenticationFailed, AuthenticationFault};

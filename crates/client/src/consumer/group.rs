@@ -27,7 +27,7 @@ use super::assignor::{RANGE, assign_by_range};
 use crate::cluster::{Cluster, CoordinatorKind};
 use crate::connection::{Connection, RequestOptions};
 use crate::error::{ClientError, Refused, UnreadableResponse};
-use crate::offsets::{Committer, TopicPartition};
+use crate::offsets::{GroupMetadata, TopicPartition};
 
 /// The version of the embedded consumer protocol that is written; every member reads it.
 const SUBSCRIPTION_VERSION: i16 = 1;
@@ -116,8 +116,8 @@ impl Member {
         self.pulse.changed.notified().await;
     }
 
-    pub(super) fn committer(&self) -> Committer {
-        Committer {
+    pub(super) fn committer(&self) -> GroupMetadata {
+        GroupMetadata {
             group: self.group.clone(),
             generation: self.generation,
             member_id: self.member_id.clone(),

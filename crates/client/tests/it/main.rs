@@ -4,6 +4,7 @@
 
 mod certificates;
 mod connection;
+mod coordinator;
 mod fake;
 mod groups;
 mod kafka;
@@ -11,3 +12,5 @@ mod producer;
 mod random;
 mod secure;
 mod secure_kafka;
+mod transactions;
+mod transactions_kafka;
