@@ -1,27 +1,13 @@
 //! The coordinator of one group or transactional id: found when it is needed, found again when it moves, and asked until it
-//! gives an answer that is final. All retries of coordinator requests are here.
-
-use std::time::Duration;
+//! gives an answer that is final.
 
 use parking_lot::Mutex;
 use thalweg_wire::{ErrorCode, Request};
-use tokio::time::Instant;
 
 use crate::cluster::{Cluster, CoordinatorKind};
 use crate::connection::Connection;
 use crate::error::{ClientError, Refused};
-
-/// The pause after CONCURRENT_TRANSACTIONS: the markers of the last transaction are written within milliseconds, as a rule.
-pub(crate) const CONCURRENT_TRANSACTIONS_BACKOFF: Duration = Duration::from_millis(20);
-
-/// How long a request is repeated, and at what pace.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Retry {
-    pub(crate) backoff: Duration,
-    pub(crate) until: Instant,
-    /// An error that passes, though it is final for other requests.
-    pub(crate) also: Option<ErrorCode>,
-}
+use crate::retry::Retry;
 
 /// A coordinator.
 #[derive(Debug)]
@@ -97,15 +83,10 @@ impl Coordinator {
                 }
             };
             self.doubt(&error);
-            let pause = match error.error_code() {
-                Some(ErrorCode::ConcurrentTransactions) => CONCURRENT_TRANSACTIONS_BACKOFF.min(retry.backoff),
-                _ => retry.backoff,
-            };
-            let passes = error.is_retriable() || (retry.also.is_some() && retry.also == error.error_code());
-            if !passes || Instant::now() + pause >= retry.until {
-                return Err(error);
+            match retry.pause_after(&error) {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => return Err(error),
             }
-            tokio::time::sleep(pause).await;
         }
     }
 

@@ -16,7 +16,6 @@ use thalweg_wire::request::{
     TxnOffsetCommitRequest,
 };
 use thalweg_wire::{ErrorCode, Request};
-use tokio::time::Instant;
 
 use super::delivery::drop_waiting;
 use super::partition::Identity;
@@ -24,9 +23,10 @@ use super::transaction::{End, IMPLICIT_FROM, InvalidTransactionState, Transactio
 use super::{Flushing, Producer, Shared};
 use crate::cluster::CoordinatorKind;
 use crate::connection::Connection;
-use crate::coordinator::{Coordinator, Retry, version_up_to};
+use crate::coordinator::{Coordinator, version_up_to};
 use crate::error::{ClientError, Refused};
 use crate::offsets::{CommittedOffset, GroupMetadata, TopicPartition};
+use crate::retry::Retry;
 
 /// The last versions of the older protocol: later ones say that the producer speaks that of KIP-890.
 const END_EXPLICIT_UNTIL: i16 = 4;
@@ -89,16 +89,18 @@ impl Producer {
         drop_waiting(&self.shared);
         transactions.settle().await?;
         let ending = transactions.with(|transaction| transaction.flushed())?;
-        let mut identity = None;
         if ending.tells_coordinator {
-            identity = transactions.end_txn(end).await?;
-            transactions.with(|transaction| transaction.coordinator_ended());
+            let next = transactions.end_txn(end).await?;
+            // At once: a call whose future is dropped from here on must not end the transaction again with the old epoch.
+            let mut accumulator = self.shared.accumulator.lock();
+            accumulator.identity = next.or(accumulator.identity);
+            transaction_of(&mut accumulator.transaction).coordinator_ended();
         }
+        let mut identity = None;
         let implicit = transactions.speaks_implicitly().await;
         let was_implicit = transactions.with(|transaction| transaction.is_implicit());
         if ending.bumps_epoch || (implicit && !was_implicit) {
-            let current = identity.or_else(|| transactions.identity());
-            identity = Some(transactions.init_producer_id(current).await?);
+            identity = Some(transactions.init_producer_id(transactions.identity()).await?);
         }
         let mut accumulator = self.shared.accumulator.lock();
         accumulator.transaction_ended(identity);
@@ -111,8 +113,7 @@ impl Producer {
             return Err(InvalidTransactionState { call, state: "transactional.id is not set" }.into());
         }
         let config = &self.shared.config;
-        let until = Instant::now() + config.max_block;
-        let retry = Retry { backoff: config.retry_backoff, until, also: None };
+        let retry = Retry::within(config.retry_backoff, config.max_block);
         Ok(Transactions { shared: Arc::clone(&self.shared), retry })
     }
 }
@@ -363,8 +364,7 @@ pub(super) async fn register_partitions(shared: Arc<Shared>) {
     loop {
         registration.notified().await;
         let config = &shared.config;
-        let until = Instant::now() + config.max_block;
-        let retry = Retry { backoff: config.retry_backoff, until, also: None };
+        let retry = Retry::within(config.retry_backoff, config.max_block);
         let transactions = Transactions { shared: Arc::clone(&shared), retry };
         let partitions = transactions.with(|transaction| transaction.take_unregistered());
         if partitions.is_empty() {

@@ -23,10 +23,10 @@ use tokio::time::{Instant, Sleep};
 use super::accumulator::Taken;
 use super::delivery::{BatchRefused, DeliveryError, drop_waiting, report, timed_out};
 use super::{Acks, Shared};
-use crate::coordinator::CONCURRENT_TRANSACTIONS_BACKOFF;
 use crate::error::{ClientError, CloseReason, ConnectionClosed, UnencodableRequest, UnreadableResponse};
 use crate::frames::FrameReader;
 use crate::handshake::{self, Alone, Negotiated, negotiate};
+use crate::retry::backoff_after;
 use crate::stream::ByteStream;
 
 const RECONNECT_MIN: Duration = Duration::from_millis(50);
@@ -504,7 +504,7 @@ fn failed(
                 accumulator.identity = None;
             }
         }
-        queue.retry(taken.batch, now + retry_backoff(config.retry_backoff, error_code));
+        queue.retry(taken.batch, now + backoff_after(config.retry_backoff, Some(error_code)));
         drop(guard);
         shared.housekeeper.notify_one();
         return None;
@@ -520,14 +520,6 @@ fn failed(
     };
     accumulator.batch_failed(&taken.batch, &error);
     Some((taken, error))
-}
-
-/// The pause before a batch is sent again.
-fn retry_backoff(configured: Duration, error_code: ErrorCode) -> Duration {
-    match error_code {
-        ErrorCode::ConcurrentTransactions => configured.min(CONCURRENT_TRANSACTIONS_BACKOFF),
-        _ => configured,
-    }
 }
 
 fn is_sequence_error(error_code: ErrorCode) -> bool {

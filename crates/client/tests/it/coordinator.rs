@@ -205,7 +205,8 @@ impl Coordinator {
         if request.producer_epoch != self.epoch {
             return ErrorCode::ProducerFenced.code();
         }
-        if !self.is_open && !(self.implicit && !request.committed) {
+        let may_be_empty = self.implicit && !request.committed;
+        if !(self.is_open || may_be_empty) {
             return ErrorCode::InvalidTxnState.code();
         }
         self.is_open = false;

@@ -290,7 +290,7 @@ async fn a_group_shares_and_takes_over(kafka: &Kafka) {
     second.subscribe(vec![topic.clone()]).expect("there is a group");
     let (one, other) = tokio::join!(tokio::spawn(until_shared(first)), tokio::spawn(until_shared(second)));
     let (mut first, second) = (one.expect("no panic"), other.expect("no panic"));
-    let held: BTreeSet<_> = first.assignment().chain(second.assignment()).cloned().collect();
+    let held: BTreeSet<_> = first.assignment().chain(second.assignment()).collect();
     assert_eq!(held.len(), 4, "each partition has one reader");
 
     // When it leaves, the first takes over where it was.

@@ -4,9 +4,11 @@
 
 mod certificates;
 mod connection;
+mod consumer_kafka;
 mod coordinator;
 mod fake;
 mod groups;
+mod idle;
 mod kafka;
 mod producer;
 mod random;

@@ -1,0 +1,65 @@
+//! Whether a request is repeated, and when. Pure; whoever sends it asks here after each failure.
+
+use std::time::Duration;
+
+use thalweg_wire::ErrorCode;
+use tokio::time::Instant;
+
+use crate::error::ClientError;
+
+/// The pause after CONCURRENT_TRANSACTIONS: the markers of the last transaction are written within milliseconds, as a rule.
+pub(crate) const CONCURRENT_TRANSACTIONS_BACKOFF: Duration = Duration::from_millis(20);
+
+/// How long a request is repeated, and at what pace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retry {
+    pub(crate) backoff: Duration,
+    pub(crate) until: Instant,
+    /// An error that passes, though it is final for other requests.
+    pub(crate) also: Option<ErrorCode>,
+}
+
+impl Retry {
+    /// At this pace, for so long from now on.
+    pub(crate) fn within(backoff: Duration, time: Duration) -> Retry {
+        Retry { backoff, until: Instant::now() + time, also: None }
+    }
+
+    /// The pause before the request is sent again; none when its failure is final, or there is no time for another try.
+    pub(crate) fn pause_after(&self, error: &ClientError) -> Option<Duration> {
+        let code = error.error_code();
+        let passes = error.is_retriable() || (code.is_some() && self.also == code);
+        let pause = backoff_after(self.backoff, code);
+        (passes && Instant::now() + pause < self.until).then_some(pause)
+    }
+}
+
+/// The pause after an error, where `configured` is the usual one.
+pub(crate) fn backoff_after(configured: Duration, error_code: Option<ErrorCode>) -> Duration {
+    match error_code {
+        Some(ErrorCode::ConcurrentTransactions) => configured.min(CONCURRENT_TRANSACTIONS_BACKOFF),
+        _ => configured,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Refused;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_that_passes_is_waited_out_while_there_is_time() {
+        let refused = |error_code| {
+            ClientError::from(Refused { what: "a request".to_owned(), error_code, message: None })
+        };
+        let mut retry = Retry::within(Duration::from_millis(100), Duration::from_secs(1));
+        let pause = |retry: &Retry, code| retry.pause_after(&refused(code)).map(|pause| pause.as_millis());
+        assert_eq!(pause(&retry, ErrorCode::CoordinatorLoadInProgress), Some(100));
+        assert_eq!(pause(&retry, ErrorCode::ConcurrentTransactions), Some(20));
+        assert_eq!(pause(&retry, ErrorCode::RebalanceInProgress), None);
+        retry.also = Some(ErrorCode::RebalanceInProgress);
+        assert_eq!(pause(&retry, ErrorCode::RebalanceInProgress), Some(100));
+        tokio::time::advance(Duration::from_millis(950)).await;
+        assert_eq!(pause(&retry, ErrorCode::CoordinatorLoadInProgress), None);
+    }
+}
