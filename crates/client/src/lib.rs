@@ -1,8 +1,10 @@
-//! A client for Apache Kafka and all that speaks its protocol: producers with transactions, consumers and their groups, and below them connections with typed requests. It knows no broker from inside.
+//! A client for Apache Kafka and all that speaks its protocol: producers with transactions, consumers and their groups, the
+//! administrative requests, and below them connections with typed requests. It knows no broker from inside.
 //!
 //! - [`Producer`] sends records at a cost per record of varints and a copy, idempotently, and in transactions by both of
 //!   Kafka's protocols.
 //! - [`Consumer`] reads partitions, or a share of a group's, one fetch ahead of the caller; eagerly or cooperatively.
+//! - [`Admin`] creates, describes, alters and deletes topics, configurations, groups, offsets and records.
 //! - [`Cluster`] knows the brokers, the leaders and the coordinators, and keeps connections that its users share.
 //! - [`Connection`] sends typed requests over any byte stream, many at a time, at the newest version both sides speak.
 //! - [`Security`] is TLS and SASL, by Kafka's settings; [`Properties`] are those settings as text.
@@ -131,6 +133,7 @@
 //! # }
 //! ```
 
+mod admin;
 mod cluster;
 mod connection;
 mod consumer;
@@ -148,6 +151,10 @@ mod security;
 mod stream;
 mod versions;
 
+pub use admin::{
+    Admin, ClusterDescription, ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, CreatedTopic,
+    Election, GroupDescription, GroupListing, GroupMember, NewTopic, Outcomes,
+};
 pub use cluster::{Cluster, CoordinatorKind};
 pub use connection::{Connection, ConnectionOptions, RequestOptions};
 pub use consumer::{

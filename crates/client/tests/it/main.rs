@@ -2,6 +2,7 @@
 //! it is.
 #![allow(clippy::print_stdout, reason = "a test that is skipped says so, and a failing one names its seed")]
 
+mod admin_kafka;
 mod certificates;
 mod connection;
 mod consumer_kafka;
