@@ -1,8 +1,8 @@
 //! Administrative requests as methods: topics, configurations, groups, records, leaders.
 //!
 //! Each goes to the broker that serves it: changes of the cluster to the controller (with KRaft, any broker forwards them),
-//! groups to their coordinators, records to the leaders. What passes by itself, such as a coordinator that moves, is waited
-//! out for as long as the timeout says. Answers are per item: one that is refused does not fail the others.
+//! groups to their coordinators, records to the leaders. Retriable errors, such as a coordinator that moves, are retried
+//! within the timeout. Results are per item: a refused item does not fail the others.
 
 mod configs;
 mod groups;

@@ -1,4 +1,4 @@
-//! A consumer of partitions that it is told to read, or of its share of a classic group's.
+//! A consumer of assigned partitions, or of its share of a classic group's partitions.
 //!
 //! A fetcher task per broker is one request ahead of the caller. What was fetched is handed out as [`Chunk`]s, the bytes
 //! that came; records are read in place. A member of a group has a task that joins and keeps the session alive (`member`).
@@ -141,7 +141,7 @@ pub struct Consumer {
     to: mpsc::Sender<Fetched>,
     fetched: mpsc::Receiver<Fetched>,
     ready: VecDeque<Chunk>,
-    /// Partitions that were assigned, until their positions are known and the caller is told.
+    /// Assigned partitions that were not reported yet, because their positions are not known.
     assigned: Option<Vec<TopicPartition>>,
     refresh_at: Instant,
     positions_at: Instant,
@@ -192,7 +192,7 @@ impl Consumer {
         &self.cluster
     }
 
-    /// Joins the group's readers of these topics. [`Consumer::poll`] tells which partitions come of it.
+    /// Subscribes to topics as a member of the group. [`Consumer::poll`] reports the assigned partitions.
     pub fn subscribe(&mut self, topics: Vec<String>) -> Result<(), NoGroup> {
         self.config.group.as_ref().ok_or(NoGroup)?;
         self.subscription = Subscription::Topics(topics.clone());
@@ -200,7 +200,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Joins the group's readers of all topics whose whole name matches a regular expression. It is looked for new ones each
+    /// Subscribes to all topics whose whole name matches a regular expression. New topics are found every
     /// `metadata.max.age.ms`.
     pub fn subscribe_pattern(&mut self, pattern: &str) -> Result<(), ConsumerError> {
         self.config.group.as_ref().ok_or(NoGroup)?;
@@ -278,7 +278,7 @@ impl Consumer {
     }
 
     /// As whom this consumer commits, for [`Producer::send_offsets_to_transaction`](crate::Producer::send_offsets_to_transaction):
-    /// a member of the current generation, or nobody in particular.
+    /// a member of the current generation, or a client without membership.
     pub fn group_metadata(&self) -> Result<GroupMetadata, NoGroup> {
         match &self.group {
             Some(group) => Ok(group.membership.metadata()),
@@ -294,6 +294,10 @@ impl Consumer {
         self.commit_when_due();
         loop {
             if let Some(polled) = self.handle_event().await? {
+                return Ok(polled);
+            }
+            // What is there goes first: the rest of a poll looks at every partition.
+            if let Some(polled) = self.hand_out() {
                 return Ok(polled);
             }
             let mut wake_at = deadline;
@@ -378,7 +382,7 @@ impl Consumer {
         Ok(None)
     }
 
-    /// Partitions that go before the caller heard of them were never there.
+    /// Drops partitions from an assignment that was not reported yet.
     fn withdraw(&mut self, partitions: &[TopicPartition]) {
         if let Some(assigned) = &mut self.assigned {
             assigned.retain(|at| !partitions.contains(at));
@@ -491,7 +495,7 @@ impl Consumer {
         }
         self.commit_at = Some(Instant::now() + interval);
         let offsets = self.shared.assignment.lock().uncommitted();
-        // What does not succeed is committed the next time, with what has come since.
+        // A failed commit is made up for by the next one.
         drop(self.commit_async(offsets));
     }
 

@@ -143,7 +143,7 @@ pub struct Producer {
     topics: HashMap<Arc<str>, TopicRef>,
     /// Where records without a key go at the moment, by topic.
     sticky: Vec<Sticky>,
-    /// The housekeeper, which owns the senders, and what tells the coordinator of partitions. They end with the producer.
+    /// The housekeeper, which owns the senders, and the registration of partitions. They end with the producer.
     _tasks: JoinSet<()>,
 }
 

@@ -1,4 +1,4 @@
-//! Whether a request is repeated, and when. Pure; whoever sends it asks here after each failure.
+//! Whether and when a failed request is repeated. Pure.
 
 use std::time::Duration;
 

@@ -27,9 +27,9 @@ pub struct GroupListing {
     pub group: String,
     /// What its members do: `consumer` as a rule.
     pub protocol_type: String,
-    /// Its state, such as `Stable` or `Empty`; empty when the broker does not tell.
+    /// Its state, such as `Stable` or `Empty`; empty when the broker does not report it.
     pub state: String,
-    /// Its type, such as `classic` or `consumer`; empty when the broker does not tell.
+    /// Its type, such as `classic` or `consumer`; empty when the broker does not report it.
     pub kind: String,
 }
 

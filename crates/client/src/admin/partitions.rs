@@ -13,12 +13,12 @@ use crate::connection::RequestOptions;
 use crate::error::{ClientError, Refused};
 use crate::offsets::TopicPartition;
 
-/// Who may lead a partition next.
+/// Which replicas may become the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Election {
-    /// Its first replica, if that is in sync.
+    /// The first replica, if it is in sync.
     Preferred,
-    /// Any replica, though records be lost, if none that is in sync is there.
+    /// Any replica if no in-sync replica is alive. Records may be lost.
     Unclean,
 }
 

@@ -38,7 +38,7 @@ impl NewTopic {
     }
 }
 
-/// A topic that was created, as far as the broker tells.
+/// A created topic, as the broker reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreatedTopic {
     /// Its id.

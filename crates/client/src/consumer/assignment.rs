@@ -283,7 +283,7 @@ impl Assignment {
         reading.is_some_and(|reading| reading.start.is_none() && reading.fetch_from == offset)
     }
 
-    /// The broker does not lead the partition, or does not answer: its leader has to be looked for.
+    /// The broker does not lead the partition, or does not answer: its leader is unknown until the next metadata.
     pub(super) fn leader_lost(&mut self, target: &Target) {
         if let Some(reading) = self.partitions.get_mut(&target.at) {
             (reading.leader, reading.replica) = (None, None);

@@ -1,4 +1,4 @@
-//! Who of a group reads which partitions: Kafka's assignors `range`, `roundrobin` and `cooperative-sticky`. Pure.
+//! Kafka's partition assignors: `range`, `roundrobin` and `cooperative-sticky`. Pure.
 
 mod sticky;
 
@@ -67,7 +67,7 @@ pub(super) struct Subscriber {
 /// The partitions of each member, by its id.
 pub(super) type Assignments = BTreeMap<String, Vec<TopicPartition>>;
 
-/// Shares the partitions of the topics, whose counts `partition_count` tells, among the members that subscribe to them.
+/// Assigns the partitions of all subscribed topics. `partition_count` gives the number of partitions of a topic.
 pub(super) fn assign(
     strategy: AssignmentStrategy,
     mut members: Vec<Subscriber>,

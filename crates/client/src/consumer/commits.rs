@@ -20,7 +20,7 @@ use crate::error::{ClientError, Refused};
 use crate::offsets::{CommittedOffset, GroupMetadata, TopicPartition, check_commit, commit_request};
 use crate::retry::Retry;
 
-/// A commit under way. It is made whether this is waited for or dropped.
+/// A commit in flight. Dropping it does not cancel the commit.
 #[derive(Debug)]
 pub struct Commit(oneshot::Receiver<Result<(), ClientError>>);
 
@@ -59,7 +59,7 @@ struct Gathered {
 impl Gathered {
     fn end(self, result: &Result<(), ClientError>) {
         for waiting in self.waiting {
-            // It may not be waited for.
+            // The caller may have dropped its handle.
             let _ = waiting.send(result.clone());
         }
     }
@@ -120,10 +120,10 @@ impl Commits {
 
     async fn send(&self, next: &Gathered) -> Result<(), ClientError> {
         let config = &self.config;
-        // A member that is not heard of for longer than its session has lost its partitions.
+        // After a session timeout without contact the member has lost its partitions.
         let patience = config.session_timeout.min(config.connection.request_timeout);
         let mut retry = Retry::within(config.retry_backoff, patience);
-        // The members are being told their partitions; this one has the same as before, or it is told of it.
+        // During SyncGroup the broker refuses commits. The generation in the request protects partitions that move.
         retry.also = Some(ErrorCode::RebalanceInProgress);
         let make = |connection: &Connection| -> Result<(OffsetCommitRequest, i16), ClientError> {
             commit_request(connection, &next.by, &next.offsets)

@@ -1,9 +1,10 @@
-//! The fetcher task of one broker: asks for records one request ahead of the consumer, over a connection of its own, because
-//! the broker holds a request that finds nothing. An idle consumer costs one such request for each `fetch.max.wait.ms`.
+//! The fetcher task of one broker: fetches one request ahead of the consumer, over a dedicated connection, because the broker
+//! holds a fetch that finds no records. An idle consumer sends one fetch per `fetch.max.wait.ms`.
 //!
 //! While the consumer reads one answer, the next is under way: a fetch needs only the offset after the last batch, which is
 //! in the batch's head. What is wanted is looked up before each request; a change meanwhile makes its answer stale.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +12,7 @@ use parking_lot::Mutex;
 use thalweg_record::Offset;
 use thalweg_wire::request::fetch_response::PartitionData;
 use thalweg_wire::request::{FetchRequest, FetchResponse};
-use thalweg_wire::{ApiKey, ErrorCode, Records};
+use thalweg_wire::{ApiKey, ErrorCode, Records, Uuid};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
@@ -30,7 +31,7 @@ const TOPIC_IDS_FROM: i16 = 13;
 /// A session that is not wanted, or was not given.
 const NO_SESSION: (i32, i32) = (0, -1);
 
-/// What a fetcher tells the consumer.
+/// A result of a fetcher.
 #[derive(Debug)]
 pub(super) enum Fetched {
     /// Batches, of one partition each.
@@ -39,7 +40,7 @@ pub(super) enum Fetched {
     OutOfRange(TopicPartition, Offset),
     /// A partition is to be read from a follower.
     Redirected,
-    /// Partitions have moved, or the broker is gone: their leaders have to be looked for.
+    /// Partitions have moved, or the broker is gone: metadata is needed.
     Stale(ClientError),
     /// It makes no sense to go on.
     Failed(ClientError),
@@ -162,7 +163,7 @@ impl Fetcher {
     }
 
     async fn tell(&self, fetched: Fetched) {
-        // The consumer may be gone; then nobody wants to know.
+        // Fails when the consumer was dropped.
         let _ = self.to.send(fetched).await;
     }
 
@@ -202,19 +203,21 @@ impl Fetcher {
     /// Takes the batches out of an answer and moves the positions behind them.
     fn read(&self, targets: &[Target], response: FetchResponse, by_id: bool) -> Answer {
         let mut answer = Answer::default();
+        let names: BTreeMap<Uuid, &Arc<str>> =
+            targets.iter().filter(|_| by_id).map(|target| (target.topic_id, &target.at.topic)).collect();
         let mut assignment = self.shared.assignment.lock();
         for topic in response.responses {
+            let name = match by_id {
+                true => names.get(&topic.topic_id).map(|name| Arc::clone(name)),
+                false => Some(topic.topic.into()),
+            };
+            // What was not asked for is not wanted.
+            let Some(name) = name else { continue };
             for partition in topic.partitions {
-                let wanted = |target: &&Target| {
-                    target.at.partition == partition.partition_index
-                        && if by_id {
-                            target.topic_id == topic.topic_id
-                        } else {
-                            *target.at.topic == *topic.topic
-                        }
-                };
-                if let Some(target) = targets.iter().find(wanted) {
-                    self.read_partition(&mut assignment, target, partition, &mut answer);
+                let at = TopicPartition::new(Arc::clone(&name), partition.partition_index);
+                // The targets are in the order of their partitions.
+                if let Ok(place) = targets.binary_search_by(|target| target.at.cmp(&at)) {
+                    self.read_partition(&mut assignment, &targets[place], partition, &mut answer);
                 }
             }
         }

@@ -1,5 +1,5 @@
-//! What a consumer and its member of a group tell each other: assignments in one direction, in the other that they were
-//! taken, and that the consumer is still polling. The member is a task of its own (`member`), so joining holds nobody up.
+//! The state that a consumer shares with its group member, which runs as a separate task (`member`): assignments go to the
+//! consumer; acknowledged revocations and the time of the last poll go to the member. Joining never blocks the consumer.
 //!
 //! Partitions that are to be revoked stay the member's until the consumer polls again: whatever it does with them before,
 //! such as committing, it does as a member of the old generation.

@@ -47,7 +47,7 @@ pub(super) struct Member {
 /// What ends a time of heartbeats.
 #[derive(Debug)]
 enum Pulse {
-    /// What was waited for.
+    /// The revoked partitions were given up.
     Done,
     /// The group rebalances, or the consumer wants something else.
     Rejoin,
@@ -165,7 +165,7 @@ impl Member {
         }
     }
 
-    /// One heartbeat. A coordinator that is gone or moves is looked for with the next.
+    /// Sends one heartbeat. After a retriable error the next one finds the coordinator again.
     async fn beat(&mut self) -> Pulse {
         let GroupMetadata { group, generation, member_id, group_instance_id } = self.membership.metadata();
         let timeout = self.config.session_timeout;
@@ -196,7 +196,7 @@ impl Member {
         }
     }
 
-    /// What an error means for the member. One that can be tried again comes back, and the coordinator is looked for.
+    /// Maps an error to what the member does next. Returns retriable errors, and forgets the coordinator where it may have moved.
     fn judge(&mut self, error: ClientError) -> Result<ClientError, Pulse> {
         match error.error_code() {
             Some(ErrorCode::RebalanceInProgress | ErrorCode::MemberIdRequired) => Err(Pulse::Rejoin),
@@ -221,7 +221,7 @@ impl Member {
         Ok(connection)
     }
 
-    /// Joins, until it is told its partitions or something else is to be done.
+    /// Joins, with retries, until the member has an assignment or another reason ends it.
     async fn join(&mut self) -> Result<BTreeSet<TopicPartition>, Pulse> {
         loop {
             let membership = Arc::clone(&self.membership);
@@ -356,7 +356,7 @@ impl Member {
             "Not polled for max.poll.interval.ms={interval_ms}; the member leaves until it is"
         );
         if let Err(error) = self.leave().await {
-            tracing::debug!(%error, "The coordinator was not told; the session ends by itself");
+            tracing::debug!(%error, "Failed to leave the group; the session will time out");
         }
         self.forget();
         while self.membership.idle_since().is_some() && !self.membership.is_leaving() {
@@ -364,7 +364,7 @@ impl Member {
         }
     }
 
-    /// Leaves the group. Static members stay. A coordinator that has moved is looked for, as long as a session lasts.
+    /// Leaves the group, with retries for up to the session timeout. Static members stay.
     async fn leave(&mut self) -> Result<(), ClientError> {
         let metadata = self.membership.metadata();
         if metadata.member_id.is_empty() || metadata.group_instance_id.is_some() {
@@ -372,7 +372,7 @@ impl Member {
         }
         let until = Instant::now() + self.config.session_timeout;
         loop {
-            // The session ends by itself where nobody can be told.
+            // Without an answer, the session times out at the coordinator.
             let Ok(left) = tokio::time::timeout_at(until, self.try_to_leave(&metadata)).await else {
                 return Ok(());
             };

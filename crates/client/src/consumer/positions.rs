@@ -16,12 +16,12 @@ use crate::offsets::{
 };
 use crate::retry::Retry;
 
-/// A partition whose offset is looked for, with the version of its position.
+/// A partition without an offset, with the version of its position.
 type Wanted = (TopicPartition, u64);
 
 impl Consumer {
-    /// What the group has committed for these partitions; those without a committed offset are left out. Offsets of an open
-    /// transaction are waited for.
+    /// What the group has committed for these partitions; those without a committed offset are left out. Waits while
+    /// an open transaction holds offsets of the group.
     pub async fn committed(
         &self,
         partitions: &[TopicPartition],
@@ -75,7 +75,7 @@ impl Consumer {
         Retry::within(self.config.retry_backoff, self.config.connection.request_timeout)
     }
 
-    /// Looks once for the offsets that are not known. Those that cannot be found now are looked for again after a pause.
+    /// Tries once to find the missing offsets. Retriable failures are left to the next round.
     pub(super) async fn find_positions(&mut self) -> Result<(), ConsumerError> {
         self.positions_at = Instant::now() + self.config.retry_backoff;
         let mut specs: Vec<(Wanted, OffsetSpec)> = Vec::new();
@@ -84,14 +84,14 @@ impl Consumer {
             match start {
                 StartAt::Spec(spec) => specs.push(((at, version), spec)),
                 StartAt::Committed => committed.push((at, version)),
-                StartAt::Offset(_) => unreachable!("an offset that is given is not looked for"),
+                StartAt::Offset(_) => unreachable!("a given offset is a position"),
             }
         }
         if !committed.is_empty() {
             let partitions: Vec<TopicPartition> = committed.iter().map(|(at, _)| at.clone()).collect();
             let known = match self.committed(&partitions).await {
                 Ok(known) => known,
-                // A coordinator that is gone for longer is looked for again in the next round.
+                // The next round retries.
                 Err(ConsumerError::Client(error)) if error.is_retriable() => return Ok(()),
                 Err(error) => return Err(error),
             };

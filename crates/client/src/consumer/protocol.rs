@@ -18,7 +18,7 @@ const SUBSCRIPTION_VERSION: i16 = 3;
 /// The version of assignments that is written; every member reads it.
 const ASSIGNMENT_VERSION: i16 = 1;
 
-/// What a member tells the leader.
+/// What the leader needs to know about a member.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Subscription<'a> {
     pub(super) topics: &'a [String],

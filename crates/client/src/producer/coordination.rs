@@ -1,7 +1,7 @@
 //! The calls of a transactional producer, and what they ask of the coordinators of its transactional id and of groups.
 //!
-//! The state decides (`transaction`); this asks, and tells it what came of it. A call that ends without an answer, or whose
-//! future is dropped, leaves the state as it was: the same call made again goes on from there.
+//! Decisions are in the pure state (`transaction`); this sends requests and reports their outcomes to it. A call that times
+//! out, or whose future is dropped, can be repeated: it continues where it was.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Producer {
         Ok(())
     }
 
-    /// Begins a transaction. The coordinator hears of it with the first record.
+    /// Begins a transaction. Sends nothing: the coordinator learns of it with the first record.
     pub fn begin_transaction(&mut self) -> Result<(), TransactionError> {
         self.transactions("begin_transaction")?.with(|transaction| transaction.begin())
     }
@@ -260,7 +260,7 @@ impl Transactions {
             Coordinator::new(self.shared.cluster.clone(), CoordinatorKind::Group, group.group.clone());
         let make = |connection: &Connection| {
             let version = version_up_to::<TxnOffsetCommitRequest>(connection, limit)?;
-            // Before version 3 the coordinator cannot tell a member that has lost its partitions.
+            // Before version 3 (KIP-447) the coordinator cannot fence a member that has lost its partitions.
             let member = Some(group).filter(|_| version >= 3);
             let request = TxnOffsetCommitRequest {
                 transactional_id: self.id(),
@@ -288,7 +288,7 @@ impl Transactions {
         .await
     }
 
-    /// Tells the coordinator that offsets of a group are in the transaction: the older protocol.
+    /// Registers the offsets of a group with the coordinator: the older protocol.
     async fn add_offsets(&self, identity: Identity, group: &str) -> Result<(), TransactionError> {
         let request = AddOffsetsToTxnRequest {
             transactional_id: self.id(),
@@ -308,7 +308,7 @@ impl Transactions {
         Ok(())
     }
 
-    /// Tells the coordinator that these partitions are in the transaction: the older protocol.
+    /// Registers partitions with the coordinator: the older protocol.
     async fn add_partitions(&self, partitions: &[usize]) -> Result<(), ClientError> {
         let identity = self.identity().expect("a transaction has begun");
         let mut topics: BTreeMap<String, Vec<i32>> = BTreeMap::new();
@@ -357,8 +357,8 @@ impl Transactions {
     }
 }
 
-/// Tells the coordinator of partitions that get their first batches of a transaction, until it is dropped. With the newer
-/// protocol there is nothing to tell.
+/// Registers partitions with the coordinator when they get their first batch of a transaction, until it is dropped. Idle with
+/// the newer protocol.
 pub(super) async fn register_partitions(shared: Arc<Shared>) {
     let registration = Arc::clone(&shared.accumulator.lock().registration);
     loop {

@@ -2,8 +2,8 @@
 //! transaction. Pure: the driver (`coordination`) and the senders report events, and read off what is to be done.
 //!
 //! Two protocols (KIP-890). With `transaction.version` 2 a partition joins the transaction with the first batch that it is
-//! sent, and every end of a transaction bumps the epoch. Before, the coordinator has to hear of each partition first, and the
-//! epoch stays until a failure makes the producer ask for another.
+//! sent, and every end of a transaction bumps the epoch. Before, each partition is registered with the coordinator first, and the
+//! epoch stays until a failure requires a new one.
 
 use std::sync::Arc;
 
@@ -147,7 +147,7 @@ impl Phase {
 /// What ending a transaction takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Ending {
-    /// Whether the coordinator may know of the transaction, and has to be told of its end.
+    /// Whether the coordinator may know of the transaction, so that EndTxn is needed.
     pub(super) tells_coordinator: bool,
     /// Whether the producer needs another epoch, which its end does not bring.
     pub(super) bumps_epoch: bool,
@@ -166,7 +166,7 @@ pub(super) struct Transaction {
     started: bool,
     /// Whether sequences have gaps that only another epoch closes.
     needs_epoch: bool,
-    /// Partitions of which the coordinator has to hear, and whether it is being told of others.
+    /// Partitions that are not registered yet, and whether a registration is in flight.
     unregistered: Vec<usize>,
     registering: bool,
 }
@@ -242,7 +242,7 @@ impl Transaction {
         self.may_produce(true)
     }
 
-    /// A partition has its first batch of the transaction. True when the coordinator has to hear of it first.
+    /// A partition has its first batch of the transaction. Returns whether it must be registered first.
     pub(super) fn joined(&mut self, partition: usize) -> bool {
         if self.implicit {
             self.started = true;
@@ -266,7 +266,7 @@ impl Transaction {
         self.started = true;
     }
 
-    /// Whether the coordinator is being told of partitions: the transaction must not end meanwhile.
+    /// Whether a registration is in flight. The transaction must not end before it is answered.
     pub(super) fn is_registering(&self) -> bool {
         self.registering
     }
@@ -354,8 +354,7 @@ impl Transaction {
         self.needs_epoch |= was_sent;
         let cause = TransactionCause::Delivery(Arc::new(error.clone()));
         let failure = match cause.error_code() {
-            // The partition's leader may know a newer epoch than the coordinator has told: the end of the transaction says
-            // whether this producer is fenced.
+            // The leader knows a newer epoch. EndTxn decides whether this producer is fenced.
             Some(ErrorCode::InvalidProducerEpoch) => TransactionError::Abortable(cause),
             _ => self.judge(cause),
         };

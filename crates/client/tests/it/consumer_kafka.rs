@@ -2,7 +2,9 @@
 //! records that pass from topic to topic exactly once.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::ops::ControlFlow;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use thalweg_client::{
@@ -13,7 +15,7 @@ use thalweg_record::{DecompressBuffer, Offset};
 use tokio::time::Instant;
 
 use crate::fake::Stored;
-use crate::kafka::{Kafka, create, kafka, of_group, produce, read};
+use crate::kafka::{Kafka, create, java, kafka, of_group, produce, read, skipped};
 
 const POLL: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,6 +27,8 @@ async fn a_consumer_finds_its_place_in_a_cluster() {
     commits_keep_their_order_and_notes(&kafka).await;
     a_pattern_finds_topics_as_they_come(&kafka).await;
     a_cooperative_member_keeps_what_it_can(&kafka).await;
+    foreign_members_share_with_ours(&kafka, "with-java", java_member).await;
+    foreign_members_share_with_ours(&kafka, "with-librdkafka", librdkafka_member).await;
     a_static_member_comes_back_without_a_rebalance(&kafka).await;
     records_pass_exactly_once(&kafka).await;
 }
@@ -157,6 +161,93 @@ async fn a_cooperative_member_keeps_what_it_can(kafka: &Kafka) {
     assert_eq!(revoked, second.assignment().collect::<BTreeSet<_>>());
     second.close().await.expect("left");
     first.close().await.expect("left");
+}
+
+/// A member of Kafka's own client, in another process.
+fn java_member(kafka: &Kafka, topic: &str, group: &str) -> Option<Child> {
+    let Ok(classpath) = std::env::var("KAFKA_CLASSPATH") else {
+        skipped("a group with members of Kafka's own client");
+        return None;
+    };
+    let mut command = java(&classpath, "-Xmx128m");
+    command.args(["org.apache.kafka.tools.consumer.ConsoleConsumer", "--topic", topic, "--group", group]);
+    command.args(["--bootstrap-server", &kafka.bootstrap[0]]);
+    for property in [
+        "partition.assignment.strategy=org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+        "heartbeat.interval.ms=500",
+        "session.timeout.ms=6000",
+    ] {
+        command.args(["--command-property", property]);
+    }
+    Some(command.spawn().expect("java runs"))
+}
+
+/// A member of librdkafka's, in another process.
+fn librdkafka_member(kafka: &Kafka, topic: &str, group: &str) -> Option<Child> {
+    let mut command = Command::new("kcat");
+    command.args(["-b", &kafka.bootstrap[0], "-G", group, topic]);
+    for property in [
+        "partition.assignment.strategy=cooperative-sticky",
+        "heartbeat.interval.ms=500",
+        "session.timeout.ms=6000",
+    ] {
+        command.args(["-X", property]);
+    }
+    match command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
+        Ok(child) => Some(child),
+        Err(_) => {
+            writeln!(std::io::stderr(), "SKIPPED: a group with members of librdkafka: install kcat")
+                .expect("stderr takes a line");
+            None
+        }
+    }
+}
+
+/// Polls until the member has so many partitions; gives those that it was told to give up.
+async fn until_held(consumer: &mut Consumer, count: usize) -> usize {
+    let (mut revoked, deadline) = (0, Instant::now() + PATIENCE);
+    while consumer.assignment().count() != count {
+        assert!(
+            Instant::now() < deadline,
+            "{} partitions in place of {count}",
+            consumer.assignment().count()
+        );
+        match consumer.poll(POLL).await.expect("a poll") {
+            Polled::Revoked(partitions) => revoked += partitions.len(),
+            Polled::Lost(partitions) => panic!("{partitions:?} are lost"),
+            Polled::Chunk(_) | Polled::Assigned(_) | Polled::Nothing => {}
+        }
+    }
+    revoked
+}
+
+/// The sticky assignors of other clients and ours work on each other's subscriptions, whoever leads.
+async fn foreign_members_share_with_ours(
+    kafka: &Kafka,
+    name: &str,
+    member: impl Fn(&Kafka, &str, &str) -> Option<Child>,
+) {
+    let topic = create(kafka, name, 4).await;
+    let group = format!("{name}-{}", std::process::id());
+    let config = || ConsumerConfig {
+        assignment_strategies: vec![AssignmentStrategy::CooperativeSticky],
+        session_timeout: Duration::from_secs(6),
+        ..of_group(&group)
+    };
+    // Ours leads, and theirs joins.
+    let mut first = Consumer::connect(&kafka.bootstrap, config()).await.expect("connected");
+    first.subscribe(vec![topic.clone()]).expect("there is a group");
+    until_held(&mut first, 4).await;
+    let Some(mut theirs) = member(kafka, &topic, &group) else { return };
+    assert_eq!(until_held(&mut first, 2).await, 2, "no more is given up than is due");
+    // Then theirs leads, and another of ours joins.
+    first.close().await.expect("left");
+    let mut second = Consumer::connect(&kafka.bootstrap, config()).await.expect("connected");
+    second.subscribe(vec![topic]).expect("there is a group");
+    until_held(&mut second, 2).await;
+    theirs.kill().and_then(|()| theirs.wait()).expect("it is ours to stop");
+    assert_eq!(until_held(&mut second, 4).await, 0, "what it has stays");
+    second.close().await.expect("left");
 }
 
 async fn a_static_member_comes_back_without_a_rebalance(kafka: &Kafka) {

@@ -14,6 +14,7 @@ use thalweg_record::Offset;
 use thalweg_wire::data::ConsumerProtocolAssignment;
 use thalweg_wire::data::consumer_protocol_assignment::TopicPartition as Assigned;
 use thalweg_wire::request::api_versions_response::ApiVersion;
+use thalweg_wire::request::fetch_response::{FetchableTopicResponse, PartitionData};
 use thalweg_wire::request::find_coordinator_response::Coordinator;
 use thalweg_wire::request::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
@@ -28,6 +29,7 @@ use tokio::io::{AsyncWriteExt, DuplexStream};
 use crate::fake::TOPIC;
 
 pub const GROUP: &str = "g";
+const RACK: &str = "rack";
 /// What the group has committed.
 const COMMITTED: i64 = 7;
 const SERVED: [ApiKey; 10] = [
@@ -54,6 +56,8 @@ pub struct Brokers {
     /// The requests of the member, with its generation where they have it.
     requests: Arc<Mutex<Vec<(ApiKey, i32)>>>,
     joins: Arc<AtomicI32>,
+    /// Whether the first broker, which leads, sends consumers to the second.
+    sends_on: Arc<AtomicBool>,
 }
 
 impl Brokers {
@@ -163,8 +167,12 @@ impl Brokers {
                 encode(&offsets(here), key, version, id)
             }
             ApiKey::Fetch => {
-                self.note(key, -1);
-                encode(&FetchResponse::default(), key, version, id)
+                let request = FetchRequest::decode(&mut d, version).expect("a request");
+                self.note(key, node);
+                let sends_on = node == 1 && self.sends_on.load(Ordering::SeqCst);
+                assert!(!sends_on || request.rack_id == RACK, "it says where it is");
+                let response = if sends_on { sent_on() } else { FetchResponse::default() };
+                encode(&response, key, version, id)
             }
             other => panic!("{other:?} is not expected"),
         }
@@ -210,6 +218,14 @@ fn assignment() -> Bytes {
     framed.put_i16(1);
     framed.put_slice(&assignment.to_bytes(1).expect("version 1 holds it"));
     framed.freeze()
+}
+
+/// A fetch that is to be made from the follower.
+fn sent_on() -> FetchResponse {
+    let partition = PartitionData { preferred_read_replica: 2, ..PartitionData::default() };
+    let (topic, topic_id) = (TOPIC.to_owned(), thalweg_wire::Uuid(77));
+    let topic = FetchableTopicResponse { topic, topic_id, partitions: vec![partition] };
+    FetchResponse { responses: vec![topic], ..FetchResponse::default() }
 }
 
 fn offsets(error_code: i16) -> OffsetFetchResponse {
@@ -327,6 +343,21 @@ async fn a_consumer_that_does_not_poll_leaves_until_it_does() {
     assert!(matches!(next(&mut consumer).await, Polled::Assigned(_)));
     consumer.close().await.expect("left");
     assert_eq!(brokers.count(ApiKey::LeaveGroup), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_in_the_same_rack_is_read_from() {
+    let brokers = Brokers::default();
+    brokers.sends_on.store(true, Ordering::SeqCst);
+    let config = ConsumerConfig { rack: Some(RACK.to_owned()), ..ConsumerConfig::default() };
+    let mut consumer = member(&brokers, config).await;
+    for _ in 0..30 {
+        consumer.poll(Duration::from_secs(1)).await.expect("a poll");
+    }
+    let requests = brokers.requests.lock().expect("nobody panicked").clone();
+    let of = |node| requests.iter().filter(|request| **request == (ApiKey::Fetch, node)).count();
+    assert_eq!(of(1), 1, "the leader is asked once");
+    assert!(of(2) > 50, "then the follower: {} fetches", of(2));
 }
 
 #[tokio::test(start_paused = true)]

@@ -35,6 +35,24 @@ impl Drop for Kafka {
     }
 }
 
+impl Kafka {
+    /// Kills the broker, if it is ours.
+    pub fn kill(&mut self) -> bool {
+        let Some(child) = &mut self.child else { return false };
+        child.kill().and_then(|()| child.wait()).expect("the broker is ours to stop");
+        true
+    }
+
+    /// Starts the broker again, with the data that it had.
+    pub fn start_again(&mut self) {
+        let data = self._data.as_ref().expect("the broker is ours");
+        let classpath = std::env::var("KAFKA_CLASSPATH").expect("it was started from there");
+        let properties = data.path().join("server.properties");
+        let child = java(&classpath, "-Xmx512m").arg("kafka.Kafka").arg(&properties).spawn();
+        self.child = Some(child.expect("java runs"));
+    }
+}
+
 /// Records here are years old by their timestamps, and Kafka looks for such half a minute after its start.
 pub const KEEP_OLD_RECORDS: &str = "log.retention.ms=-1\n";
 

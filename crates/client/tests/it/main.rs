@@ -13,6 +13,7 @@ mod idle;
 mod kafka;
 mod producer;
 mod random;
+mod restart_kafka;
 mod secure;
 mod secure_kafka;
 mod transactions;

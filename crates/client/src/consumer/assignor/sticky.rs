@@ -1,8 +1,8 @@
 //! The sticky assignment of the cooperative protocol (KIP-429).
 //!
 //! Members keep what they have, as far as that is balanced; the rest goes to those who have least. Balanced means: no member
-//! has two partitions more than another that could take one of them. A partition that changes hands is given to nobody at
-//! first: its old reader gives it up in this rebalance, and the one that follows gives it to the new reader.
+//! has two partitions more than another that could take one of them. A partition that moves is left
+//! unassigned at first: its old owner gives it up in this rebalance, and the following rebalance assigns it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ type Reader = usize;
 
 struct Board<'a> {
     members: &'a [Subscriber],
-    /// Who subscribes to a topic.
+    /// The subscribers of each topic.
     readers: BTreeMap<&'a str, Vec<Reader>>,
     holdings: Vec<BTreeSet<TopicPartition>>,
 }
@@ -44,8 +44,8 @@ pub(super) fn assign(members: &[Subscriber], topics: &[(Arc<str>, i32)], assigne
     }
 }
 
-/// Who reads a partition now. Of two members that claim it, the one of the later generation; when both are of the same, the
-/// claims are void.
+/// The current owner of each partition. If two members claim one, the later generation wins; claims of equal generations are
+/// void.
 fn owners(members: &[Subscriber], topics: &[(Arc<str>, i32)]) -> BTreeMap<TopicPartition, Reader> {
     let counts: BTreeMap<&str, i32> = topics.iter().map(|(topic, count)| (&**topic, *count)).collect();
     let mut claims: BTreeMap<TopicPartition, (i32, Option<Reader>)> = BTreeMap::new();
@@ -85,7 +85,7 @@ impl<'a> Board<'a> {
     fn balance(&mut self) {
         let mut by_load: BTreeSet<(usize, Reader)> =
             (0..self.members.len()).map(|reader| (self.holdings[reader].len(), reader)).collect();
-        // Those of whom nothing can be taken, until somebody else's load changes.
+        // Members that cannot give a partition away until another load changes.
         let mut settled = Vec::new();
         while let Some((load, from)) = by_load.pop_last() {
             let Some((at, to)) = self.movable(from) else {
