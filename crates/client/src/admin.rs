@@ -73,7 +73,7 @@ impl Admin {
         request: &R,
         check: impl Fn(&R::Response) -> Result<(), Refused>,
     ) -> Result<R::Response, ClientError> {
-        let retry = self.retry();
+        let mut retry = self.retry();
         let options = RequestOptions { version: None, timeout: Some(self.timeout + GRACE) };
         loop {
             let controller = self.cluster.metadata().controller_id;

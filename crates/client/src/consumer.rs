@@ -33,6 +33,7 @@ use crate::cluster::{Cluster, CoordinatorKind};
 use crate::coordinator::Coordinator;
 use crate::error::ClientError;
 use crate::offsets::{CommittedOffset, GroupMetadata, OffsetSpec, TopicPartition};
+use crate::retry::Backoff;
 use commits::Commits;
 use fetcher::{Fetched, Fetcher, Shared};
 use group::{Event, Group, Polling};
@@ -146,6 +147,8 @@ pub struct Consumer {
     refresh_at: Instant,
     positions_at: Instant,
     commit_at: Option<Instant>,
+    /// After failures of fetches and metadata.
+    backoff: Backoff,
 }
 
 impl Consumer {
@@ -183,6 +186,7 @@ impl Consumer {
             refresh_at: now + config.metadata_max_age,
             positions_at: now,
             commit_at: None,
+            backoff: Backoff::new(config.retry_backoff),
             config,
         }
     }
@@ -231,7 +235,7 @@ impl Consumer {
         while self.shared.assignment.lock().lacks_position() {
             self.find_positions().await?;
             if self.shared.assignment.lock().lacks_position() {
-                tokio::time::sleep(self.config.retry_backoff).await;
+                tokio::time::sleep(self.backoff.next()).await;
                 self.refresh().await?;
             }
         }
@@ -291,7 +295,6 @@ impl Consumer {
         let deadline = Instant::now() + timeout;
         self.shared.assignment.lock().give_up_revoked();
         let _polling = Polling::begin(self.group.as_ref());
-        self.commit_when_due();
         loop {
             if let Some(polled) = self.handle_event().await? {
                 return Ok(polled);
@@ -330,14 +333,14 @@ impl Consumer {
     /// What the poll gives next, of what is there.
     fn hand_out(&mut self) -> Option<Polled> {
         let mut assignment = self.shared.assignment.lock();
-        if let Some(assigned) = &self.assigned {
-            let known = |at: &TopicPartition| !assignment.contains(at) || assignment.position(at).is_some();
-            if !assigned.iter().all(known) {
-                return None;
-            }
+        let known = |at: &TopicPartition| !assignment.contains(at) || assignment.position(at).is_some();
+        if self.assigned.as_ref().is_some_and(|assigned| assigned.iter().all(known)) {
             return self.assigned.take().map(Polled::Assigned);
         }
-        while let Some(chunk) = self.ready.pop_front() {
+        // Records of partitions that the caller does not know of yet wait; those of others do not.
+        let unreported = self.assigned.as_deref().unwrap_or_default();
+        while let Some(place) = self.ready.iter().position(|chunk| !unreported.contains(&chunk.at)) {
+            let chunk = self.ready.remove(place).expect("it was just found");
             if assignment.hand_out(&chunk) {
                 return Some(Polled::Chunk(chunk));
             }
@@ -411,8 +414,9 @@ impl Consumer {
         Ok(())
     }
 
-    /// Looks at the metadata, and for offsets, where that is due. Gives the time at which something will be due.
+    /// Commits, looks at the metadata, and for offsets, where that is due. Gives the time at which something will be due.
     async fn keep_up(&mut self) -> Result<Instant, ConsumerError> {
+        self.commit_when_due();
         if self.refresh_at <= Instant::now() {
             self.refresh().await?;
         }
@@ -425,7 +429,7 @@ impl Consumer {
                 due = due.min(self.positions_at).min(self.refresh_at);
             }
         }
-        Ok(self.commit_at.map_or(due, |commit_at| due.min(commit_at.max(Instant::now()))))
+        Ok(self.commit_at.map_or(due, |commit_at| due.min(commit_at)))
     }
 
     /// Begins to read partitions, beside those that are read.

@@ -63,7 +63,7 @@ impl Coordinator {
     /// or cannot be had before the time of `retry` is up: then it is the last failure.
     pub(crate) async fn ask<R: Request, T>(
         &self,
-        retry: Retry,
+        mut retry: Retry,
         mut request: impl FnMut(&Connection) -> Result<(R, i16), ClientError>,
         mut read: impl FnMut(R::Response, i16) -> Result<T, ClientError>,
     ) -> Result<T, ClientError> {

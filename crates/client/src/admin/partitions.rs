@@ -28,7 +28,7 @@ impl Admin {
         &self,
         before: &BTreeMap<TopicPartition, Offset>,
     ) -> Result<Outcomes<TopicPartition, Offset>, ClientError> {
-        let retry = self.retry();
+        let mut retry = self.retry();
         let mut outcomes: Outcomes<TopicPartition, Offset> = Outcomes::new();
         let mut left: BTreeMap<TopicPartition, Offset> = before.clone();
         loop {
@@ -36,11 +36,10 @@ impl Admin {
                 outcomes.insert(at, outcome);
             }
             // What passes, such as a leader that has moved, is tried again.
-            let pause = |at: &TopicPartition| {
-                outcomes.get(at).and_then(|outcome| retry.pause_after(outcome.as_ref().err()?))
-            };
-            left.retain(|at, _| pause(at).is_some());
-            let Some(pause) = left.keys().find_map(pause) else { return Ok(outcomes) };
+            let failure = |at: &TopicPartition| outcomes.get(at)?.as_ref().err();
+            left.retain(|at, _| failure(at).is_some_and(ClientError::is_retriable));
+            let pause = left.keys().find_map(failure).and_then(|error| retry.pause_after(error));
+            let Some(pause) = pause else { return Ok(outcomes) };
             tokio::time::sleep(pause).await;
         }
     }

@@ -26,6 +26,7 @@ use crate::cluster::{Cluster, CoordinatorKind};
 use crate::connection::{Connection, RequestOptions};
 use crate::error::{ClientError, Refused, UnreadableResponse};
 use crate::offsets::{GroupMetadata, TopicPartition};
+use crate::retry::Backoff;
 
 /// Added to the time that a rebalance may take before the coordinator is given up.
 const JOIN_GRACE: Duration = Duration::from_secs(5);
@@ -42,6 +43,7 @@ pub(super) struct Member {
     owned_in: i32,
     /// When the next heartbeat is due.
     beat_at: Instant,
+    backoff: Backoff,
 }
 
 /// What ends a time of heartbeats.
@@ -65,12 +67,13 @@ impl Member {
     pub(super) fn new(cluster: Cluster, config: Arc<ConsumerConfig>, membership: Arc<Membership>) -> Member {
         Member {
             cluster,
-            config,
             membership,
             connection: None,
             owned: BTreeSet::new(),
             owned_in: -1,
             beat_at: Instant::now(),
+            backoff: Backoff::new(config.retry_backoff),
+            config,
         }
     }
 
@@ -188,7 +191,7 @@ impl Member {
             Err(error) => match self.judge(error) {
                 // The session goes on with the new coordinator, if it is found in time.
                 Ok(_) => {
-                    self.beat_at = Instant::now() + self.config.retry_backoff;
+                    self.beat_at = Instant::now() + self.backoff.next();
                     Pulse::Done
                 }
                 Err(pulse) => pulse,
@@ -241,7 +244,7 @@ impl Member {
             };
             let again = self.judge(error)?;
             tracing::debug!(error = %again, "Joining the group again");
-            tokio::time::sleep(self.config.retry_backoff).await;
+            tokio::time::sleep(self.backoff.next()).await;
         }
     }
 
@@ -380,7 +383,7 @@ impl Member {
                 Ok(()) | Err(Err(Pulse::Forgotten)) => return Ok(()),
                 Err(Err(Pulse::Failed(error))) => return Err(error),
                 Err(Ok(error)) if Instant::now() >= until => return Err(error),
-                Err(_) => tokio::time::sleep(self.config.retry_backoff).await,
+                Err(_) => tokio::time::sleep(self.backoff.next()).await,
             }
         }
     }

@@ -42,7 +42,7 @@ impl Consumer {
         &self,
         wanted: &[(TopicPartition, OffsetSpec)],
     ) -> Result<BTreeMap<TopicPartition, ListedOffset>, ConsumerError> {
-        let retry = self.retry();
+        let mut retry = self.retry();
         let mut found = BTreeMap::new();
         let mut missing = wanted.to_vec();
         loop {

@@ -79,7 +79,10 @@ impl Consumer {
         };
         let metadata = match answer {
             Ok(metadata) => metadata,
-            Err(error) if error.is_retriable() => return Ok(()),
+            Err(error) if error.is_retriable() => {
+                self.refresh_at = Instant::now() + self.backoff.next();
+                return Ok(());
+            }
             Err(error) => return Err(error.into()),
         };
         let lacks_leader = {
@@ -95,10 +98,14 @@ impl Consumer {
         if let Some(group) = &self.group {
             group.membership.compare(&metadata);
         }
-        if !lacks_leader {
-            let again = missing(&topics, &metadata, self.config.retry_backoff);
-            self.refresh_at = now + again.unwrap_or(self.config.metadata_max_age);
-        }
+        self.refresh_at = now
+            + match lacks_leader {
+                true => self.backoff.next(),
+                false => {
+                    let again = missing(&topics, &metadata, self.config.retry_backoff);
+                    again.unwrap_or(self.config.metadata_max_age)
+                }
+            };
         Ok(())
     }
 
@@ -116,7 +123,7 @@ impl Consumer {
 
     /// Looks at the metadata again after a pause.
     pub(super) fn refresh_soon(&mut self) {
-        self.refresh_at = self.refresh_at.min(Instant::now() + self.config.retry_backoff);
+        self.refresh_at = self.refresh_at.min(Instant::now() + self.backoff.next());
     }
 }
 

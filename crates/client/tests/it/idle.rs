@@ -18,8 +18,7 @@ async fn idle(brokers: &Brokers) -> Vec<Consumer> {
     let cluster = Cluster::connect_by(brokers.connector(), &bootstrap, &options).await.expect("connected");
     let mut consumers = Vec::new();
     for _ in 0..CONSUMERS {
-        let config =
-            ConsumerConfig { group: Some(GROUP.to_owned()), auto_commit: None, ..ConsumerConfig::default() };
+        let config = ConsumerConfig { group: Some(GROUP.to_owned()), ..ConsumerConfig::default() };
         let mut consumer = Consumer::new(cluster.clone(), config);
         consumer.subscribe(vec![TOPIC.to_owned()]).expect("it has a group");
         let polled = consumer.poll(Duration::from_secs(30)).await.expect("a poll");
@@ -57,6 +56,7 @@ fn an_idle_consumer_is_small_and_quiet() {
     assert!(fetches <= CONSUMERS * 130, "{fetches} fetches");
     assert!(beats <= CONSUMERS * 25, "{beats} heartbeats");
     assert_eq!(brokers.count(ApiKey::JoinGroup), CONSUMERS);
+    assert_eq!(brokers.count(ApiKey::OffsetCommit), 0, "nothing was read");
     let metadata = brokers.count(ApiKey::Metadata);
     assert!(metadata <= 2 * CONSUMERS + 2, "{metadata} requests for metadata");
 }

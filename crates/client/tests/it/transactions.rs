@@ -192,7 +192,7 @@ async fn a_commit_without_an_answer_is_repeated_until_it_is_decided() {
     producer.init_transactions().await.expect("the coordinator is there");
     let loading = (ApiKey::EndTxn, Trouble::Refuse(ErrorCode::CoordinatorLoadInProgress));
     // More often than `max.block.ms` lets it be asked.
-    fake.state().coordinator.troubles.extend([loading; 650]);
+    fake.state().coordinator.troubles.extend([loading; 80]);
     let started = Instant::now();
     let error = a_transaction(&mut producer, topic).await.expect_err("no answer");
     assert!(error.is_retriable(), "{error}");

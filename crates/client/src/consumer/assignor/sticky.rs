@@ -88,7 +88,8 @@ impl<'a> Board<'a> {
         // Members that cannot give a partition away until another load changes.
         let mut settled = Vec::new();
         while let Some((load, from)) = by_load.pop_last() {
-            let Some((at, to)) = self.movable(from) else {
+            let least = by_load.first().map_or(0, |(load, _)| *load);
+            let Some((at, to)) = self.movable(from, least) else {
                 settled.push((load, from));
                 continue;
             };
@@ -102,8 +103,9 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// A partition that another reader should have, who has two less at least; the last one of its topic.
-    fn movable(&self, from: Reader) -> Option<(TopicPartition, Reader)> {
+    /// A partition that another reader should have, who has two less at least; the last one of its topic. No reader is
+    /// expected to have fewer than `least`, so one that has as many ends the search.
+    fn movable(&self, from: Reader, least: usize) -> Option<(TopicPartition, Reader)> {
         let holdings = &self.holdings[from];
         let mut best: Option<(usize, TopicPartition, Reader)> = None;
         let mut last_topic: Option<&str> = None;
@@ -114,8 +116,11 @@ impl<'a> Board<'a> {
             last_topic = Some(&*at.topic);
             let Some(to) = self.least_loaded(&at.topic) else { continue };
             let load = self.holdings[to].len();
-            if load + 2 <= holdings.len() && best.as_ref().is_none_or(|(least, _, _)| load < *least) {
+            if load + 2 <= holdings.len() && best.as_ref().is_none_or(|(found, _, _)| load < *found) {
                 best = Some((load, at.clone(), to));
+                if load <= least {
+                    break;
+                }
             }
         }
         best.map(|(_, at, to)| (at, to))

@@ -106,6 +106,17 @@ fn when_a_sticky_member_leaves_only_its_partitions_move() {
 }
 
 #[test]
+fn thousands_of_topics_are_shared_evenly_among_many_members() {
+    let topics: Vec<String> = (0..2000).map(|number| format!("t{number:04}")).collect();
+    let names: Vec<&str> = topics.iter().map(String::as_str).collect();
+    let mut members: Vec<Subscriber> = (0..50).map(|id| member(&format!("m{id:02}"), &names)).collect();
+    members[0].owned = topics.iter().map(|topic| partition(topic, 0)).collect();
+    members[0].generation = 1;
+    let (assigned, _) = settle(members, |_| 1);
+    assert!(assigned.values().all(|partitions| partitions.len() == 40));
+}
+
+#[test]
 fn of_two_claims_the_later_generation_holds_and_equal_ones_are_void() {
     let claims = |id: &str, generation| Subscriber {
         owned: vec![partition("t", 0)],
