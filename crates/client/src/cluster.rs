@@ -1,7 +1,8 @@
 //! The cluster behind bootstrap addresses: its metadata, a connection per broker, coordinators.
 //!
-//! A connection is made when it is first needed, shared by all who ask for the same broker, and made anew when it has
-//! ended. Nothing happens in the background.
+//! A connection is made when it is first needed, shared by all callers that ask for the same broker, and made again when it
+//! has ended. Requests that a broker may hold for a while (Fetch, JoinGroup) need a connection of their own, because a broker
+//! answers one request of a connection at a time: [`Cluster::dedicated`]. Nothing happens in the background.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,9 +93,9 @@ impl Cluster {
         &self.0.options
     }
 
-    /// Asks for the brokers and these topics, and keeps the answer, but for partitions of which another broker has
-    /// told news. Topics that were asked for before are forgotten. With `create`, brokers that allow it create the
-    /// topics that do not exist. Errors of single topics and partitions are in the answer.
+    /// Asks for the brokers and these topics. The answer replaces what was known of them, except for partitions of which
+    /// another broker has reported a newer leader epoch; what is known of other topics stays. With `create`, brokers that
+    /// allow it create the topics that do not exist. Errors of single topics and partitions are in the answer.
     pub async fn refresh(&self, topics: &[String], create: bool) -> Result<Arc<Metadata>, ClientError> {
         let topics = topics
             .iter()
@@ -102,7 +103,7 @@ impl Cluster {
         self.ask(Some(topics.collect()), create).await
     }
 
-    /// As [`Cluster::refresh`], for all topics.
+    /// As [`Cluster::refresh`], for all topics: those that the answer leaves out are forgotten.
     pub async fn refresh_all(&self) -> Result<Arc<Metadata>, ClientError> {
         self.ask(None, false).await
     }
@@ -135,15 +136,21 @@ impl Cluster {
         topics: Option<Vec<MetadataRequestTopic>>,
         create: bool,
     ) -> Result<Arc<Metadata>, ClientError> {
+        let of_all_topics = topics.is_none();
         let request =
             MetadataRequest { topics, allow_auto_topic_creation: create, ..MetadataRequest::default() };
         let response = self.send_any(&request).await?;
         Refused::check(response.error_code, None, || "Metadata of the cluster".to_owned())?;
-        let mut metadata = Metadata::from_response(response);
+        let mut answer = Metadata::from_response(response);
         let mut state = self.0.state.lock();
-        metadata.prefer_newer(&mut state.seen);
-        state.metadata = Arc::new(metadata);
-        Ok(Arc::clone(&state.metadata))
+        answer.prefer_newer(&mut state.seen);
+        let answer = Arc::new(answer);
+        if of_all_topics {
+            state.metadata = Arc::clone(&answer);
+        } else {
+            Arc::make_mut(&mut state.metadata).update(&answer);
+        }
+        Ok(answer)
     }
 
     /// Sends a request to any broker, and to another when the connection fails.
@@ -201,6 +208,16 @@ impl Cluster {
     /// The connection to the coordinator of a group or transactional id. Which broker that is may change: ask again
     /// after NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE, which may be this answer too.
     pub async fn coordinator(&self, kind: CoordinatorKind, key: &str) -> Result<Connection, ClientError> {
+        let address = self.find_coordinator(kind, key).await?;
+        self.connection_to(&address).await
+    }
+
+    /// The address of the coordinator of a group or transactional id.
+    pub(crate) async fn find_coordinator(
+        &self,
+        kind: CoordinatorKind,
+        key: &str,
+    ) -> Result<String, ClientError> {
         let any = self.any().await?;
         let several =
             any.versions().newest(ApiKey::FindCoordinator, i16::MAX) >= Some(FIND_COORDINATORS_FROM);
@@ -219,8 +236,12 @@ impl Cluster {
             }
         };
         let response = any.send(&request).await?;
-        let address = coordinator_address(response, kind, key)?;
-        self.connection_to(&address).await
+        Ok(coordinator_address(response, kind, key)?)
+    }
+
+    /// A new connection to an address, shared with nobody: for requests that the broker may hold for a while.
+    pub async fn dedicated(&self, address: &str) -> Result<Connection, ClientError> {
+        Connection::connect_by(&self.0.connector, address, &self.0.options).await
     }
 
     /// The connection to an address, made when there is none that lives.

@@ -1,32 +1,53 @@
-//! A lean consumer, for measuring and for tools: partitions that it is told to read, or its share of a classic group's.
+//! A consumer of assigned partitions, or of its share of a classic group's partitions.
 //!
 //! A fetcher task per broker is one request ahead of the caller. What was fetched is handed out as [`Chunk`]s, the bytes
-//! that came; records are read in place. [`Consumer::poll`] does the rest: joining, committing, finding offsets and leaders.
+//! that came; records are read in place. A member of a group has a task that joins and keeps the session alive (`member`).
+//! [`Consumer::poll`] does the rest: positions, leaders, commits. Dropping its future loses nothing.
+//!
+//! An idle consumer is small: a few tasks that wait, a connection to its coordinator and one to each broker that it reads
+//! from. Consumers of one [`Cluster`] share its metadata and its other connections.
 
+mod assignment;
 mod assignor;
 mod chunk;
+mod commits;
 mod config;
+mod fetch_session;
 mod fetcher;
 mod group;
+mod member;
+mod positions;
+mod protocol;
+mod subscription;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_record::{LeaderEpoch, Offset};
+use thalweg_record::Offset;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, CoordinatorKind};
+use crate::coordinator::Coordinator;
 use crate::error::ClientError;
-use crate::offsets::{CommittedOffset, OffsetSpec, TopicPartition, commit, committed};
-use fetcher::{Demand, Fetched, Fetcher, Target};
-use group::Member;
+use crate::offsets::{CommittedOffset, GroupMetadata, OffsetSpec, TopicPartition};
+use crate::retry::Backoff;
+use commits::Commits;
+use fetcher::{Fetched, Fetcher, Shared};
+use group::{Event, Group, Polling};
+use subscription::Subscription;
 
+pub use assignor::AssignmentStrategy;
 pub use chunk::{Chunk, ChunkError};
+pub use commits::Commit;
 pub use config::{ConsumerConfig, OffsetReset};
-pub use group::read_assignment;
+pub use protocol::read_assignment;
+pub use subscription::InvalidPattern;
+
+/// How long a poll may take at the least to learn offsets and leaders that it lacks.
+const KEEP_UP_MIN: Duration = Duration::from_secs(1);
 
 /// Why a consumer cannot go on.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -37,9 +58,27 @@ pub enum ConsumerError {
     /// There is no offset to go on from.
     #[error(transparent)]
     NoOffset(#[from] NoOffset),
-    /// Only members of groups subscribe and commit.
+    /// Only a consumer with a group subscribes and commits.
     #[error(transparent)]
     NoGroup(#[from] NoGroup),
+    /// A subscription is no regular expression.
+    #[error(transparent)]
+    InvalidPattern(#[from] InvalidPattern),
+}
+
+impl ConsumerError {
+    /// Whether the same call may succeed later.
+    pub fn is_retriable(&self) -> bool {
+        matches!(self, ConsumerError::Client(error) if error.is_retriable())
+    }
+
+    /// The error code of a broker's answer, when there was one.
+    pub fn error_code(&self) -> Option<thalweg_wire::ErrorCode> {
+        match self {
+            ConsumerError::Client(error) => error.error_code(),
+            ConsumerError::NoOffset(_) | ConsumerError::NoGroup(_) | ConsumerError::InvalidPattern(_) => None,
+        }
+    }
 }
 
 /// A partition has no offset to go on from, and `auto.offset.reset` allows no other.
@@ -63,7 +102,7 @@ pub struct NoGroup;
 pub enum StartAt {
     /// At this offset.
     Offset(Offset),
-    /// At one that the leader finds.
+    /// At one that the leader finds: the beginning, the end, a time.
     Spec(OffsetSpec),
     /// Where the group left off, else as `auto.offset.reset` says.
     Committed,
@@ -74,20 +113,17 @@ pub enum StartAt {
 pub enum Polled {
     /// Records.
     Chunk(Chunk),
-    /// The group gave these partitions to this member.
+    /// The group has rebalanced and gave these partitions to this member, beside those that it kept. Their positions are
+    /// known.
     Assigned(Vec<TopicPartition>),
-    /// The group rebalances: these partitions are no longer this member's.
+    /// The group rebalances, and others are to have these partitions. They are this member's until the next poll: their
+    /// positions can be committed before that, and the group waits for it up to `max.poll.interval.ms`.
     Revoked(Vec<TopicPartition>),
+    /// Others have these partitions already, because the coordinator has missed this member. Nothing can be committed for
+    /// them.
+    Lost(Vec<TopicPartition>),
     /// Nothing, in the time allowed.
     Nothing,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Position {
-    next: Offset,
-    leader_epoch: LeaderEpoch,
-    /// What is known to be committed.
-    committed: Option<Offset>,
 }
 
 /// A consumer.
@@ -95,16 +131,24 @@ struct Position {
 pub struct Consumer {
     cluster: Cluster,
     config: Arc<ConsumerConfig>,
-    member: Option<Member>,
-    positions: BTreeMap<TopicPartition, Position>,
+    shared: Arc<Shared>,
+    subscription: Subscription,
+    group: Option<Group>,
+    /// Of `group.id`.
+    coordinator: Option<Arc<Coordinator>>,
+    commits: Option<Arc<Commits>>,
     fetchers: JoinSet<()>,
-    fetched: Option<mpsc::Receiver<Fetched>>,
+    fetching: BTreeMap<i32, AbortHandle>,
+    to: mpsc::Sender<Fetched>,
+    fetched: mpsc::Receiver<Fetched>,
     ready: VecDeque<Chunk>,
-    demand: Arc<Demand>,
-    /// When to look at the metadata again and begin new fetches.
-    restart_at: Option<Instant>,
+    /// Assigned partitions that were not reported yet, because their positions are not known.
+    assigned: Option<Vec<TopicPartition>>,
     refresh_at: Instant,
+    positions_at: Instant,
     commit_at: Option<Instant>,
+    /// After failures of fetches and metadata.
+    backoff: Backoff,
 }
 
 impl Consumer {
@@ -114,21 +158,36 @@ impl Consumer {
         Ok(Consumer::new(cluster, config))
     }
 
-    /// A consumer of a cluster, whose metadata it takes over.
+    /// A consumer of a cluster. Many consumers can share one.
     pub fn new(cluster: Cluster, config: ConsumerConfig) -> Consumer {
         let now = Instant::now();
+        let (config, shared) = (Arc::new(config), Arc::<Shared>::default());
+        let coordinator = config
+            .group
+            .as_ref()
+            .map(|group| Arc::new(Coordinator::new(cluster.clone(), CoordinatorKind::Group, group.clone())));
+        let commits = coordinator.as_ref().map(|coordinator| {
+            Arc::new(Commits::new(Arc::clone(coordinator), Arc::clone(&config), Arc::clone(&shared)))
+        });
+        let (to, fetched) = mpsc::channel(1);
         Consumer {
             cluster,
-            member: None,
-            positions: BTreeMap::new(),
+            shared,
+            subscription: Subscription::None,
+            group: None,
+            coordinator,
+            commits,
             fetchers: JoinSet::new(),
-            fetched: None,
+            fetching: BTreeMap::new(),
+            to,
+            fetched,
             ready: VecDeque::new(),
-            demand: Arc::default(),
-            restart_at: None,
+            assigned: None,
             refresh_at: now + config.metadata_max_age,
+            positions_at: now,
             commit_at: None,
-            config: Arc::new(config),
+            backoff: Backoff::new(config.retry_backoff),
+            config,
         }
     }
 
@@ -137,371 +196,331 @@ impl Consumer {
         &self.cluster
     }
 
-    /// Joins the group's readers of these topics; [`Consumer::poll`] does it, and tells.
+    /// Subscribes to topics as a member of the group. [`Consumer::poll`] reports the assigned partitions.
     pub fn subscribe(&mut self, topics: Vec<String>) -> Result<(), NoGroup> {
-        let group = self.config.group.clone().ok_or(NoGroup)?;
-        self.stop();
-        self.positions.clear();
-        self.member = Some(Member::new(self.cluster.clone(), Arc::clone(&self.config), group, topics));
-        self.commit_at = self.config.auto_commit.map(|interval| Instant::now() + interval);
+        self.config.group.as_ref().ok_or(NoGroup)?;
+        self.subscription = Subscription::Topics(topics.clone());
+        self.join(topics);
         Ok(())
     }
 
-    /// Reads these partitions, in no group's name.
+    /// Subscribes to all topics whose whole name matches a regular expression. New topics are found every
+    /// `metadata.max.age.ms`.
+    pub fn subscribe_pattern(&mut self, pattern: &str) -> Result<(), ConsumerError> {
+        self.config.group.as_ref().ok_or(NoGroup)?;
+        self.subscription = Subscription::pattern(pattern)?;
+        // It joins when the names are known.
+        self.refresh_at = Instant::now();
+        Ok(())
+    }
+
+    /// Leaves the group, without a commit, and reads nothing any more.
+    pub async fn unsubscribe(&mut self) -> Result<(), ConsumerError> {
+        self.subscription = Subscription::None;
+        self.forget_partitions();
+        match self.group.take() {
+            Some(group) => Ok(group.leave().await?),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads these partitions, as no member of a group. Waits until their offsets are known.
     pub async fn assign(&mut self, partitions: Vec<(TopicPartition, StartAt)>) -> Result<(), ConsumerError> {
-        self.stop();
-        self.member = None;
-        self.commit_at = None;
-        let topics: BTreeSet<String> = partitions.iter().map(|(at, _)| at.topic.to_string()).collect();
-        let topics: Vec<String> = topics.into_iter().collect();
-        self.cluster.refresh(&topics, self.config.create_topics).await?;
-        self.begin(partitions).await
+        self.group = None;
+        self.subscription = Subscription::None;
+        self.forget_partitions();
+        let topics = partitions.iter().map(|(at, _)| at.topic.to_string()).collect();
+        self.cluster.refresh(&sorted(topics), self.config.create_topics).await?;
+        self.begin(partitions);
+        while self.shared.assignment.lock().lacks_position() {
+            self.find_positions().await?;
+            if self.shared.assignment.lock().lacks_position() {
+                tokio::time::sleep(self.backoff.next()).await;
+                self.refresh().await?;
+            }
+        }
+        self.start_fetchers();
+        Ok(())
     }
 
     /// The partitions that are read.
-    pub fn assignment(&self) -> impl Iterator<Item = &TopicPartition> {
-        self.positions.keys()
+    pub fn assignment(&self) -> impl Iterator<Item = TopicPartition> + use<> {
+        self.shared.assignment.lock().iter().cloned().collect::<Vec<_>>().into_iter()
     }
 
-    /// The offset after the last record that was handed out of a partition.
+    /// The offset after the last record that was handed out of a partition; none until it is known where to begin.
     pub fn position(&self, at: &TopicPartition) -> Option<Offset> {
-        self.positions.get(at).map(|position| position.next)
+        self.shared.assignment.lock().position(at)
     }
 
     /// Goes on with this offset. What was fetched and not handed out is dropped.
     pub fn seek(&mut self, at: &TopicPartition, offset: Offset) {
-        if let Some(position) = self.positions.get_mut(at) {
-            position.next = offset;
-            self.stop();
-            self.restart_at = Some(Instant::now());
+        self.seek_to(at, StartAt::Offset(offset));
+    }
+
+    /// Goes on at the beginning, the end, a time, or the committed offset, which the next poll finds.
+    pub fn seek_to(&mut self, at: &TopicPartition, start: StartAt) {
+        self.shared.assignment.lock().seek(at, start);
+        self.positions_at = Instant::now();
+        self.shared.changed.notify_waiters();
+    }
+
+    /// Reads nothing of these partitions until they are resumed. They stay assigned.
+    pub fn pause(&mut self, partitions: &[TopicPartition]) {
+        self.shared.assignment.lock().pause(partitions, true);
+    }
+
+    /// Goes on with partitions that were paused.
+    pub fn resume(&mut self, partitions: &[TopicPartition]) {
+        self.shared.assignment.lock().pause(partitions, false);
+        self.shared.changed.notify_waiters();
+    }
+
+    /// The partitions that are paused.
+    pub fn paused(&self) -> Vec<TopicPartition> {
+        self.shared.assignment.lock().paused()
+    }
+
+    /// As whom this consumer commits, for [`Producer::send_offsets_to_transaction`](crate::Producer::send_offsets_to_transaction):
+    /// a member of the current generation, or a client without membership.
+    pub fn group_metadata(&self) -> Result<GroupMetadata, NoGroup> {
+        match &self.group {
+            Some(group) => Ok(group.membership.metadata()),
+            None => Ok(GroupMetadata::without_member(self.config.group.clone().ok_or(NoGroup)?)),
         }
     }
 
-    /// What comes next: records, or a change of the assignment. Waits up to `timeout` for it; joining a group takes the
-    /// time that it takes.
+    /// What comes next: records, or a change of the assignment. Waits up to `timeout` for it. The future can be dropped.
     pub async fn poll(&mut self, timeout: Duration) -> Result<Polled, ConsumerError> {
         let deadline = Instant::now() + timeout;
-        self.commit_when_due().await?;
+        self.shared.assignment.lock().give_up_revoked();
+        let _polling = Polling::begin(self.group.as_ref());
         loop {
-            if self.member.as_ref().is_some_and(Member::must_join) {
-                return self.rejoin().await;
+            if let Some(polled) = self.handle_event().await? {
+                return Ok(polled);
             }
-            if let Some(chunk) = self.ready.pop_front() {
-                return Ok(self.hand_out(chunk));
+            // What is there goes first: the rest of a poll looks at every partition.
+            if let Some(polled) = self.hand_out() {
+                return Ok(polled);
             }
-            if self.restart_at.is_some_and(|at| at <= Instant::now()) {
-                self.restart().await?;
+            let mut wake_at = deadline;
+            // A caller that polls for moments only must get on, too.
+            let until = deadline.max(Instant::now() + KEEP_UP_MIN);
+            let kept_up = tokio::time::timeout_at(until, self.keep_up()).await;
+            if let Ok(due) = kept_up {
+                wake_at = wake_at.min(due?);
             }
-            if self.refresh_at <= Instant::now() {
-                self.refresh().await;
+            if let Some(polled) = self.hand_out() {
+                return Ok(polled);
             }
-            let wake_at = self.restart_at.map_or(deadline, |at| at.min(deadline)).min(self.refresh_at);
-            self.demand.set(true);
+            self.start_fetchers();
+            self.shared.demand.set(true);
             let fetched = tokio::select! {
                 biased;
-                fetched = next(&mut self.fetched) => Some(fetched),
-                () = changed(self.member.as_ref()) => None,
+                fetched = self.fetched.recv() => fetched,
+                () = happened(self.group.as_ref()) => None,
                 () = tokio::time::sleep_until(wake_at) => None,
             };
-            self.demand.set(false);
+            self.shared.demand.set(false);
             match fetched {
-                Some(fetched) => self.take(fetched).await?,
+                Some(fetched) => self.take(fetched)?,
                 None if Instant::now() >= deadline => return Ok(Polled::Nothing),
                 None => {}
             }
         }
     }
 
-    fn hand_out(&mut self, chunk: Chunk) -> Polled {
-        if let Some(position) = self.positions.get_mut(&chunk.at) {
-            position.next = chunk.next;
-            position.leader_epoch = chunk.leader_epoch;
+    /// What the poll gives next, of what is there.
+    fn hand_out(&mut self) -> Option<Polled> {
+        let mut assignment = self.shared.assignment.lock();
+        let known = |at: &TopicPartition| !assignment.contains(at) || assignment.position(at).is_some();
+        if self.assigned.as_ref().is_some_and(|assigned| assigned.iter().all(known)) {
+            return self.assigned.take().map(Polled::Assigned);
         }
-        Polled::Chunk(chunk)
+        // Records of partitions that the caller does not know of yet wait; those of others do not.
+        let unreported = self.assigned.as_deref().unwrap_or_default();
+        while let Some(place) = self.ready.iter().position(|chunk| !unreported.contains(&chunk.at)) {
+            let chunk = self.ready.remove(place).expect("it was just found");
+            if assignment.hand_out(&chunk) {
+                return Some(Polled::Chunk(chunk));
+            }
+        }
+        None
     }
 
-    async fn take(&mut self, fetched: Fetched) -> Result<(), ConsumerError> {
+    /// Deals with what has happened to the member.
+    async fn handle_event(&mut self) -> Result<Option<Polled>, ConsumerError> {
+        while let Some(membership) = self.group.as_ref().map(|group| Arc::clone(&group.membership))
+            && let Some(event) = membership.event()
+        {
+            let polled = match event {
+                Event::Assigned(partitions) => {
+                    self.begin(partitions.iter().map(|at| (at.clone(), StartAt::Committed)).collect());
+                    self.assigned = Some(partitions);
+                    None
+                }
+                Event::Revoked(partitions) => {
+                    self.withdraw(&partitions);
+                    self.shared.assignment.lock().revoke(&partitions);
+                    if self.config.auto_commit.is_some()
+                        && let Err(error) = self.commit().await
+                    {
+                        // Another member will read some records again; that is what at-least-once means.
+                        tracing::warn!(%error, "Offsets were not committed before the rebalance");
+                    }
+                    Some(Polled::Revoked(partitions))
+                }
+                Event::Lost(partitions) => {
+                    self.withdraw(&partitions);
+                    let lost = self.shared.assignment.lock().remove(&partitions);
+                    (!lost.is_empty()).then_some(Polled::Lost(lost))
+                }
+                Event::Failed(error) => return Err(error.into()),
+            };
+            membership.handled();
+            if polled.is_some() {
+                return Ok(polled);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Drops partitions from an assignment that was not reported yet.
+    fn withdraw(&mut self, partitions: &[TopicPartition]) {
+        if let Some(assigned) = &mut self.assigned {
+            assigned.retain(|at| !partitions.contains(at));
+        }
+    }
+
+    fn take(&mut self, fetched: Fetched) -> Result<(), ConsumerError> {
         match fetched {
             Fetched::Chunks(chunks) => self.ready.extend(chunks),
             Fetched::OutOfRange(at, offset) => {
+                if !self.shared.assignment.lock().is_at(&at, offset) {
+                    return Ok(());
+                }
                 let spec = self.reset_spec(&at, Some(offset))?;
                 tracing::warn!(partition = %at, %offset, "The log does not have the offset; the position is reset");
-                self.stop();
-                self.begin(vec![(at, StartAt::Spec(spec))]).await?;
+                self.seek_to(&at, StartAt::Spec(spec));
             }
+            // The next round starts a fetcher of that broker.
+            Fetched::Redirected => {}
             Fetched::Stale(error) => {
                 tracing::debug!(%error, "A fetch failed; looking for the leaders");
-                self.stop();
-                self.restart_at = Some(Instant::now() + self.config.retry_backoff);
+                self.refresh_soon();
             }
             Fetched::Failed(error) => return Err(error.into()),
         }
         Ok(())
     }
 
-    /// Ends the fetches. Positions are those of what was handed out, so nothing is lost.
-    fn stop(&mut self) {
-        self.fetchers.abort_all();
-        self.fetchers = JoinSet::new();
-        self.fetched = None;
-        self.ready.clear();
-    }
-
-    async fn restart(&mut self) -> Result<(), ConsumerError> {
-        match self.refresh_topics().await {
-            Ok(()) => self.start(),
-            Err(error) if error.is_retriable() => {
-                self.restart_at = Some(Instant::now() + self.config.retry_backoff);
-            }
-            Err(error) => return Err(error.into()),
+    /// Commits, looks at the metadata, and for offsets, where that is due. Gives the time at which something will be due.
+    async fn keep_up(&mut self) -> Result<Instant, ConsumerError> {
+        self.commit_when_due();
+        if self.refresh_at <= Instant::now() {
+            self.refresh().await?;
         }
-        Ok(())
-    }
-
-    /// Looks at the metadata, because it has grown old. New partitions make a group's member join again.
-    async fn refresh(&mut self) {
-        self.refresh_at = Instant::now() + self.config.metadata_max_age;
-        let before = self.cluster.metadata();
-        if self.refresh_topics().await.is_ok()
-            && let Some(member) = &self.member
-        {
-            let after = self.cluster.metadata();
-            let count = |metadata: &crate::Metadata, topic: &String| {
-                metadata.topics.get(topic).map(|topic| topic.partitions.len())
-            };
-            if member.topics().iter().any(|topic| count(&before, topic) != count(&after, topic)) {
-                member.rejoin();
+        let mut due = self.refresh_at;
+        if self.shared.assignment.lock().lacks_position() {
+            if self.positions_at <= Instant::now() {
+                self.find_positions().await?;
+            }
+            if self.shared.assignment.lock().lacks_position() {
+                due = due.min(self.positions_at).min(self.refresh_at);
             }
         }
+        Ok(self.commit_at.map_or(due, |commit_at| due.min(commit_at)))
     }
 
-    async fn refresh_topics(&self) -> Result<(), ClientError> {
-        let mut topics: BTreeSet<String> = self.positions.keys().map(|at| at.topic.to_string()).collect();
-        topics.extend(self.member.iter().flat_map(Member::topics).cloned());
-        let topics: Vec<String> = topics.into_iter().collect();
-        self.cluster.refresh(&topics, self.config.create_topics).await.map(|_| ())
-    }
-
-    /// Begins the fetches of all partitions whose leader is known.
-    fn start(&mut self) {
-        self.stop();
-        self.restart_at = None;
+    /// Begins to read partitions, beside those that are read.
+    fn begin(&mut self, partitions: Vec<(TopicPartition, StartAt)>) {
         let metadata = self.cluster.metadata();
-        let mut by_leader: BTreeMap<i32, Vec<Target>> = BTreeMap::new();
-        for (at, position) in &self.positions {
-            let topic = metadata.topics.get(&*at.topic);
-            let known = topic.and_then(|topic| Some((topic.id, topic.partition(at.partition)?)));
-            let Some((topic_id, Some(leader), leader_epoch)) =
-                known.map(|(id, partition)| (id, partition.leader, partition.leader_epoch))
-            else {
-                self.restart_at = Some(Instant::now() + self.config.retry_backoff);
-                continue;
-            };
-            let target = Target { at: at.clone(), topic_id, leader_epoch, position: position.next };
-            by_leader.entry(leader).or_default().push(target);
-        }
-        let (to, fetched) = mpsc::channel(by_leader.len().max(1));
-        for (broker, targets) in by_leader {
-            let (cluster, config, to) = (self.cluster.clone(), Arc::clone(&self.config), to.clone());
-            let demand = Arc::clone(&self.demand);
-            self.fetchers.spawn(Fetcher { cluster, broker, config, targets, to, demand }.run());
-        }
-        self.fetched = Some(fetched);
-    }
-
-    /// Finds the offsets of partitions, and begins the fetches.
-    async fn begin(&mut self, partitions: Vec<(TopicPartition, StartAt)>) -> Result<(), ConsumerError> {
-        let mut wanted: Vec<(TopicPartition, OffsetSpec)> = Vec::new();
-        let mut left_off = Vec::new();
+        let mut assignment = self.shared.assignment.lock();
         for (at, start) in partitions {
-            match start {
-                StartAt::Offset(offset) => self.set(at, offset, None),
-                StartAt::Spec(spec) => wanted.push((at, spec)),
-                StartAt::Committed => left_off.push(at),
-            }
+            assignment.add(at, start, &metadata);
         }
-        for (at, known) in self.left_off(left_off).await? {
-            match known {
-                Some(known) => self.set(at, known.offset, Some(known.offset)),
-                None => {
-                    let spec = self.reset_spec(&at, None)?;
-                    wanted.push((at, spec));
-                }
-            }
+        if assignment.lacks_leader() {
+            self.refresh_at = Instant::now();
         }
-        while !wanted.is_empty() {
-            let found = self.cluster.list_offsets(&wanted, self.config.read_committed).await;
-            let mut again = Vec::new();
-            for (at, spec) in wanted {
-                match found.get(&at) {
-                    // No record is that young: begin with the next.
-                    Some(Ok(found)) if found.offset.0 < 0 => again.push((at, OffsetSpec::Latest)),
-                    Some(Ok(found)) => self.set(at, found.offset, None),
-                    Some(Err(error)) if !error.is_retriable() => return Err(error.clone().into()),
-                    Some(Err(_)) | None => again.push((at, spec)),
-                }
-            }
-            wanted = again;
-            if !wanted.is_empty() {
-                tokio::time::sleep(self.config.retry_backoff).await;
-                let topics: BTreeSet<String> = wanted.iter().map(|(at, _)| at.topic.to_string()).collect();
-                let mut topics: Vec<String> = topics.into_iter().collect();
-                topics.extend(self.positions.keys().map(|at| at.topic.to_string()));
-                topics.sort_unstable();
-                topics.dedup();
-                // The next round tells when the cluster is not there.
-                let _ = self.cluster.refresh(&topics, self.config.create_topics).await;
-            }
-        }
-        self.start();
-        Ok(())
+        self.positions_at = Instant::now();
+        self.shared.changed.notify_waiters();
     }
 
-    fn set(&mut self, at: TopicPartition, next: Offset, committed: Option<Offset>) {
-        self.positions.insert(at, Position { next, leader_epoch: LeaderEpoch::NONE, committed });
+    fn forget_partitions(&mut self) {
+        self.shared.assignment.lock().clear();
+        self.ready.clear();
+        self.assigned = None;
+        self.commit_at = None;
+        self.shared.changed.notify_waiters();
     }
 
-    async fn left_off(
-        &mut self,
-        partitions: Vec<TopicPartition>,
-    ) -> Result<Vec<(TopicPartition, Option<CommittedOffset>)>, ConsumerError> {
-        if partitions.is_empty() {
-            return Ok(Vec::new());
-        }
-        let group = self.config.group.clone().ok_or(NoGroup)?;
-        loop {
-            let coordinator = match &mut self.member {
-                Some(member) => member.coordinator().await?,
-                None => self.cluster.coordinator(crate::CoordinatorKind::Group, &group).await?,
-            };
-            match committed(&coordinator, &group, Some(&partitions), true).await {
-                Ok(mut known) => {
-                    let with_offset = partitions.into_iter().map(|at| {
-                        let offset = known.remove(&at);
-                        (at, offset)
-                    });
-                    return Ok(with_offset.collect());
-                }
-                Err(error) if error.is_retriable() => {
-                    if let Some(member) = &mut self.member {
-                        member.doubt_coordinator(&error);
-                    }
-                    tokio::time::sleep(self.config.retry_backoff).await;
-                }
-                Err(error) => return Err(error.into()),
+    /// A fetcher for each broker that partitions are read from.
+    fn start_fetchers(&mut self) {
+        while self.fetchers.try_join_next().is_some() {}
+        let brokers = self.shared.assignment.lock().brokers(Instant::now());
+        for broker in brokers {
+            if self.fetching.get(&broker).is_some_and(|task| !task.is_finished()) {
+                continue;
             }
-        }
-    }
-
-    fn reset_spec(&self, at: &TopicPartition, offset: Option<Offset>) -> Result<OffsetSpec, NoOffset> {
-        match self.config.offset_reset {
-            OffsetReset::Earliest => Ok(OffsetSpec::Earliest),
-            OffsetReset::Latest => Ok(OffsetSpec::Latest),
-            OffsetReset::None => Err(NoOffset { at: at.clone(), offset }),
-        }
-    }
-
-    /// First gives the partitions back, then, in the next poll, joins.
-    async fn rejoin(&mut self) -> Result<Polled, ConsumerError> {
-        self.stop();
-        if !self.positions.is_empty() {
-            if self.config.auto_commit.is_some()
-                && let Err(error) = self.commit().await
-            {
-                // Another member will read some records again; that is what at-least-once means.
-                tracing::warn!(%error, "Offsets were not committed before the rebalance");
-            }
-            let revoked = std::mem::take(&mut self.positions);
-            return Ok(Polled::Revoked(revoked.into_keys().collect()));
-        }
-        let member = self.member.as_mut().expect("only a group's member rejoins");
-        let assigned = member.join().await?;
-        let topics = member.topics().to_vec();
-        self.cluster.refresh(&topics, self.config.create_topics).await?;
-        self.begin(assigned.iter().map(|at| (at.clone(), StartAt::Committed)).collect()).await?;
-        Ok(Polled::Assigned(assigned))
-    }
-
-    async fn commit_when_due(&mut self) -> Result<(), ConsumerError> {
-        let (Some(at), Some(interval)) = (self.commit_at, self.config.auto_commit) else { return Ok(()) };
-        if at > Instant::now() {
-            return Ok(());
-        }
-        self.commit_at = Some(Instant::now() + interval);
-        match self.commit().await {
-            // The next poll, or the next commit, takes care of it.
-            Err(ConsumerError::Client(error)) => {
-                tracing::warn!(%error, "Offsets were not committed");
-                Ok(())
-            }
-            other => other,
+            let (cluster, config) = (self.cluster.clone(), Arc::clone(&self.config));
+            let (shared, to) = (Arc::clone(&self.shared), self.to.clone());
+            let fetcher = Fetcher { cluster, broker, config, shared, to };
+            self.fetching.insert(broker, self.fetchers.spawn(fetcher.run()));
         }
     }
 
     /// Commits the offsets after what was handed out, as far as they are not committed.
     pub async fn commit(&mut self) -> Result<(), ConsumerError> {
-        let member = self.member.as_mut().ok_or(NoGroup)?;
-        let moved = self.positions.iter().filter(|(_, position)| position.committed != Some(position.next));
-        let offsets: BTreeMap<TopicPartition, CommittedOffset> = moved
-            .map(|(at, position)| {
-                let (offset, leader_epoch) = (position.next, position.leader_epoch);
-                (at.clone(), CommittedOffset { offset, leader_epoch, metadata: String::new() })
-            })
-            .collect();
-        if offsets.is_empty() {
-            return Ok(());
-        }
-        let coordinator = member.coordinator().await?;
-        if let Err(error) = commit(&coordinator, &member.committer(), &offsets).await {
-            member.doubt_coordinator(&error);
-            return Err(error.into());
-        }
-        for (at, committed) in offsets {
-            if let Some(position) = self.positions.get_mut(&at) {
-                position.committed = Some(committed.offset);
-            }
-        }
-        Ok(())
+        let offsets = self.shared.assignment.lock().uncommitted();
+        self.commit_offsets(offsets).await
     }
 
-    /// Commits, where that is automatic, and leaves the group. A coordinator that has moved is looked for, as long as a
-    /// session lasts.
-    pub async fn close(mut self) -> Result<(), ConsumerError> {
-        self.stop();
-        let until = Instant::now() + self.config.session_timeout;
-        let committed = loop {
-            if self.member.is_none() || self.config.auto_commit.is_none() {
-                break Ok(());
-            }
-            match self.commit().await {
-                Err(ConsumerError::Client(error)) if error.is_retriable() && Instant::now() < until => {
-                    tokio::time::sleep(self.config.retry_backoff).await;
-                }
-                committed => break committed,
-            }
-        };
-        if let Some(member) = &mut self.member {
-            member.leave(until).await?;
+    /// Commits these offsets, with what is noted beside them.
+    pub async fn commit_offsets(
+        &mut self,
+        offsets: BTreeMap<TopicPartition, CommittedOffset>,
+    ) -> Result<(), ConsumerError> {
+        Ok(self.commit_async(offsets)?.await?)
+    }
+
+    /// As [`Consumer::commit_offsets`], without waiting. Commits are made in their order.
+    pub fn commit_async(
+        &mut self,
+        offsets: BTreeMap<TopicPartition, CommittedOffset>,
+    ) -> Result<Commit, NoGroup> {
+        let by = self.group_metadata()?;
+        Ok(self.commits.as_ref().ok_or(NoGroup)?.commit(by, offsets))
+    }
+
+    fn commit_when_due(&mut self) {
+        let (Some(at), Some(interval)) = (self.commit_at, self.config.auto_commit) else { return };
+        if at > Instant::now() {
+            return;
         }
+        self.commit_at = Some(Instant::now() + interval);
+        let offsets = self.shared.assignment.lock().uncommitted();
+        // A failed commit is made up for by the next one.
+        drop(self.commit_async(offsets));
+    }
+
+    /// Commits, where that is automatic, and leaves the group.
+    pub async fn close(mut self) -> Result<(), ConsumerError> {
+        let committed = match &self.group {
+            Some(_) if self.config.auto_commit.is_some() => self.commit().await,
+            _ => Ok(()),
+        };
+        self.unsubscribe().await?;
         committed
     }
 }
 
-async fn next(fetched: &mut Option<mpsc::Receiver<Fetched>>) -> Fetched {
-    let next = match fetched {
-        Some(fetched) => fetched.recv().await,
-        None => None,
-    };
-    match next {
-        Some(next) => next,
-        // All fetchers have ended and told why; the restart that follows brings new ones.
+async fn happened(group: Option<&Group>) {
+    match group {
+        Some(group) => group.membership.happened().await,
         None => std::future::pending().await,
     }
 }
 
-async fn changed(member: Option<&Member>) {
-    match member {
-        Some(member) => member.changed().await,
-        None => std::future::pending().await,
-    }
+fn sorted(topics: BTreeSet<String>) -> Vec<String> {
+    topics.into_iter().collect()
 }

@@ -1,14 +1,17 @@
 //! Cuts a stream into frames.
 //!
-//! A frame is a slice of the buffer that it was read into. The buffer grows with the bytes that have come, not with the
+//! A frame is a slice of the buffer that it was read into. The buffer grows with the bytes that have arrived, not with the
 //! length that was announced; for the rest of a large frame it is read in large pieces, which halves the cost of receiving.
+//! A connection that carries little keeps a small buffer, so that thousands of idle ones are affordable.
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::error::CloseReason;
 
+/// The pieces in which a busy stream is read, and an idle one.
 const READ_BYTES: usize = 64 << 10;
+const READ_BYTES_MIN: usize = 2 << 10;
 const GROW_BYTES: usize = 1 << 20;
 const LENGTH_LEN: usize = thalweg_wire::frame::LENGTH_LEN;
 
@@ -18,12 +21,14 @@ pub struct FrameReader<R> {
     stream: R,
     buffer: BytesMut,
     frame_bytes_max: usize,
+    /// The piece to read next, from [`READ_BYTES_MIN`] to [`READ_BYTES`].
+    read_bytes: usize,
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Reads from `stream`, and refuses frames of more than `frame_bytes_max`.
     pub fn new(stream: R, frame_bytes_max: usize) -> FrameReader<R> {
-        FrameReader { stream, buffer: BytesMut::new(), frame_bytes_max }
+        FrameReader { stream, buffer: BytesMut::new(), frame_bytes_max, read_bytes: READ_BYTES_MIN }
     }
 
     /// The stream, and what was read from it beyond the last frame.
@@ -39,9 +44,11 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
                 return Ok(frame);
             }
             self.make_room();
-            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+            let read = self.stream.read_buf(&mut self.buffer).await?;
+            if read == 0 {
                 return Err(CloseReason::ByPeer);
             }
+            self.adapt(read);
         }
     }
 
@@ -75,8 +82,19 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             if spare < missing.min(READ_BYTES) {
                 self.buffer.reserve(missing.min(GROW_BYTES.max(have)));
             }
-        } else if spare < missing.max(READ_BYTES / 16) {
-            self.buffer.reserve(READ_BYTES);
+        } else if have == 0 && self.buffer.capacity() > 4 * self.read_bytes {
+            self.buffer = BytesMut::with_capacity(self.read_bytes.max(missing));
+        } else if spare < missing.max(self.read_bytes / 16) {
+            self.buffer.reserve(self.read_bytes.max(missing));
+        }
+    }
+
+    /// Reads in larger pieces when one was filled, in smaller ones when it was far too large.
+    fn adapt(&mut self, read: usize) {
+        if read >= self.read_bytes / 2 {
+            self.read_bytes = (4 * self.read_bytes).min(READ_BYTES);
+        } else if read < self.read_bytes / 16 {
+            self.read_bytes = (self.read_bytes / 2).max(READ_BYTES_MIN);
         }
     }
 }

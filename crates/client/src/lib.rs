@@ -1,16 +1,143 @@
-//! The client side of Kafka's protocol: connections with typed requests, the cluster behind bootstrap addresses, and a
-//! lean producer and consumer. Used between brokers, by the lab and by the command line; it knows no broker from inside.
+//! A client for Apache Kafka and all that speaks its protocol: producers with transactions, consumers and their groups, the
+//! administrative requests, and below them connections with typed requests. It knows no broker from inside.
 //!
+//! - [`Producer`] sends records at a cost per record of varints and a copy, idempotently, and in transactions by both of
+//!   Kafka's protocols.
+//! - [`Consumer`] reads partitions, or a share of a group's, one fetch ahead of the caller; eagerly or cooperatively.
+//! - [`Admin`] creates, describes, alters and deletes topics, configurations, groups, offsets and records.
+//! - [`Cluster`] knows the brokers, the leaders and the coordinators, and keeps connections that its users share.
 //! - [`Connection`] sends typed requests over any byte stream, many at a time, at the newest version both sides speak.
-//! - [`Cluster`] knows the brokers, the leaders and the coordinators, and keeps a connection to each.
-//! - [`Producer`] sends records at a cost per record of varints and a copy.
-//! - [`Consumer`] reads partitions, or a share of a group's, one fetch ahead of the caller.
-//! - [`Security`] is TLS and SASL, by Kafka's settings.
+//! - [`Security`] is TLS and SASL, by Kafka's settings; [`Properties`] are those settings as text.
 //! - [`Connector`] is where the network enters: TCP, or whatever a test or simulation puts in its place.
+//!
+//! All of it runs on a tokio runtime, without threads of its own. Settings have Kafka's names and defaults
+//! ([`ProducerConfig`], [`ConsumerConfig`]). An error says whether the same may succeed later: [`ClientError::is_retriable`];
+//! of a transaction, whether to abort it or to give up: [`TransactionError`].
+//!
+//! # A consumer group
+//!
+//! [`Consumer::poll`] gives records in chunks, and what happens to the member. Partitions that are revoked are the member's
+//! until the next poll, so what was read of them can be committed before.
+//!
+//! ```no_run
+//! use std::ops::ControlFlow;
+//! use std::time::Duration;
+//!
+//! use thalweg_client::{Consumer, ConsumerConfig, OffsetReset, Polled};
+//! use thalweg_record::DecompressBuffer;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = ConsumerConfig {
+//!     group: Some("billing".to_owned()),
+//!     offset_reset: OffsetReset::Earliest,
+//!     auto_commit: None,
+//!     ..ConsumerConfig::default()
+//! };
+//! let mut consumer = Consumer::connect(&["localhost:9092".to_owned()], config).await?;
+//! consumer.subscribe(vec!["orders".to_owned()])?;
+//! let mut buffer = DecompressBuffer::default();
+//! loop {
+//!     match consumer.poll(Duration::from_secs(1)).await? {
+//!         Polled::Chunk(chunk) => {
+//!             chunk.for_each(&mut buffer, |record| {
+//!                 println!("{}@{}: {:?}", chunk.at, record.offset, record.value);
+//!                 ControlFlow::Continue(())
+//!             })?;
+//!             consumer.commit().await?;
+//!         }
+//!         Polled::Assigned(partitions) => println!("reads {partitions:?}"),
+//!         Polled::Revoked(partitions) => {
+//!             consumer.commit().await?;
+//!             println!("gives up {partitions:?}");
+//!         }
+//!         Polled::Lost(partitions) => println!("others read {partitions:?} already"),
+//!         Polled::Nothing => {}
+//!     }
+//! }
+//! # }
+//! ```
+//!
+//! # From topic to topic, exactly once
+//!
+//! A transaction commits the records that were written and the offsets that were read, or neither. The group's metadata makes
+//! the coordinator refuse a member that has lost its partitions meanwhile.
+//!
+//! ```no_run
+//! use std::collections::BTreeMap;
+//! use std::ops::ControlFlow;
+//! use std::time::Duration;
+//!
+//! use thalweg_client::{
+//!     CommittedOffset, Consumer, ConsumerConfig, Polled, Producer, ProducerConfig, ProducerRecord, StartAt,
+//!     TransactionError,
+//! };
+//! use thalweg_record::DecompressBuffer;
+//! use tokio::time::Instant;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let bootstrap = ["localhost:9092".to_owned()];
+//! let config = ConsumerConfig {
+//!     group: Some("upper-case".to_owned()),
+//!     read_committed: true,
+//!     auto_commit: None,
+//!     ..ConsumerConfig::default()
+//! };
+//! let mut consumer = Consumer::connect(&bootstrap, config).await?;
+//! consumer.subscribe(vec!["words".to_owned()])?;
+//! // Each instance has a transactional id of its own, and keeps it when it starts again.
+//! let config =
+//!     ProducerConfig { transactional_id: Some("upper-case-1".to_owned()), ..ProducerConfig::default() };
+//! let mut producer = Producer::connect(&bootstrap, config, |_| {}).await?;
+//! let upper = producer.topic("upper-case-words").await?;
+//! producer.init_transactions().await?;
+//! let mut buffer = DecompressBuffer::default();
+//! loop {
+//!     let Polled::Chunk(chunk) = consumer.poll(Duration::from_secs(1)).await? else { continue };
+//!     let mut words = Vec::new();
+//!     chunk.for_each(&mut buffer, |record| {
+//!         words.push(record.value.unwrap_or_default().to_ascii_uppercase());
+//!         ControlFlow::Continue(())
+//!     })?;
+//!     producer.begin_transaction()?;
+//!     let written = async {
+//!         for (number, word) in (0..).zip(&words) {
+//!             let record = ProducerRecord {
+//!                 topic: upper,
+//!                 partition: None,
+//!                 timestamp: 0,
+//!                 key: None,
+//!                 value: Some(word),
+//!                 headers: &[],
+//!                 sent_at: Instant::now(),
+//!                 number,
+//!             };
+//!             producer.send(&record).await?;
+//!         }
+//!         let offsets = BTreeMap::from([(chunk.at.clone(), CommittedOffset::new(chunk.next))]);
+//!         producer.send_offsets_to_transaction(&offsets, &consumer.group_metadata()?).await?;
+//!         producer.commit_transaction().await?;
+//!         Ok::<(), Box<dyn std::error::Error>>(())
+//!     };
+//!     if let Err(error) = written.await {
+//!         match error.downcast_ref::<TransactionError>() {
+//!             // The outcome is open: only the same call can tell it.
+//!             Some(undecided) if undecided.is_retriable() => producer.commit_transaction().await?,
+//!             Some(fatal) if fatal.is_fatal() => return Err(error),
+//!             _ => {
+//!                 producer.abort_transaction().await?;
+//!                 consumer.seek_to(&chunk.at, StartAt::Committed);
+//!             }
+//!         }
+//!     }
+//! }
+//! # }
+//! ```
 
+mod admin;
 mod cluster;
 mod connection;
 mod consumer;
+mod coordinator;
 mod error;
 mod frames;
 mod handshake;
@@ -19,15 +146,20 @@ mod offsets;
 mod partitioner;
 mod producer;
 mod properties;
+mod retry;
 mod security;
 mod stream;
 mod versions;
 
+pub use admin::{
+    Admin, ClusterDescription, ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, CreatedTopic,
+    Election, GroupDescription, GroupListing, GroupMember, NewTopic, Outcomes,
+};
 pub use cluster::{Cluster, CoordinatorKind};
 pub use connection::{Connection, ConnectionOptions, RequestOptions};
 pub use consumer::{
-    Chunk, ChunkError, Consumer, ConsumerConfig, ConsumerError, NoGroup, NoOffset, OffsetReset, Polled,
-    StartAt, read_assignment,
+    AssignmentStrategy, Chunk, ChunkError, Commit, Consumer, ConsumerConfig, ConsumerError, InvalidPattern,
+    NoGroup, NoOffset, OffsetReset, Polled, StartAt, read_assignment,
 };
 pub use error::{
     BootstrapError, BrokerUnknown, ClientError, CloseReason, ConnectFailed, ConnectTimedOut,
@@ -36,12 +168,14 @@ pub use error::{
 };
 pub use frames::FrameReader;
 pub use metadata::{BrokerAddress, Metadata, PartitionMetadata, TopicMetadata, host_and_port};
-pub use offsets::{CommittedOffset, Committer, ListedOffset, OffsetSpec, TopicPartition, commit, committed};
+pub use offsets::{
+    CommittedOffset, GroupMetadata, ListedOffset, OffsetSpec, TopicPartition, commit, committed,
+};
 pub use partitioner::key_partition;
 pub use producer::{
-    Acks, BatchRefused, BufferFull, Delivery, DeliveryError, DeliveryTimedOut, NoSuchPartition, Producer,
-    ProducerClosed, ProducerConfig, ProducerRecord, RecordTooLarge, SendError, Sending, SentRun, Taken,
-    TopicRef,
+    Acks, BatchRefused, BufferFull, Delivery, DeliveryError, DeliveryTimedOut, InvalidTransactionState,
+    NoSuchPartition, Producer, ProducerClosed, ProducerConfig, ProducerRecord, RecordTooLarge, SendError,
+    Sending, SentRun, Taken, TopicRef, TransactionAborted, TransactionCause, TransactionError,
 };
 pub use properties::{InvalidProperty, InvalidSetting, Properties};
 pub use security::sasl::{AuthenticationFailed, AuthenticationFault};

@@ -18,7 +18,7 @@ pub struct Metadata {
     pub controller_id: Option<i32>,
     /// The brokers, by id.
     pub brokers: BTreeMap<i32, BrokerAddress>,
-    /// The topics that were asked for, by name.
+    /// The topics that were asked for so far, by name.
     pub topics: BTreeMap<String, TopicMetadata>,
 }
 
@@ -105,6 +105,14 @@ impl Metadata {
             }
             seen.0.insert(name.clone(), topic.clone());
         }
+    }
+
+    /// Takes over an answer that describes some of the topics.
+    pub(crate) fn update(&mut self, answer: &Metadata) {
+        self.cluster_id.clone_from(&answer.cluster_id);
+        self.controller_id = answer.controller_id;
+        self.brokers.clone_from(&answer.brokers);
+        self.topics.extend(answer.topics.iter().map(|(name, topic)| (name.clone(), topic.clone())));
     }
 
     /// The leader of a partition, when the topic, the partition and its leader are known.

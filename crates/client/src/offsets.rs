@@ -91,17 +91,32 @@ pub struct CommittedOffset {
     pub metadata: String,
 }
 
-/// How a member of a group, or nobody, commits.
+/// Who commits for a group: a member, which must be of the current generation, or a client that is no member.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Committer {
+pub struct GroupMetadata {
     /// The group.
     pub group: String,
-    /// Its generation; -1 when no member commits.
+    /// The member's generation; -1 for a client that is no member.
     pub generation: i32,
-    /// The member; empty when no member commits.
+    /// The member's id; empty for a client that is no member.
     pub member_id: String,
-    /// The static member's name.
+    /// `group.instance.id` of a static member.
     pub group_instance_id: Option<String>,
+}
+
+impl GroupMetadata {
+    /// That of a client which is no member. The coordinator takes its commits while the group has no members.
+    pub fn without_member(group: impl Into<String>) -> GroupMetadata {
+        let group = group.into();
+        GroupMetadata { group, generation: -1, member_id: String::new(), group_instance_id: None }
+    }
+}
+
+impl CommittedOffset {
+    /// An offset with nothing beside it.
+    pub fn new(offset: Offset) -> CommittedOffset {
+        CommittedOffset { offset, leader_epoch: LeaderEpoch::NONE, metadata: String::new() }
+    }
 }
 
 impl Cluster {
@@ -186,6 +201,17 @@ pub async fn committed(
     partitions: Option<&[TopicPartition]>,
     require_stable: bool,
 ) -> Result<BTreeMap<TopicPartition, CommittedOffset>, ClientError> {
+    let (request, version) = committed_request(coordinator, group, partitions, require_stable)?;
+    read_committed_offsets(coordinator.send_at(&request, version).await?, group)
+}
+
+/// The request that asks for what is committed, and the version to send it at.
+pub(crate) fn committed_request(
+    coordinator: &Connection,
+    group: &str,
+    partitions: Option<&[TopicPartition]>,
+    require_stable: bool,
+) -> Result<(OffsetFetchRequest, i16), ClientError> {
     let version = version_by_name(coordinator, ApiKey::OffsetFetch)?;
     let topics: Option<BTreeMap<&str, Vec<i32>>> = partitions.map(|partitions| {
         let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
@@ -217,10 +243,10 @@ pub async fn committed(
             topics.collect()
         });
     }
-    read_committed_offsets(coordinator.send_at(&request, version).await?, group)
+    Ok((request, version))
 }
 
-fn read_committed_offsets(
+pub(crate) fn read_committed_offsets(
     response: OffsetFetchResponse,
     group: &str,
 ) -> Result<BTreeMap<TopicPartition, CommittedOffset>, ClientError> {
@@ -260,16 +286,26 @@ fn read_committed_offsets(
 /// Commits offsets for a group. Fails with the first partition that was refused.
 pub async fn commit(
     coordinator: &Connection,
-    committer: &Committer,
+    by: &GroupMetadata,
     offsets: &BTreeMap<TopicPartition, CommittedOffset>,
 ) -> Result<(), ClientError> {
+    let (request, version) = commit_request(coordinator, by, offsets)?;
+    check_commit(coordinator.send_at(&request, version).await?, &by.group)
+}
+
+/// The request that commits, and the version to send it at.
+pub(crate) fn commit_request(
+    coordinator: &Connection,
+    by: &GroupMetadata,
+    offsets: &BTreeMap<TopicPartition, CommittedOffset>,
+) -> Result<(OffsetCommitRequest, i16), ClientError> {
     let version = version_by_name(coordinator, ApiKey::OffsetCommit)?;
     let mut topics: BTreeMap<&str, Vec<OffsetCommitRequestPartition>> = BTreeMap::new();
     for (at, committed) in offsets {
         topics.entry(&at.topic).or_default().push(OffsetCommitRequestPartition {
             partition_index: at.partition,
             committed_offset: committed.offset.0,
-            committed_leader_epoch: committed.leader_epoch.0,
+            committed_leader_epoch: if version >= 6 { committed.leader_epoch.0 } else { -1 },
             committed_metadata: Some(committed.metadata.clone()),
         });
     }
@@ -279,17 +315,17 @@ pub async fn commit(
         ..OffsetCommitRequestTopic::default()
     });
     let request = OffsetCommitRequest {
-        group_id: committer.group.clone(),
-        generation_id_or_member_epoch: committer.generation,
-        member_id: committer.member_id.clone(),
-        group_instance_id: committer.group_instance_id.clone().filter(|_| version >= 7),
+        group_id: by.group.clone(),
+        generation_id_or_member_epoch: by.generation,
+        member_id: by.member_id.clone(),
+        group_instance_id: by.group_instance_id.clone().filter(|_| version >= 7),
         topics: topics.collect(),
         ..OffsetCommitRequest::default()
     };
-    check_commit(coordinator.send_at(&request, version).await?, &committer.group)
+    Ok((request, version))
 }
 
-fn check_commit(response: OffsetCommitResponse, group: &str) -> Result<(), ClientError> {
+pub(crate) fn check_commit(response: OffsetCommitResponse, group: &str) -> Result<(), ClientError> {
     for topic in &response.topics {
         for partition in &topic.partitions {
             Refused::check(partition.error_code, None, || {

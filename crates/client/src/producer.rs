@@ -5,16 +5,21 @@
 //! from where they are, several requests ahead of the answers. Batches and their buffers are used again, so a record costs
 //! varints and a copy, and no allocation. A third task keeps the metadata, the producer's id and the delivery timeouts.
 //!
-//! What Kafka's producer has and this one has not: transactions, interceptors, splitting of batches that the broker finds
-//! too large, and retries of the records in them one by one.
+//! With `transactional.id`, records and the offsets of a consumer group are written in transactions (`transaction` holds the
+//! state, `coordination` talks to the coordinators).
+//!
+//! What Kafka's producer has and this one has not: interceptors, splitting of batches that the broker finds too large, and
+//! retries of the records in them one by one.
 
 mod accumulator;
 mod batch;
 mod config;
+mod coordination;
 mod delivery;
 mod housekeeper;
 mod partition;
 mod sender;
+mod transaction;
 
 use std::sync::Arc;
 
@@ -25,15 +30,20 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, CoordinatorKind};
+use crate::coordinator::Coordinator;
 use crate::error::ClientError;
 use crate::partitioner::key_partition;
 use accumulator::{Accumulator, Joined, Topic};
 use delivery::fail;
+use transaction::Transaction;
 
 pub use batch::{ProducerRecord, SentRun};
 pub use config::{Acks, ProducerConfig};
-pub use delivery::{BatchRefused, Delivery, DeliveryError, DeliveryTimedOut, ProducerClosed};
+pub use delivery::{
+    BatchRefused, Delivery, DeliveryError, DeliveryTimedOut, ProducerClosed, TransactionAborted,
+};
+pub use transaction::{InvalidTransactionState, TransactionCause, TransactionError};
 
 /// A topic of a producer, so that records need not name it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +61,9 @@ pub enum SendError {
     /// No memory came free in time.
     #[error(transparent)]
     BufferFull(#[from] BufferFull),
+    /// No transaction is open that could be committed.
+    #[error(transparent)]
+    Transaction(#[from] Arc<TransactionError>),
 }
 
 /// A record is larger than a request may be.
@@ -109,6 +122,8 @@ pub(crate) struct Shared {
     progress: Notify,
     /// Told when metadata or a producer id is wanted.
     housekeeper: Notify,
+    /// The coordinator of a transactional producer.
+    coordinator: Option<Coordinator>,
     report: Mutex<Report>,
 }
 
@@ -128,7 +143,7 @@ pub struct Producer {
     topics: HashMap<Arc<str>, TopicRef>,
     /// Where records without a key go at the moment, by topic.
     sticky: Vec<Sticky>,
-    /// The housekeeper, which owns the senders. Ends with the producer.
+    /// The housekeeper, which owns the senders, and the registration of partitions. They end with the producer.
     _tasks: JoinSet<()>,
 }
 
@@ -160,16 +175,24 @@ impl Producer {
         config: ProducerConfig,
         report: impl FnMut(&Delivery<'_>) + Send + 'static,
     ) -> Producer {
+        let id = config.transactional_id.as_deref();
+        let coordinator = |id| Coordinator::new(cluster.clone(), CoordinatorKind::Transaction, id);
+        let coordinator = id.map(coordinator);
+        let transaction = id.map(|id| Transaction::new(id.into()));
         let shared = Arc::new(Shared {
             config,
             cluster,
-            accumulator: Mutex::new(Accumulator::new()),
+            accumulator: Mutex::new(Accumulator::new(transaction)),
             progress: Notify::new(),
             housekeeper: Notify::new(),
+            coordinator,
             report: Mutex::new(Box::new(report)),
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(housekeeper::run(Arc::clone(&shared)));
+        if shared.coordinator.is_some() {
+            tasks.spawn(coordination::register_partitions(Arc::clone(&shared)));
+        }
         Producer { shared, topics: HashMap::default(), sticky: Vec::new(), _tasks: tasks }
     }
 
@@ -239,19 +262,14 @@ impl Producer {
 
     /// Sends everything at once, and waits until all of it came to its end, stored or given up.
     pub async fn flush(&mut self) {
-        {
-            let mut accumulator = self.shared.accumulator.lock();
-            accumulator.flushing = true;
-            accumulator.wake_all();
-        }
+        let _flushing = Flushing::begin(&self.shared);
         loop {
             let progress = self.shared.progress.notified();
             if self.shared.accumulator.lock().incomplete == 0 {
-                break;
+                return;
             }
             progress.await;
         }
-        self.shared.accumulator.lock().flushing = false;
     }
 
     /// Sends everything, waits for its end, and ends the producer.
@@ -264,6 +282,24 @@ impl Producer {
         let sticky = &mut self.sticky[topic.0];
         sticky.at = accumulator.next_sticky(topic.0, sticky.at);
         sticky.partition = accumulator.topics[topic.0].partitions[sticky.at];
+    }
+}
+
+/// While it lives, batches are sent without lingering.
+struct Flushing<'a>(&'a Shared);
+
+impl Flushing<'_> {
+    fn begin(shared: &Shared) -> Flushing<'_> {
+        let mut accumulator = shared.accumulator.lock();
+        accumulator.flushing = true;
+        accumulator.wake_all();
+        Flushing(shared)
+    }
+}
+
+impl Drop for Flushing<'_> {
+    fn drop(&mut self) {
+        self.0.accumulator.lock().flushing = false;
     }
 }
 
@@ -297,6 +333,7 @@ impl Sending<'_> {
     #[cold]
     fn begin(&mut self, joined: Joined, record: &ProducerRecord<'_>) -> Result<Taken, SendError> {
         let (accumulator, config) = (&mut *self.accumulator, self.config);
+        accumulator.check_open()?;
         check_size(record, config)?;
         let sticky = &mut self.sticky[record.topic.0];
         // A full batch, or as many bytes in batches that went before they were full, is the moment for another partition.
@@ -332,6 +369,7 @@ impl Sending<'_> {
             Joined::Sealed => accumulator.wake(partition),
             Joined::NoneOpen => {}
         }
+        accumulator.check_open()?;
         check_size(record, config)?;
         Ok(if accumulator.open(partition, record, config) { taken(joined) } else { Taken::Full })
     }

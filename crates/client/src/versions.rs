@@ -64,6 +64,12 @@ impl ApiVersions {
         self.newest(R::KEY, i16::MAX).ok_or_else(|| self.mismatch(peer, R::KEY, R::KEY.versions()))
     }
 
+    /// As [`ApiVersions::pick`]; fails when that is older than `from`.
+    pub(crate) fn pick_from<R: Request>(&self, peer: &Arc<str>, from: i16) -> Result<i16, VersionMismatch> {
+        let newest = self.newest(R::KEY, i16::MAX).filter(|version| *version >= from);
+        newest.ok_or_else(|| self.mismatch(peer, R::KEY, (from, R::KEY.versions().1)))
+    }
+
     /// Why no version of an API can be used.
     pub(crate) fn mismatch(&self, peer: &Arc<str>, api: ApiKey, ours: (i16, i16)) -> VersionMismatch {
         VersionMismatch {

@@ -6,7 +6,7 @@ use crate::clients::{AGAIN, Clients};
 use crate::history::TOPIC;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use thalweg_client::{Cluster, Consumer, ConsumerConfig, ConsumerError, OffsetReset, Polled};
+use thalweg_client::{Cluster, Consumer, ConsumerConfig, ConsumerError, OffsetReset, Polled, TopicPartition};
 
 /// The group of all members.
 const GROUP: &str = "readers";
@@ -91,7 +91,6 @@ impl Clients {
 
 /// How far a consumer has come in each of its partitions.
 fn positions(consumer: &Consumer) -> BTreeMap<i32, i64> {
-    let position = |at| Some((at, consumer.position(at)?));
-    let positions = consumer.assignment().filter_map(position);
-    positions.map(|(at, position)| (at.partition, position.0)).collect()
+    let position = |at: TopicPartition| Some((at.partition, consumer.position(&at)?.0));
+    consumer.assignment().filter_map(position).collect()
 }

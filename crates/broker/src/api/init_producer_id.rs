@@ -2,10 +2,11 @@
 //! idempotent or a transactional producer.
 //!
 //! Without a transactional id it is an id that nobody had before. With one it is the coordinator's word
-//! (`thalweg_coordinator::transaction`): whoever had the id before is fenced, and its open transaction is aborted first. Version 3 lets a
-//! producer name the id and epoch that it had, to go on after an error (KIP-360); version 4 tells PRODUCER_FENCED, which
-//! is INVALID_PRODUCER_EPOCH before. Version 6 begins a two-phase commit, which another system leads (KIP-939), where
-//! `transaction.two.phase.commit.enable` is on; to go on with a prepared transaction, Kafka does not know either.
+//! (`thalweg_coordinator::transaction`): whoever had the id before is fenced, and its open transaction is aborted
+//! first. Version 3 lets a producer name the id and epoch that it had, to go on after an error (KIP-360); version 4
+//! tells PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before. Version 6 begins a two-phase commit, which another
+//! system leads (KIP-939), where `transaction.two.phase.commit.enable` is on; to go on with a prepared transaction,
+//! Kafka does not know either.
 
 use super::Call;
 use crate::broker::Broker;

@@ -1,7 +1,8 @@
 //! The APIs by which a producer makes its transactions: AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26),
 //! TxnOffsetCommit (28); and those by which they are looked at: DescribeTransactions (65), ListTransactions (66).
 //!
-//! The decisions are the coordinator's (`thalweg_coordinator::transaction`), and for offsets the group's (`thalweg_coordinator::group`).
+//! The decisions are the coordinator's (`thalweg_coordinator::transaction`), and for offsets the group's
+//! (`thalweg_coordinator::group`).
 
 use super::Call;
 use crate::broker::Broker;

@@ -1,70 +1,132 @@
-//! Kafka's range assignor: of each topic, every member gets a run of neighbouring partitions.
+//! Kafka's partition assignors: `range`, `roundrobin` and `cooperative-sticky`. Pure.
 
-use std::collections::BTreeMap;
+mod sticky;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::offsets::TopicPartition;
 
-/// Its name in JoinGroup.
-pub(super) const RANGE: &str = "range";
+/// How the leader of a group shares the partitions out: an entry of `partition.assignment.strategy`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AssignmentStrategy {
+    /// `range`: of each topic, every member gets a run of neighbouring partitions.
+    Range,
+    /// `roundrobin`: the partitions of all topics are dealt out in turn.
+    RoundRobin,
+    /// `cooperative-sticky`: as even as can be, and members keep what they have; only partitions that move are revoked
+    /// (KIP-429).
+    CooperativeSticky,
+}
 
-/// Assigns the partitions of the topics, whose counts `partition_count` tells, to the members that subscribe to them.
-/// Members are sorted by id, as Kafka's dynamic members are; the first ones get one partition more when it does not divide.
-pub(super) fn assign_by_range(
-    subscriptions: &BTreeMap<String, Vec<String>>,
-    partition_count: impl Fn(&str) -> usize,
-) -> BTreeMap<String, Vec<TopicPartition>> {
-    let mut by_topic: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (member, topics) in subscriptions {
-        for topic in topics {
-            by_topic.entry(topic).or_default().push(member);
+impl AssignmentStrategy {
+    /// All of them.
+    pub const ALL: [AssignmentStrategy; 3] =
+        [AssignmentStrategy::Range, AssignmentStrategy::RoundRobin, AssignmentStrategy::CooperativeSticky];
+
+    /// Its name in JoinGroup.
+    pub fn name(self) -> &'static str {
+        match self {
+            AssignmentStrategy::Range => "range",
+            AssignmentStrategy::RoundRobin => "roundrobin",
+            AssignmentStrategy::CooperativeSticky => "cooperative-sticky",
         }
     }
-    let mut assigned: BTreeMap<String, Vec<TopicPartition>> =
-        subscriptions.keys().map(|member| (member.clone(), Vec::new())).collect();
-    for (topic, mut members) in by_topic {
-        members.sort_unstable();
-        members.dedup();
-        let name: Arc<str> = topic.into();
-        let count = partition_count(topic);
-        let mut next = 0;
-        for (place, member) in members.iter().enumerate() {
-            let share = count / members.len() + usize::from(place < count % members.len());
-            let mine = assigned.get_mut(*member).expect("every member has an entry");
-            for partition in next..next + share {
-                let partition = i32::try_from(partition).expect("partition indexes are 32 bits wide");
-                mine.push(TopicPartition::new(Arc::clone(&name), partition));
-            }
-            next += share;
-        }
+
+    /// The one of this name. Kafka's class names do too.
+    pub fn from_name(name: &str) -> Option<AssignmentStrategy> {
+        let class = |strategy| match strategy {
+            AssignmentStrategy::Range => "RangeAssignor",
+            AssignmentStrategy::RoundRobin => "RoundRobinAssignor",
+            AssignmentStrategy::CooperativeSticky => "CooperativeStickyAssignor",
+        };
+        let of_class = name.strip_prefix("org.apache.kafka.clients.consumer.");
+        let is_it =
+            |strategy: &AssignmentStrategy| strategy.name() == name || of_class == Some(class(*strategy));
+        AssignmentStrategy::ALL.into_iter().find(is_it)
+    }
+
+    /// Whether members keep their partitions while the group rebalances.
+    pub fn is_cooperative(self) -> bool {
+        self == AssignmentStrategy::CooperativeSticky
+    }
+}
+
+/// What the leader knows of a member.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Subscriber {
+    pub(super) id: String,
+    /// `group.instance.id` of a static member.
+    pub(super) instance_id: Option<String>,
+    pub(super) topics: BTreeSet<String>,
+    /// What it had when it joined, and in which generation it was given that.
+    pub(super) owned: Vec<TopicPartition>,
+    pub(super) generation: i32,
+}
+
+/// The partitions of each member, by its id.
+pub(super) type Assignments = BTreeMap<String, Vec<TopicPartition>>;
+
+/// Assigns the partitions of all subscribed topics. `partition_count` gives the number of partitions of a topic.
+pub(super) fn assign(
+    strategy: AssignmentStrategy,
+    mut members: Vec<Subscriber>,
+    partition_count: impl Fn(&str) -> usize,
+) -> Assignments {
+    // Static members first, by the names that they keep when they start again.
+    members.sort_by(|a, b| {
+        let order = |member: &Subscriber| (member.instance_id.is_none(), member.instance_id.clone());
+        order(a).cmp(&order(b)).then_with(|| a.id.cmp(&b.id))
+    });
+    let topics: BTreeSet<&str> =
+        members.iter().flat_map(|member| &member.topics).map(String::as_str).collect();
+    let topics: Vec<(Arc<str>, i32)> = topics
+        .into_iter()
+        .map(|topic| (topic.into(), i32::try_from(partition_count(topic)).unwrap_or(i32::MAX)))
+        .collect();
+    let mut assigned: Assignments = members.iter().map(|member| (member.id.clone(), Vec::new())).collect();
+    match strategy {
+        AssignmentStrategy::Range => range(&members, &topics, &mut assigned),
+        AssignmentStrategy::RoundRobin => round_robin(&members, &topics, &mut assigned),
+        AssignmentStrategy::CooperativeSticky => sticky::assign(&members, &topics, &mut assigned),
     }
     assigned
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn give(assigned: &mut Assignments, member: &Subscriber, at: TopicPartition) {
+    assigned.get_mut(&member.id).expect("every member has an entry").push(at);
+}
 
-    #[test]
-    fn members_get_neighbouring_partitions_and_the_first_get_one_more() {
-        let subscriptions = BTreeMap::from([
-            ("b".to_owned(), vec!["t".to_owned()]),
-            ("a".to_owned(), vec!["t".to_owned(), "u".to_owned()]),
-            ("c".to_owned(), vec!["t".to_owned()]),
-        ]);
-        let assigned = assign_by_range(&subscriptions, |topic| if topic == "t" { 7 } else { 2 });
-        let of = |member: &str| -> Vec<String> { assigned[member].iter().map(ToString::to_string).collect() };
-        assert_eq!(of("a"), ["t-0", "t-1", "t-2", "u-0", "u-1"]);
-        assert_eq!(of("b"), ["t-3", "t-4"]);
-        assert_eq!(of("c"), ["t-5", "t-6"]);
-    }
-
-    #[test]
-    fn members_beyond_the_partitions_get_none() {
-        let subscriptions =
-            BTreeMap::from([("a".to_owned(), vec!["t".to_owned()]), ("b".to_owned(), vec!["t".to_owned()])]);
-        let assigned = assign_by_range(&subscriptions, |_| 1);
-        assert_eq!(assigned["a"].len(), 1);
-        assert!(assigned["b"].is_empty());
+/// The first members get one partition more when it does not divide.
+fn range(members: &[Subscriber], topics: &[(Arc<str>, i32)], assigned: &mut Assignments) {
+    for (topic, count) in topics {
+        let readers: Vec<&Subscriber> =
+            members.iter().filter(|member| member.topics.contains(&**topic)).collect();
+        let mut partitions = 0..*count;
+        let (count, among) = (usize::try_from(*count).unwrap_or(0), readers.len());
+        for (place, member) in readers.iter().enumerate() {
+            let share = count / among + usize::from(place < count % among);
+            for partition in partitions.by_ref().take(share) {
+                give(assigned, member, TopicPartition::new(Arc::clone(topic), partition));
+            }
+        }
     }
 }
+
+/// Members that do not subscribe to a topic are passed over for its partitions.
+fn round_robin(members: &[Subscriber], topics: &[(Arc<str>, i32)], assigned: &mut Assignments) {
+    let mut turn = 0;
+    for (topic, count) in topics {
+        for partition in 0..*count {
+            while !members[turn % members.len()].topics.contains(&**topic) {
+                turn += 1;
+            }
+            let member = &members[turn % members.len()];
+            give(assigned, member, TopicPartition::new(Arc::clone(topic), partition));
+            turn += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

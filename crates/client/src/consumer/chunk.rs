@@ -28,6 +28,8 @@ pub struct Chunk {
     pub high_watermark: Offset,
     pub(super) aborted: Vec<AbortedTransaction>,
     pub(super) check_crcs: bool,
+    /// The partition's, when it was fetched.
+    pub(super) version: u64,
 }
 
 /// Batches that cannot be read.
@@ -191,6 +193,7 @@ mod tests {
             high_watermark: next,
             aborted: aborted.collect(),
             check_crcs: true,
+            version: 0,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::assignor::AssignmentStrategy;
 use crate::connection::ConnectionOptions;
 use crate::properties::{InvalidSetting, Properties};
 
@@ -27,8 +28,16 @@ pub struct ConsumerConfig {
     pub session_timeout: Duration,
     /// `heartbeat.interval.ms`.
     pub heartbeat_interval: Duration,
-    /// `max.poll.interval.ms`: time that members have to rejoin.
+    /// `max.poll.interval.ms`: time that members have to rejoin, and that a member may take between two polls before it
+    /// leaves.
     pub rebalance_timeout: Duration,
+    /// `partition.assignment.strategy`. Members keep their partitions while the group rebalances if all of these are
+    /// cooperative.
+    pub assignment_strategies: Vec<AssignmentStrategy>,
+    /// `client.rack`: followers in this rack are read from, where the cluster's replica selector says so (KIP-392).
+    pub rack: Option<String>,
+    /// `exclude.internal.topics`: whether patterns pass over Kafka's own topics.
+    pub exclude_internal_topics: bool,
     /// `auto.offset.reset`.
     pub offset_reset: OffsetReset,
     /// `enable.auto.commit` and `auto.commit.interval.ms`: how often the offsets of what was handed out are committed.
@@ -63,6 +72,9 @@ impl Default for ConsumerConfig {
             session_timeout: Duration::from_secs(45),
             heartbeat_interval: Duration::from_secs(3),
             rebalance_timeout: Duration::from_secs(300),
+            assignment_strategies: vec![AssignmentStrategy::Range, AssignmentStrategy::CooperativeSticky],
+            rack: None,
+            exclude_internal_topics: true,
             offset_reset: OffsetReset::Latest,
             auto_commit: Some(Duration::from_secs(5)),
             fetch_bytes_min: 1,
@@ -101,6 +113,9 @@ impl ConsumerConfig {
             session_timeout: properties.take_ms("session.timeout.ms", 45_000)?,
             heartbeat_interval: properties.take_ms("heartbeat.interval.ms", 3000)?,
             rebalance_timeout: properties.take_ms("max.poll.interval.ms", 300_000)?,
+            assignment_strategies: take_strategies(properties)?,
+            rack: properties.take("client.rack").filter(|rack| !rack.is_empty()),
+            exclude_internal_topics: properties.take_bool("exclude.internal.topics", true)?,
             offset_reset: properties.take_choice("auto.offset.reset", OffsetReset::Latest, &resets)?,
             auto_commit: auto_commit.then_some(auto_commit_interval),
             fetch_bytes_min: properties.take_number("fetch.min.bytes", 1, 0, i32::MAX)?,
@@ -119,5 +134,37 @@ impl ConsumerConfig {
             metadata_max_age: properties.take_ms("metadata.max.age.ms", 300_000)?,
             connection: ConnectionOptions::take(properties, "consumer")?,
         })
+    }
+}
+
+fn take_strategies(properties: &mut Properties) -> Result<Vec<AssignmentStrategy>, InvalidSetting> {
+    let key = "partition.assignment.strategy";
+    let Some(value) = properties.take(key) else {
+        return Ok(ConsumerConfig::default().assignment_strategies);
+    };
+    let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let strategies: Option<Vec<AssignmentStrategy>> = names.map(AssignmentStrategy::from_name).collect();
+    strategies.filter(|strategies| !strategies.is_empty()).ok_or_else(|| {
+        let expected = "a list of range, roundrobin and cooperative-sticky".to_owned();
+        InvalidSetting { key: key.to_owned(), value, expected }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strategies_are_named_as_kafka_names_them() {
+        let take = |value: &str| {
+            let mut properties = Properties::new();
+            properties.set_text(&format!("partition.assignment.strategy={value}")).expect("key=value");
+            ConsumerConfig::take(&mut properties).map(|config| config.assignment_strategies)
+        };
+        let both = [AssignmentStrategy::CooperativeSticky, AssignmentStrategy::RoundRobin];
+        assert_eq!(take("cooperative-sticky, roundrobin").expect("right"), both);
+        let class = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor";
+        assert_eq!(take(class).expect("right"), both[..1]);
+        assert!(take("sticky").is_err() && take(",").is_err());
     }
 }

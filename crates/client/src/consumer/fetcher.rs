@@ -1,24 +1,29 @@
-//! The fetcher task of one broker: asks for records one request ahead of the consumer.
+//! The fetcher task of one broker: fetches one request ahead of the consumer, over a dedicated connection, because the broker
+//! holds a fetch that finds no records. An idle consumer sends one fetch per `fetch.max.wait.ms`.
 //!
 //! While the consumer reads one answer, the next is under way: a fetch needs only the offset after the last batch, which is
-//! in the batch's head. Fetch sessions (KIP-227) keep requests small: only partitions that moved are named.
+//! in the batch's head. What is wanted is looked up before each request; a change meanwhile makes its answer stale.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use thalweg_hash::HashMap;
-use thalweg_record::{LeaderEpoch, Offset};
-use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic};
+use parking_lot::Mutex;
+use thalweg_record::Offset;
 use thalweg_wire::request::fetch_response::PartitionData;
 use thalweg_wire::request::{FetchRequest, FetchResponse};
 use thalweg_wire::{ApiKey, ErrorCode, Records, Uuid};
 use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 
 use super::ConsumerConfig;
+use super::assignment::{Assignment, Target};
 use super::chunk::Chunk;
+use super::fetch_session::FetchSession;
 use crate::cluster::Cluster;
 use crate::connection::{Connection, RequestOptions};
-use crate::error::{ClientError, Refused};
+use crate::error::{BrokerUnknown, ClientError, Refused};
+use crate::metadata::BrokerAddress;
 use crate::offsets::TopicPartition;
 
 /// The first version of Fetch that names topics by their ids.
@@ -26,35 +31,28 @@ const TOPIC_IDS_FROM: i16 = 13;
 /// A session that is not wanted, or was not given.
 const NO_SESSION: (i32, i32) = (0, -1);
 
-/// What a fetcher tells the consumer.
+/// A result of a fetcher.
 #[derive(Debug)]
 pub(super) enum Fetched {
     /// Batches, of one partition each.
     Chunks(Vec<Chunk>),
-    /// The log no longer has the offset, or does not have it yet.
+    /// The leader's log no longer has the offset, or does not have it yet.
     OutOfRange(TopicPartition, Offset),
-    /// The partition has moved, or the broker is gone: look at the metadata and begin again.
+    /// A partition is to be read from a follower.
+    Redirected,
+    /// Partitions have moved, or the broker is gone: metadata is needed.
     Stale(ClientError),
     /// It makes no sense to go on.
     Failed(ClientError),
 }
 
-/// A partition to fetch.
-#[derive(Clone, Debug)]
-pub(super) struct Target {
-    pub(super) at: TopicPartition,
-    pub(super) topic_id: Uuid,
-    pub(super) leader_epoch: LeaderEpoch,
-    pub(super) position: Offset,
-}
-
-pub(super) struct Fetcher {
-    pub(super) cluster: Cluster,
-    pub(super) broker: i32,
-    pub(super) config: Arc<ConsumerConfig>,
-    pub(super) targets: Vec<Target>,
-    pub(super) to: mpsc::Sender<Fetched>,
-    pub(super) demand: Arc<Demand>,
+/// What a consumer and its fetchers share.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pub(super) assignment: Mutex<Assignment>,
+    /// Told when partitions to fetch have come or gone.
+    pub(super) changed: Notify,
+    pub(super) demand: Demand,
 }
 
 /// Whether the consumer waits for records. While it does not, a broker that has none is not asked again and again: with
@@ -81,81 +79,101 @@ impl Demand {
     }
 }
 
-/// A fetch session, as the broker keeps it.
-struct Session {
-    id: i32,
-    epoch: i32,
-    /// The positions that the broker knows, by target.
-    known: HashMap<usize, Offset>,
+pub(super) struct Fetcher {
+    pub(super) cluster: Cluster,
+    pub(super) broker: i32,
+    pub(super) config: Arc<ConsumerConfig>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) to: mpsc::Sender<Fetched>,
 }
 
-impl Session {
-    fn new() -> Session {
-        Session { id: 0, epoch: 0, known: HashMap::default() }
-    }
+/// One answer, taken apart.
+#[derive(Default)]
+struct Answer {
+    chunks: Vec<Chunk>,
+    problems: Vec<Fetched>,
 }
 
 impl Fetcher {
-    /// Fetches until the consumer is gone or something is wrong.
-    pub(super) async fn run(mut self) {
-        let connection = match self.cluster.broker(self.broker).await {
-            Ok(connection) => connection,
-            Err(error) => return self.tell(Fetched::Stale(error)).await,
-        };
-        let mut session = Session::new();
+    /// Fetches until the broker is gone or has nothing more to read from.
+    pub(super) async fn run(self) {
+        let Err(error) = self.fetch_all().await else { return };
+        {
+            let mut assignment = self.shared.assignment.lock();
+            for target in assignment.targets(self.broker, Instant::now()) {
+                assignment.leader_lost(&target);
+            }
+        }
+        self.tell(if error.is_retriable() { Fetched::Stale(error) } else { Fetched::Failed(error) }).await;
+    }
+
+    async fn fetch_all(&self) -> Result<(), ClientError> {
+        let connection = self.connect().await?;
+        let mut session = FetchSession::default();
         loop {
-            let answer = self.fetch(&connection, &session).await;
-            let (response, by_id) = match answer {
-                Ok(answer) => answer,
-                Err(error) if error.is_retriable() => return self.tell(Fetched::Stale(error)).await,
-                Err(error) => return self.tell(Fetched::Failed(error)).await,
+            let changed = self.shared.changed.notified();
+            let now = Instant::now();
+            let (targets, of_use) = {
+                let assignment = self.shared.assignment.lock();
+                (assignment.targets(self.broker, now), assignment.brokers(now).contains(&self.broker))
             };
+            if !of_use {
+                return Ok(());
+            }
+            if targets.is_empty() {
+                changed.await;
+                continue;
+            }
+            let (response, by_id) = self.fetch(&connection, &session, &targets).await?;
             match ErrorCode::from_i16(response.error_code).unwrap_or(ErrorCode::UnknownServerError) {
-                ErrorCode::None => {}
+                ErrorCode::None => session.answered(response.session_id, &targets),
                 ErrorCode::FetchSessionIdNotFound
                 | ErrorCode::InvalidFetchSessionEpoch
                 | ErrorCode::FetchSessionTopicIdError => {
-                    session = Session::new();
+                    session = FetchSession::default();
                     continue;
                 }
                 error_code => {
                     let what = format!("Fetch from {}", connection.peer());
-                    let error = ClientError::from(Refused { what, error_code, message: None });
-                    let stale = error.is_retriable();
-                    return self
-                        .tell(if stale { Fetched::Stale(error) } else { Fetched::Failed(error) })
-                        .await;
+                    return Err(Refused { what, error_code, message: None }.into());
                 }
             }
-            self.advance_session(&mut session, &response);
-            match self.read(response, by_id) {
-                Ok(chunks) if chunks.is_empty() => self.demand.wait().await,
-                Ok(chunks) => {
-                    if self.to.send(Fetched::Chunks(chunks)).await.is_err() {
-                        return;
-                    }
-                }
-                Err((chunks, end)) => {
-                    if !chunks.is_empty() {
-                        self.tell(Fetched::Chunks(chunks)).await;
-                    }
-                    return self.tell(end).await;
-                }
+            let answer = self.read(&targets, response, by_id);
+            if answer.chunks.is_empty() && answer.problems.is_empty() {
+                self.shared.demand.wait().await;
+                continue;
+            }
+            if !answer.chunks.is_empty() {
+                self.tell(Fetched::Chunks(answer.chunks)).await;
+            }
+            let pause = !answer.problems.is_empty();
+            for problem in answer.problems {
+                self.tell(problem).await;
+            }
+            if pause {
+                tokio::time::sleep(self.config.retry_backoff).await;
             }
         }
     }
 
+    async fn connect(&self) -> Result<Connection, ClientError> {
+        let address = self.cluster.metadata().brokers.get(&self.broker).map(BrokerAddress::address);
+        let address = address.ok_or(BrokerUnknown { id: self.broker })?;
+        self.cluster.dedicated(&address).await
+    }
+
     async fn tell(&self, fetched: Fetched) {
-        // The consumer may be gone; then nobody wants to know.
+        // Fails when the consumer was dropped.
         let _ = self.to.send(fetched).await;
     }
 
     async fn fetch(
         &self,
         connection: &Connection,
-        session: &Session,
+        session: &FetchSession,
+        targets: &[Target],
     ) -> Result<(FetchResponse, bool), ClientError> {
-        let ids_known = self.targets.iter().all(|target| !target.topic_id.is_zero());
+        let ids_known = targets.iter().all(|target| !target.topic_id.is_zero());
         let limit = if ids_known { i16::MAX } else { TOPIC_IDS_FROM - 1 };
         let newest = connection.versions().newest(ApiKey::Fetch, limit);
         let version = match newest {
@@ -164,6 +182,7 @@ impl Fetcher {
         };
         let config = &self.config;
         let (session_id, session_epoch) = if version >= 7 { (session.id, session.epoch) } else { NO_SESSION };
+        let forgotten = session.forgotten(targets);
         let request = FetchRequest {
             max_wait_ms: i32::try_from(config.fetch_wait_max.as_millis()).unwrap_or(i32::MAX),
             min_bytes: config.fetch_bytes_min,
@@ -171,7 +190,9 @@ impl Fetcher {
             isolation_level: i8::from(config.read_committed),
             session_id,
             session_epoch,
-            topics: self.moved(session),
+            topics: session.named(targets, config.partition_fetch_bytes_max),
+            forgotten_topics_data: if version >= 7 { forgotten } else { Vec::new() },
+            rack_id: config.rack.clone().filter(|_| version >= 11).unwrap_or_default(),
             ..FetchRequest::default()
         };
         let timeout = config.connection.request_timeout + config.fetch_wait_max;
@@ -179,100 +200,77 @@ impl Fetcher {
         Ok((connection.send_with(&request, options).await?, version >= TOPIC_IDS_FROM))
     }
 
-    /// The partitions whose position the broker does not know.
-    fn moved(&self, session: &Session) -> Vec<FetchTopic> {
-        let mut topics: Vec<FetchTopic> = Vec::new();
-        for (index, target) in self.targets.iter().enumerate() {
-            if session.epoch > 0 && session.known.get(&index) == Some(&target.position) {
-                continue;
-            }
-            if topics.last().is_none_or(|last| *last.topic != *target.at.topic) {
-                topics.push(FetchTopic {
-                    topic: target.at.topic.to_string(),
-                    topic_id: target.topic_id,
-                    partitions: Vec::new(),
-                });
-            }
-            topics.last_mut().expect("it was just added").partitions.push(FetchPartition {
-                partition: target.at.partition,
-                current_leader_epoch: target.leader_epoch.0,
-                fetch_offset: target.position.0,
-                partition_max_bytes: self.config.partition_fetch_bytes_max,
-                ..FetchPartition::default()
-            });
-        }
-        topics
-    }
-
-    /// Notes what the broker knows now. Without a session, everything is named again the next time.
-    fn advance_session(&self, session: &mut Session, response: &FetchResponse) {
-        if response.session_id == 0 {
-            // With epoch 0, the next request asks for a session again; the broker may have room then.
-            *session = Session::new();
-            return;
-        }
-        session.id = response.session_id;
-        session.epoch = session.epoch.checked_add(1).unwrap_or(1);
-        session.known =
-            self.targets.iter().enumerate().map(|(index, target)| (index, target.position)).collect();
-    }
-
     /// Takes the batches out of an answer and moves the positions behind them.
-    fn read(&mut self, response: FetchResponse, by_id: bool) -> Result<Vec<Chunk>, (Vec<Chunk>, Fetched)> {
-        let mut chunks = Vec::new();
-        let mut end = None;
+    fn read(&self, targets: &[Target], response: FetchResponse, by_id: bool) -> Answer {
+        let mut answer = Answer::default();
+        let names: BTreeMap<Uuid, &Arc<str>> =
+            targets.iter().filter(|_| by_id).map(|target| (target.topic_id, &target.at.topic)).collect();
+        let mut assignment = self.shared.assignment.lock();
         for topic in response.responses {
+            let name = match by_id {
+                true => names.get(&topic.topic_id).map(|name| Arc::clone(name)),
+                false => Some(topic.topic.into()),
+            };
+            // What was not asked for is not wanted.
+            let Some(name) = name else { continue };
             for partition in topic.partitions {
-                let wanted = |target: &Target| {
-                    target.at.partition == partition.partition_index
-                        && if by_id {
-                            target.topic_id == topic.topic_id
-                        } else {
-                            *target.at.topic == *topic.topic
-                        }
-                };
-                let Some(index) = self.targets.iter().position(wanted) else { continue };
-                match self.read_partition(index, partition) {
-                    Ok(chunk) => chunks.extend(chunk),
-                    Err(problem) => {
-                        end.get_or_insert(problem);
-                    }
+                let at = TopicPartition::new(Arc::clone(&name), partition.partition_index);
+                // The targets are in the order of their partitions.
+                if let Ok(place) = targets.binary_search_by(|target| target.at.cmp(&at)) {
+                    self.read_partition(&mut assignment, &targets[place], partition, &mut answer);
                 }
             }
         }
-        match end {
-            None => Ok(chunks),
-            Some(end) => Err((chunks, end)),
-        }
+        answer
     }
 
-    fn read_partition(&mut self, index: usize, data: PartitionData) -> Result<Option<Chunk>, Fetched> {
-        let target = &mut self.targets[index];
+    fn read_partition(
+        &self,
+        assignment: &mut Assignment,
+        target: &Target,
+        data: PartitionData,
+        answer: &mut Answer,
+    ) {
         match ErrorCode::from_i16(data.error_code).unwrap_or(ErrorCode::UnknownServerError) {
             ErrorCode::None => {}
             ErrorCode::OffsetOutOfRange => {
-                return Err(Fetched::OutOfRange(target.at.clone(), target.position));
+                if assignment.out_of_range(target) {
+                    answer.problems.push(Fetched::OutOfRange(target.at.clone(), target.offset));
+                }
+                return;
             }
             error_code => {
-                let what = format!("Fetch of {} at offset {}", target.at, target.position);
+                let what = format!("Fetch of {} at offset {}", target.at, target.offset);
                 let error = ClientError::from(Refused { what, error_code, message: None });
-                let stale = error.is_retriable() && error_code != ErrorCode::CorruptMessage;
-                return Err(if stale { Fetched::Stale(error) } else { Fetched::Failed(error) });
+                if error.is_retriable() && error_code != ErrorCode::CorruptMessage {
+                    assignment.leader_lost(target);
+                    answer.problems.push(Fetched::Stale(error));
+                } else {
+                    answer.problems.push(Fetched::Failed(error));
+                }
+                return;
             }
         }
-        let Some(Records::Inline(bytes)) = data.records else { return Ok(None) };
-        let Some((next, leader_epoch)) = Chunk::end_of(&bytes) else { return Ok(None) };
-        let start = target.position;
-        target.position = next;
-        Ok(Some(Chunk {
+        if data.preferred_read_replica >= 0 && data.preferred_read_replica != self.broker {
+            let until = Instant::now() + self.config.metadata_max_age;
+            assignment.prefer_replica(target, data.preferred_read_replica, until);
+            answer.problems.push(Fetched::Redirected);
+        }
+        let Some(Records::Inline(bytes)) = data.records else { return };
+        let Some((next, leader_epoch)) = Chunk::end_of(&bytes) else { return };
+        if !assignment.fetched(target, next) {
+            return;
+        }
+        answer.chunks.push(Chunk {
             at: target.at.clone(),
             bytes,
-            start,
+            start: target.offset,
             next,
             leader_epoch,
             high_watermark: Offset(data.high_watermark),
             aborted: data.aborted_transactions.unwrap_or_default(),
             check_crcs: self.config.check_crcs,
-        }))
+            version: target.version,
+        });
     }
 }

@@ -12,7 +12,9 @@ use tokio::time::Instant;
 
 use super::ProducerConfig;
 use super::batch::{Batch, ProducerRecord};
-use super::partition::{Identity, PartitionQueue, Readiness};
+use super::delivery::{DeliveryError, timed_out};
+use super::partition::{Identity, InTransaction, PartitionQueue, Readiness};
+use super::transaction::{Transaction, TransactionError};
 use crate::metadata::{Metadata, TopicMetadata};
 
 /// Partitions that are looked at to find the one with the shortest queue.
@@ -61,6 +63,10 @@ pub(super) struct Accumulator {
     pub(super) partitions: Vec<PartitionQueue>,
     pub(super) brokers: BTreeMap<i32, Broker>,
     pub(super) identity: Option<Identity>,
+    /// Of a transactional producer.
+    pub(super) transaction: Option<Transaction>,
+    /// Told when the coordinator of transactions has to hear of partitions.
+    pub(super) registration: Arc<Notify>,
     /// Batches that wait or are under way.
     pub(super) incomplete: usize,
     /// Whether everything is to be sent at once, whatever `linger.ms` says.
@@ -78,12 +84,14 @@ pub(super) struct Accumulator {
 }
 
 impl Accumulator {
-    pub(super) fn new() -> Accumulator {
+    pub(super) fn new(transaction: Option<Transaction>) -> Accumulator {
         Accumulator {
             topics: Vec::new(),
             partitions: Vec::new(),
             brokers: BTreeMap::new(),
             identity: None,
+            transaction,
+            registration: Arc::default(),
             incomplete: 0,
             flushing: false,
             closing: false,
@@ -112,6 +120,12 @@ impl Accumulator {
             }
             _ => Joined::NoneOpen,
         }
+    }
+
+    /// Fails when no record may be taken, because no transaction is open that could be committed. Batches are open only while
+    /// one may, so this stands before opening one.
+    pub(super) fn check_open(&self) -> Result<(), Arc<TransactionError>> {
+        self.transaction.as_ref().map_or(Ok(()), |transaction| transaction.check_open("send"))
     }
 
     /// Puts a record into a new batch of a partition. False when there is no memory for one.
@@ -144,8 +158,76 @@ impl Accumulator {
         self.incomplete += 1;
         batch.charged = charged;
         self.partitions[partition].open(batch).push(record);
+        self.join_transaction(partition);
         self.wake(partition);
         true
+    }
+
+    fn join_transaction(&mut self, partition: usize) {
+        let Some(transaction) = &mut self.transaction else { return };
+        let queue = &mut self.partitions[partition];
+        if queue.in_transaction != InTransaction::No {
+            return;
+        }
+        queue.in_transaction = match transaction.joined(partition) {
+            true => {
+                self.registration.notify_one();
+                InTransaction::Joining
+            }
+            false => InTransaction::Yes,
+        };
+    }
+
+    /// The coordinator knows that these partitions are in the transaction.
+    pub(super) fn registered(&mut self, partitions: &[usize]) {
+        for &partition in partitions {
+            self.partitions[partition].in_transaction = InTransaction::Yes;
+            self.wake(partition);
+        }
+    }
+
+    /// Closes all open batches: no record joins them any more.
+    pub(super) fn seal(&mut self) {
+        for batch in self.partitions.iter_mut().filter_map(|queue| queue.queue.back_mut()) {
+            batch.sealed = true;
+        }
+    }
+
+    /// The transaction has ended, and the next begins with `identity`.
+    pub(super) fn transaction_ended(&mut self, identity: Option<Identity>) {
+        self.identity = identity.or(self.identity);
+        for queue in &mut self.partitions {
+            queue.in_transaction = InTransaction::No;
+        }
+    }
+
+    /// Whether a failed batch of the open transaction, if there is one, may be sent again.
+    pub(super) fn may_retry(&self) -> bool {
+        !self.closing && self.transaction.as_ref().is_none_or(Transaction::may_retry)
+    }
+
+    /// Notes that a batch was given up: its transaction cannot be committed.
+    pub(super) fn batch_failed(&mut self, batch: &Batch, error: &DeliveryError) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.batch_failed(error, batch.sequence.is_some());
+        }
+    }
+
+    /// Takes what waits, if its transaction cannot be committed.
+    pub(super) fn drop_waiting(&mut self) -> Vec<Taken> {
+        if self.transaction.as_ref().is_none_or(|transaction| !transaction.drops_batches()) {
+            return Vec::new();
+        }
+        let dropped = self.take_all();
+        for taken in &dropped {
+            self.partitions[taken.partition].gave_up(&taken.batch);
+            if taken.batch.sequence.is_some()
+                && let Some(transaction) = &mut self.transaction
+            {
+                transaction.lost_sequence();
+            }
+        }
+        dropped
     }
 
     /// Tells the sender of a partition's leader.
@@ -195,6 +277,10 @@ impl Accumulator {
         for step in 0..count {
             let partition = led.partitions[(led.begin + step) % count];
             let queue = &mut self.partitions[partition];
+            let in_transaction = queue.in_transaction == InTransaction::Yes;
+            if self.transaction.as_ref().is_some_and(|open| !open.may_produce(in_transaction)) {
+                continue;
+            }
             match queue.readiness(config, self.identity, hurry, now) {
                 Readiness::Nothing => {}
                 Readiness::At(at) => next = Some(next.map_or(at, |next: Instant| next.min(at))),
@@ -215,7 +301,11 @@ impl Accumulator {
     }
 
     /// Takes the batches that waited longer than they may. They have been sent to nobody, or have come back.
-    pub(super) fn take_expired(&mut self, config: &ProducerConfig, now: Instant) -> Vec<Taken> {
+    pub(super) fn take_expired(
+        &mut self,
+        config: &ProducerConfig,
+        now: Instant,
+    ) -> Vec<(Taken, DeliveryError)> {
         let mut expired = Vec::new();
         if self.incomplete == 0 {
             return expired;
@@ -226,7 +316,11 @@ impl Accumulator {
             {
                 let batch = queue.queue.pop_front().expect("it was just looked at");
                 queue.gave_up(&batch);
-                expired.push(Taken { partition, batch });
+                let error = timed_out(config, queue, &batch, None);
+                if let Some(transaction) = &mut self.transaction {
+                    transaction.batch_failed(&error, batch.sequence.is_some());
+                }
+                expired.push((Taken { partition, batch }, error));
             }
         }
         expired

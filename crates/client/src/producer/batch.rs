@@ -69,6 +69,7 @@ impl Batch {
         let options = BatchOptions {
             compression: config.compression,
             compression_level: config.compression_level,
+            transactional: config.transactional_id.is_some(),
             ..BatchOptions::default()
         };
         Box::new(Batch {

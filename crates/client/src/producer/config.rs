@@ -53,13 +53,17 @@ pub struct ProducerConfig {
     pub compression_level: Option<i32>,
     /// `enable.idempotence`: retries neither duplicate nor reorder.
     pub idempotence: bool,
+    /// `transactional.id`: the name under which one producer at a time writes transactions. It needs idempotence.
+    pub transactional_id: Option<String>,
+    /// `transaction.timeout.ms`: the coordinator aborts what is open for longer, and fences the producer.
+    pub transaction_timeout: Duration,
     /// `retries`.
     pub retries: u32,
     /// `retry.backoff.ms`.
     pub retry_backoff: Duration,
     /// `delivery.timeout.ms`: time from a batch's first record to its end, whichever that is.
     pub delivery_timeout: Duration,
-    /// `max.block.ms`: time that a send waits for room, and a topic for its metadata.
+    /// `max.block.ms`: time that a send waits for room, a topic for its metadata, and a call of a transaction for its outcome.
     pub max_block: Duration,
     /// `metadata.max.age.ms`.
     pub metadata_max_age: Duration,
@@ -81,6 +85,8 @@ impl Default for ProducerConfig {
             compression: Compression::None,
             compression_level: None,
             idempotence: true,
+            transactional_id: None,
+            transaction_timeout: Duration::from_secs(60),
             retries: u32::MAX,
             retry_backoff: Duration::from_millis(100),
             delivery_timeout: Duration::from_secs(120),
@@ -95,10 +101,6 @@ impl Default for ProducerConfig {
 impl ProducerConfig {
     /// Takes the producer's settings out of `properties`; what is left there is none of them.
     pub fn take(properties: &mut Properties) -> Result<ProducerConfig, InvalidSetting> {
-        if let Some(value) = properties.take("transactional.id") {
-            let expected = "none (this producer has no transactions yet)".to_owned();
-            return Err(InvalidSetting { key: "transactional.id".to_owned(), value, expected });
-        }
         // Serializers and interceptors are Java classes; bytes are what this producer takes.
         for java in ["key.serializer", "value.serializer"] {
             properties.take(java);
@@ -127,6 +129,8 @@ impl ProducerConfig {
             compression,
             compression_level: take_compression_level(properties, compression)?,
             idempotence: properties.take_bool("enable.idempotence", default.idempotence)?,
+            transactional_id: properties.take("transactional.id").filter(|id| !id.is_empty()),
+            transaction_timeout: properties.take_ms("transaction.timeout.ms", 60_000)?,
             retries: properties.take_number(
                 "retries",
                 i32::MAX.unsigned_abs(),
@@ -140,23 +144,39 @@ impl ProducerConfig {
             ignore_keys: properties.take_bool("partitioner.ignore.keys", default.ignore_keys)?,
             connection: ConnectionOptions::take(properties, "producer")?,
         };
-        config.settle_idempotence(wants_idempotence)?;
+        if config.transactional_id.is_some() && !config.idempotence {
+            let (key, value) = ("enable.idempotence".to_owned(), "false".to_owned());
+            return Err(InvalidSetting { key, value, expected: "true, with transactional.id,".to_owned() });
+        }
+        config.settle_idempotence(wants_idempotence || config.transactional_id.is_some())?;
         Ok(config)
     }
 
-    /// Kafka's rules: idempotence needs `acks=all`, retries, and at most five requests in flight. Where it was not asked
-    /// for, it gives way; where it was, the other setting is wrong.
+    /// Kafka's rules: idempotence, and with it transactions, need `acks=all`, retries, and at most five requests in
+    /// flight. Where it was not asked for, it gives way; where it was, the other setting is wrong.
     fn settle_idempotence(&mut self, wanted: bool) -> Result<(), InvalidSetting> {
         if !self.idempotence {
             return Ok(());
         }
         let conflict = if self.acks != Acks::All {
-            Some(("acks", self.acks.code().to_string(), "all, with enable.idempotence=true,"))
+            Some((
+                "acks",
+                self.acks.code().to_string(),
+                "all, with enable.idempotence=true or transactional.id,",
+            ))
         } else if self.retries == 0 {
-            Some(("retries", "0".to_owned(), "more than 0, with enable.idempotence=true,"))
+            Some((
+                "retries",
+                "0".to_owned(),
+                "more than 0, with enable.idempotence=true or transactional.id,",
+            ))
         } else if self.in_flight_max > IDEMPOTENT_IN_FLIGHT_MAX {
             let key = "max.in.flight.requests.per.connection";
-            Some((key, self.in_flight_max.to_string(), "at most 5, with enable.idempotence=true,"))
+            Some((
+                key,
+                self.in_flight_max.to_string(),
+                "at most 5, with enable.idempotence=true or transactional.id,",
+            ))
         } else {
             None
         };
@@ -224,8 +244,19 @@ mod tests {
     }
 
     #[test]
+    fn transactions_need_idempotence() {
+        let config = take(&["transactional.id=t", "transaction.timeout.ms=5000"]).expect("right");
+        assert_eq!(config.transactional_id.as_deref(), Some("t"));
+        assert_eq!(config.transaction_timeout, Duration::from_secs(5));
+        for wrong in ["acks=1", "retries=0", "enable.idempotence=false"] {
+            let error = take(&["transactional.id=t", wrong]).expect_err("a conflict");
+            assert!(wrong.starts_with(&error.key), "{error}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_served_is_refused_by_name() {
-        for wrong in ["transactional.id=t", "security.protocol=TLS", "acks=2", "compression.type=brotli"] {
+        for wrong in ["security.protocol=TLS", "acks=2", "compression.type=brotli"] {
             let error = take(&[wrong]).expect_err("a refusal");
             assert!(wrong.starts_with(&error.key), "{error}");
         }

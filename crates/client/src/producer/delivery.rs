@@ -6,9 +6,10 @@ use thalweg_record::Offset;
 use thalweg_wire::ErrorCode;
 use tokio::time::Instant;
 
-use super::Shared;
 use super::accumulator::Taken;
-use super::batch::SentRun;
+use super::batch::{Batch, SentRun};
+use super::partition::PartitionQueue;
+use super::{ProducerConfig, Shared};
 
 /// How the records of a batch fared.
 #[derive(Debug)]
@@ -42,6 +43,9 @@ pub enum DeliveryError {
     /// The producer ended first.
     #[error(transparent)]
     Closed(#[from] ProducerClosed),
+    /// Their transaction cannot be committed.
+    #[error(transparent)]
+    Aborted(#[from] TransactionAborted),
 }
 
 /// The broker refused a batch.
@@ -80,6 +84,11 @@ pub struct DeliveryTimedOut {
 #[error("The producer was closed before the records were sent")]
 pub struct ProducerClosed;
 
+/// Records were dropped before they were sent, because their transaction is to be aborted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("The transaction was aborted before the records were sent")]
+pub struct TransactionAborted;
+
 /// Reports the end of a batch. The accumulator's lock is not held.
 pub(super) fn report(
     shared: &Shared,
@@ -115,15 +124,24 @@ pub(super) fn fail(shared: &Shared, batches: Vec<Taken>, error: &DeliveryError) 
     shared.progress.notify_waiters();
 }
 
+/// Drops what waits to be sent: the transaction that it is part of cannot be committed.
+pub(super) fn drop_waiting(shared: &Shared) {
+    let dropped = shared.accumulator.lock().drop_waiting();
+    fail(shared, dropped, &DeliveryError::Aborted(TransactionAborted));
+}
+
 /// The error of a batch that was not stored in time.
-pub(super) fn timed_out(shared: &Shared, taken: &Taken, last: Option<String>) -> DeliveryError {
-    let accumulator = shared.accumulator.lock();
-    let queue = &accumulator.partitions[taken.partition];
+pub(super) fn timed_out(
+    config: &ProducerConfig,
+    queue: &PartitionQueue,
+    batch: &Batch,
+    last: Option<String>,
+) -> DeliveryError {
     DeliveryError::TimedOut(DeliveryTimedOut {
         topic: Arc::clone(&queue.topic),
         partition: queue.partition,
-        timeout_ms: shared.config.delivery_timeout.as_millis(),
-        attempts: taken.batch.attempts,
+        timeout_ms: config.delivery_timeout.as_millis(),
+        attempts: batch.attempts,
         last,
     })
 }

@@ -10,7 +10,7 @@ use thalweg_wire::request::InitProducerIdRequest;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::delivery::{fail, timed_out};
+use super::delivery::{drop_waiting, fail};
 use super::partition::Identity;
 use super::{Shared, sender};
 use crate::error::{ClientError, Refused};
@@ -79,14 +79,19 @@ fn start_senders(
 
 fn expire(shared: &Shared, now: Instant) {
     let expired = shared.accumulator.lock().take_expired(&shared.config, now);
-    for taken in expired {
-        let error = timed_out(shared, &taken, None);
+    let any = !expired.is_empty();
+    for (taken, error) in expired {
         fail(shared, vec![taken], &error);
+    }
+    if any {
+        drop_waiting(shared);
     }
 }
 
+/// A transactional producer has its identity from its coordinator.
 fn wants_identity(shared: &Shared) -> bool {
-    shared.config.idempotence && shared.accumulator.lock().identity.is_none()
+    let config = &shared.config;
+    config.idempotence && config.transactional_id.is_none() && shared.accumulator.lock().identity.is_none()
 }
 
 async fn init_producer_id(shared: &Shared) -> Result<Identity, ClientError> {

@@ -4,7 +4,8 @@
 //! those behind it come back too, as out of order; all return to the queue in their order, and each is sent again
 //! only when none before it is under way. When a gap can never close (a batch was given up, or the broker has
 //! forgotten the producer), the partition waits until nothing is under way and starts again at sequence 0 with the
-//! next epoch (KIP-360).
+//! next epoch (KIP-360). A transactional producer gets its epochs from the coordinator alone: there, a gap makes the
+//! transaction fail, and the next identity starts all partitions again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,6 +20,15 @@ use crate::metadata::PartitionMetadata;
 
 /// Of so many batches of a producer a broker knows that it has them.
 const BATCHES_REMEMBERED: usize = 5;
+
+/// Whether a partition is part of the open transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum InTransaction {
+    No,
+    /// The coordinator has to hear of it first.
+    Joining,
+    Yes,
+}
 
 /// The producer's id, and the epoch that partitions begin with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +55,7 @@ pub(crate) struct PartitionQueue {
     pub(super) leader: Option<i32>,
     pub(super) queue: VecDeque<Box<Batch>>,
     pub(super) in_flight: usize,
+    pub(super) in_transaction: InTransaction,
     retry_at: Option<Instant>,
     next_number: u64,
     sequences: Sequences,
@@ -52,7 +63,9 @@ pub(crate) struct PartitionQueue {
 
 #[derive(Debug)]
 struct Sequences {
-    id: ProducerId,
+    /// The producer's identity that was taken up last.
+    identity: Identity,
+    /// Its epoch, or a later one of this partition alone.
     epoch: ProducerEpoch,
     next: i32,
     /// Batches from the oldest on whose end is not known, in order.
@@ -87,10 +100,11 @@ impl PartitionQueue {
             leader: None,
             queue: VecDeque::new(),
             in_flight: 0,
+            in_transaction: InTransaction::No,
             retry_at: None,
             next_number: 0,
             sequences: Sequences {
-                id: ProducerId::NONE,
+                identity: Identity { id: ProducerId::NONE, epoch: ProducerEpoch::NONE },
                 epoch: ProducerEpoch::NONE,
                 next: 0,
                 outstanding: VecDeque::new(),
@@ -151,7 +165,7 @@ impl PartitionQueue {
             // leads no longer, and is sent again when all behind it are stored.
             None => {
                 let room = sequences.known && sequences.outstanding.len() < BATCHES_REMEMBERED;
-                sequences.outstanding.is_empty() || (room && sequences.id == identity.id)
+                sequences.outstanding.is_empty() || (room && sequences.identity == identity)
             }
         }
     }
@@ -164,7 +178,7 @@ impl PartitionQueue {
         let mut batch = self.queue.pop_front().expect("a ready partition has a batch");
         if identity.is_some() && batch.sequence.is_none() {
             let sequences = &mut self.sequences;
-            batch.identify(sequences.id, sequences.epoch, sequences.next);
+            batch.identify(sequences.identity.id, sequences.epoch, sequences.next);
             sequences.outstanding.push_back(Outstanding { base_sequence: sequences.next, ended: false });
             sequences.next = increment_sequence(sequences.next, batch.record_count());
         }
@@ -178,13 +192,13 @@ impl PartitionQueue {
     /// Starts again when that is due, or takes up the producer's id when it is new.
     fn settle_sequences(&mut self, identity: Identity) {
         let sequences = &mut self.sequences;
-        let is_new = sequences.id != identity.id;
+        let is_new = sequences.identity != identity;
         let takes_up = is_new && sequences.outstanding.is_empty();
         if !(sequences.restart || takes_up) {
             return;
         }
         if is_new {
-            sequences.id = identity.id;
+            sequences.identity = identity;
             sequences.epoch = identity.epoch;
         } else {
             sequences.epoch = ProducerEpoch(sequences.epoch.0.saturating_add(1));
@@ -200,7 +214,8 @@ impl PartitionQueue {
 
     /// Whether the next restart needs another producer id, because the epochs are used up.
     pub(super) fn epochs_used_up(&self, identity: Identity) -> bool {
-        self.sequences.restart && self.sequences.id == identity.id && self.sequences.epoch.0 == i16::MAX
+        let sequences = &self.sequences;
+        sequences.restart && sequences.identity == identity && sequences.epoch.0 == i16::MAX
     }
 
     /// Whether the batch is the oldest whose end is not known: an out-of-order answer to it means a lost one before.

@@ -21,11 +21,12 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep};
 
 use super::accumulator::Taken;
-use super::delivery::{BatchRefused, DeliveryError, report, timed_out};
+use super::delivery::{BatchRefused, DeliveryError, drop_waiting, report, timed_out};
 use super::{Acks, Shared};
 use crate::error::{ClientError, CloseReason, ConnectionClosed, UnencodableRequest, UnreadableResponse};
 use crate::frames::FrameReader;
 use crate::handshake::{self, Alone, Negotiated, negotiate};
+use crate::retry::backoff_after;
 use crate::stream::ByteStream;
 
 const RECONNECT_MIN: Duration = Duration::from_millis(50);
@@ -33,9 +34,13 @@ const RECONNECT_MAX: Duration = Duration::from_secs(1);
 /// How often requests that wait for too long are looked for.
 const TICK: Duration = Duration::from_secs(1);
 
+/// The last version of Produce that adds no partition to a transaction (KIP-890).
+const EXPLICIT_UNTIL: i16 = 11;
+
 /// A request under way.
 struct Flight {
     correlation_id: i32,
+    version: i16,
     batches: Vec<Taken>,
     sent_at: Instant,
 }
@@ -102,16 +107,25 @@ async fn session(
     let (reader, mut writer) = tokio::io::split(stream);
     let mut frames = FrameReader::new(reader, options.frame_bytes_max);
     let negotiated = negotiate(&mut frames, &mut writer, &peer, options).await?;
-    let version = negotiated.versions.pick::<ProduceRequest>(&peer)?;
-    let link = Link { shared, broker, peer, version, negotiated, wake, next_correlation_id: 1 };
+    let newest = negotiated.versions.pick::<ProduceRequest>(&peer)?;
+    let versions = Versions { newest, explicit: newest.min(EXPLICIT_UNTIL) };
+    let link = Link { shared, broker, peer, versions, negotiated, wake, next_correlation_id: 1 };
     link.exchange(&mut frames, &mut writer, flights).await
+}
+
+/// The versions of Produce that are sent.
+#[derive(Clone, Copy)]
+struct Versions {
+    newest: i16,
+    /// In transactions whose partitions the coordinator is told of.
+    explicit: i16,
 }
 
 struct Link<'a> {
     shared: &'a Shared,
     broker: i32,
     peer: Arc<str>,
-    version: i16,
+    versions: Versions,
     negotiated: Negotiated,
     wake: &'a Notify,
     next_correlation_id: i32,
@@ -198,9 +212,11 @@ impl Link<'_> {
         flights: &mut VecDeque<Flight>,
     ) -> Result<(Option<Outgoing>, Option<Instant>), ClientError> {
         let now = Instant::now();
-        let (mut batches, next) = {
+        let (mut batches, next, version) = {
             let mut accumulator = self.shared.accumulator.lock();
-            accumulator.take(self.broker, &self.shared.config, now)
+            let explicit = accumulator.transaction.as_ref().is_some_and(|open| !open.is_implicit());
+            let (batches, next) = accumulator.take(self.broker, &self.shared.config, now);
+            (batches, next, if explicit { self.versions.explicit } else { self.versions.newest })
         };
         if batches.is_empty() {
             return Ok((None, next));
@@ -211,12 +227,12 @@ impl Link<'_> {
         let correlation_id = self.next_correlation_id;
         self.next_correlation_id = self.next_correlation_id.wrapping_add(1);
         // In flight from here on, so that a failure brings the batches back.
-        flights.push_back(Flight { correlation_id, batches, sent_at: now });
-        let batches = &flights.back().expect("it was just added").batches;
-        let (encoded, gaps) = self.encode(correlation_id, batches).map_err(|source| UnencodableRequest {
+        flights.push_back(Flight { correlation_id, version, batches, sent_at: now });
+        let flight = flights.back().expect("it was just added");
+        let (encoded, gaps) = self.encode(flight).map_err(|source| UnencodableRequest {
             peer: Arc::clone(&self.peer),
             api: ApiKey::Produce,
-            version: self.version,
+            version,
             source,
         })?;
         Ok((Some(Outgoing { encoded, gaps, written: 0 }), next))
@@ -224,17 +240,17 @@ impl Link<'_> {
 
     /// The request without the batches. They are sorted, so those of a topic follow one another, and the gaps are in
     /// their order.
-    fn encode(&self, correlation_id: i32, batches: &[Taken]) -> Result<(BytesMut, Vec<Gap>), EncodeError> {
-        let config = &self.shared.config;
+    fn encode(&self, flight: &Flight) -> Result<(BytesMut, Vec<Gap>), EncodeError> {
+        let (config, version) = (&self.shared.config, flight.version);
         let mut request = ProduceRequest {
-            transactional_id: None,
+            transactional_id: config.transactional_id.clone(),
             acks: config.acks.code(),
             timeout_ms: i32::try_from(config.connection.request_timeout.as_millis()).unwrap_or(i32::MAX),
             topic_data: Vec::new(),
         };
         {
             let accumulator = self.shared.accumulator.lock();
-            for taken in batches {
+            for taken in &flight.batches {
                 let queue = &accumulator.partitions[taken.partition];
                 if request.topic_data.last().is_none_or(|last| *last.name != *queue.topic) {
                     request.topic_data.push(TopicProduceData {
@@ -252,14 +268,14 @@ impl Link<'_> {
         }
         let header = RequestHeader {
             request_api_key: ApiKey::Produce as i16,
-            request_api_version: self.version,
-            correlation_id,
+            request_api_version: version,
+            correlation_id: flight.correlation_id,
             client_id: Some(config.connection.client_id.clone()),
         };
         let mut e = Encoder::with_capacity(256);
         e.i32(0);
-        header.encode(&mut e, frame::request_header_version(ApiKey::Produce, self.version))?;
-        request.encode(&mut e, self.version)?;
+        header.encode(&mut e, frame::request_header_version(ApiKey::Produce, version))?;
+        request.encode(&mut e, version)?;
         let length = e.total_len() - frame::LENGTH_LEN;
         e.patch_i32(0, i32::try_from(length).map_err(|_| EncodeError::TooLong { length })?);
         Ok(e.into_parts())
@@ -286,22 +302,22 @@ impl Link<'_> {
         if expected != Some(received) {
             return Err(self.closed(CloseReason::Correlation { received, expected }));
         }
-        let (_, response) =
-            frame::decode_response::<ProduceRequest>(answer, self.version).map_err(|source| {
-                UnreadableResponse {
-                    peer: Arc::clone(&self.peer),
-                    api: ApiKey::Produce,
-                    version: self.version,
-                    source,
-                }
-            })?;
+        let version = flights.front().expect("a request with an answer is in flight").version;
+        let (_, response) = frame::decode_response::<ProduceRequest>(answer, version).map_err(|source| {
+            UnreadableResponse { peer: Arc::clone(&self.peer), api: ApiKey::Produce, version, source }
+        })?;
         let flight = flights.pop_front().expect("the answered request is the first flight");
-        settle(self.shared, self.outcomes(flight.batches, response));
+        settle(self.shared, self.outcomes(flight.batches, version, response));
         Ok(())
     }
 
     /// What the answer says of each batch. It names the partitions in the order of the request, as a rule.
-    fn outcomes(&self, batches: Vec<Taken>, response: ProduceResponse) -> Vec<(Taken, Outcome)> {
+    fn outcomes(
+        &self,
+        batches: Vec<Taken>,
+        version: i16,
+        response: ProduceResponse,
+    ) -> Vec<(Taken, Outcome)> {
         let mut answers: Vec<Option<(Answered, PartitionProduceResponse)>> =
             Vec::with_capacity(batches.len());
         for topic in response.responses {
@@ -317,7 +333,7 @@ impl Link<'_> {
             let is_it = |answer: &Option<(Answered, PartitionProduceResponse)>| {
                 answer.as_ref().is_some_and(|(whose, _)| {
                     whose.partition == queue.partition
-                        && if self.version >= 13 {
+                        && if version >= 13 {
                             whose.id == queue.topic_id
                         } else {
                             *whose.name == *queue.topic
@@ -420,51 +436,38 @@ fn advance(outgoing: &mut Option<Outgoing>, written: usize) -> bool {
     done
 }
 
-/// What becomes of a batch after its outcome.
-enum End {
-    Stored(Offset),
-    GivenUp(DeliveryError),
-}
-
 /// Brings batches to their end, or back to their queues.
 fn settle(shared: &Shared, outcomes: Vec<(Taken, Outcome)>) {
     if outcomes.is_empty() {
         return;
     }
     let now = Instant::now();
-    let mut ended = Vec::with_capacity(outcomes.len());
+    let mut ended: Vec<(Taken, Result<Offset, DeliveryError>)> = Vec::with_capacity(outcomes.len());
     for (taken, outcome) in outcomes {
-        let end = match outcome {
+        match outcome {
             Outcome::Stored(offset) => {
-                let mut accumulator = shared.accumulator.lock();
-                accumulator.partitions[taken.partition].ended(&taken.batch, true);
-                End::Stored(offset)
+                shared.accumulator.lock().partitions[taken.partition].ended(&taken.batch, true);
+                ended.push((taken, Ok(offset)));
             }
             Outcome::Failed { error_code, message } => {
-                match failed(shared, taken, error_code, message, now) {
-                    Some((taken, error)) => {
-                        ended.push((taken, End::GivenUp(error)));
-                        continue;
-                    }
-                    None => continue,
-                }
+                let given_up = failed(shared, taken, error_code, message, now);
+                ended.extend(given_up.map(|(taken, error)| (taken, Err(error))));
             }
-        };
-        ended.push((taken, end));
+        }
     }
-    for (taken, end) in &ended {
-        let result = match end {
-            End::Stored(offset) => Ok(*offset),
-            End::GivenUp(error) => Err(error),
-        };
-        report(shared, taken, now, result);
+    for (taken, result) in &ended {
+        report(shared, taken, now, result.as_ref().copied());
     }
+    let any_failed = ended.iter().any(|(_, result)| result.is_err());
     {
         let mut accumulator = shared.accumulator.lock();
         for (taken, _) in ended {
             accumulator.release(taken.batch);
         }
         accumulator.wake_all();
+    }
+    if any_failed {
+        drop_waiting(shared);
     }
     shared.progress.notify_waiters();
 }
@@ -479,16 +482,18 @@ fn failed(
 ) -> Option<(Taken, DeliveryError)> {
     let config = &shared.config;
     let in_time = taken.batch.created + config.delivery_timeout > now;
-    let may_retry = taken.batch.attempts <= config.retries;
     let mut guard = shared.accumulator.lock();
     let accumulator = &mut *guard;
+    let may_retry = taken.batch.attempts <= config.retries && in_time && accumulator.may_retry();
     let queue = &mut accumulator.partitions[taken.partition];
     let out_of_sequence = config.idempotence && is_sequence_error(error_code);
-    if (out_of_sequence || error_code.is_retriable()) && in_time && may_retry && !accumulator.closing {
-        // Behind a batch that failed, all are out of order; that is no loss.
-        if out_of_sequence
-            && (queue.is_oldest(&taken.batch) || error_code != ErrorCode::OutOfOrderSequenceNumber)
-        {
+    // Behind a batch that failed, all are out of order; that is no loss.
+    let lost = out_of_sequence
+        && (queue.is_oldest(&taken.batch) || error_code != ErrorCode::OutOfOrderSequenceNumber);
+    // What is lost of a transaction cannot be made good by storing the rest.
+    let mendable = !(lost && config.transactional_id.is_some());
+    if (out_of_sequence || error_code.is_retriable()) && may_retry && mendable {
+        if lost {
             let (topic, partition) = (&queue.topic, queue.partition);
             tracing::warn!(
                 %topic, partition, %error_code, why = message.as_deref(),
@@ -499,21 +504,21 @@ fn failed(
                 accumulator.identity = None;
             }
         }
-        queue.retry(taken.batch, now + config.retry_backoff);
+        queue.retry(taken.batch, now + backoff_after(config.retry_backoff, Some(error_code)));
         drop(guard);
         shared.housekeeper.notify_one();
         return None;
     }
     queue.ended(&taken.batch, false);
-    let (topic, partition) = (Arc::clone(&queue.topic), queue.partition);
-    drop(guard);
     let error = if in_time || !error_code.is_retriable() {
+        let (topic, partition) = (Arc::clone(&queue.topic), queue.partition);
         DeliveryError::Refused(BatchRefused { topic, partition, error_code, message })
     } else {
         let last =
             message.map_or_else(|| error_code.to_string(), |message| format!("{error_code} ({message})"));
-        timed_out(shared, &taken, Some(last))
+        timed_out(config, queue, &taken.batch, Some(last))
     };
+    accumulator.batch_failed(&taken.batch, &error);
     Some((taken, error))
 }
 

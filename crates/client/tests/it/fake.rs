@@ -15,10 +15,13 @@ use thalweg_wire::request::metadata_response::{
 };
 use thalweg_wire::request::produce_response::{PartitionProduceResponse, TopicProduceResponse};
 use thalweg_wire::request::{
-    ApiVersionsResponse, InitProducerIdResponse, MetadataResponse, ProduceRequest, ProduceResponse,
+    ApiVersionsResponse, InitProducerIdRequest, InitProducerIdResponse, MetadataResponse, ProduceRequest,
+    ProduceResponse,
 };
 use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message, Records, Uuid, frame};
 use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
+
+use crate::coordinator::{self, Coordinator};
 
 pub const TOPIC: &str = "t";
 const TOPIC_ID: Uuid = Uuid(77);
@@ -50,6 +53,8 @@ pub struct Stored {
 #[derive(Debug, Default)]
 pub struct Log {
     pub records: Vec<Stored>,
+    /// How many of the records are in transactions.
+    pub transactional: usize,
     /// Producer epochs in the order of the batches.
     pub epochs: Vec<i16>,
     producers: BTreeMap<i64, Known>,
@@ -65,6 +70,8 @@ struct Known {
 type Script = Box<dyn FnMut(i32) -> Act + Send>;
 
 pub struct State {
+    /// Of the transactional id.
+    pub coordinator: Coordinator,
     pub logs: Vec<Log>,
     pub produce_requests: usize,
     pub request_bytes_max: usize,
@@ -85,6 +92,7 @@ impl Fake {
     /// A peer with one topic, which does with the batch of a partition what `script` says.
     pub fn new(partitions: usize, script: impl FnMut(i32) -> Act + Send + 'static) -> Fake {
         Fake(Arc::new(Mutex::new(State {
+            coordinator: Coordinator::default(),
             logs: (0..partitions).map(|_| Log::default()).collect(),
             produce_requests: 0,
             request_bytes_max: 0,
@@ -172,6 +180,10 @@ impl Fake {
             }
             ApiKey::Metadata => encode(&state.metadata(version), key, version, id, Duration::ZERO),
             ApiKey::InitProducerId => {
+                let request = InitProducerIdRequest::decode(&mut d, version).expect("a request");
+                if request.transactional_id.is_some() {
+                    return state.coordinator.init(&request, version, id);
+                }
                 state.next_producer_id += 1;
                 let answer = InitProducerIdResponse {
                     producer_id: state.next_producer_id,
@@ -186,18 +198,18 @@ impl Fake {
                 state.request_bytes_max = state.request_bytes_max.max(bytes);
                 state.produce(request, version, id)
             }
-            other => panic!("{other:?} is not expected"),
+            other => state.coordinator.answer(other, &mut d, version, id),
         }
     }
 }
 
-enum Answer {
+pub enum Answer {
     Frame(Bytes, Duration),
     None,
     Close,
 }
 
-fn encode<M: Message>(message: &M, key: ApiKey, version: i16, id: i32, delay: Duration) -> Answer {
+pub fn encode<M: Message>(message: &M, key: ApiKey, version: i16, id: i32, delay: Duration) -> Answer {
     let (bytes, gaps) = frame::encode_response(message, key, version, id).expect("an answer");
     assert!(gaps.is_empty());
     Answer::Frame(bytes.freeze(), delay)
@@ -206,6 +218,7 @@ fn encode<M: Message>(message: &M, key: ApiKey, version: i16, id: i32, delay: Du
 impl State {
     fn versions(&self, version: i16) -> (ApiVersionsResponse, i16) {
         let keys = [ApiKey::ApiVersions, ApiKey::Metadata, ApiKey::InitProducerId, ApiKey::Produce];
+        let keys = keys.into_iter().chain(coordinator::SERVED);
         let api_keys = keys.map(|key| {
             let (min_version, max) = key.versions();
             let max_version = self.max_versions.get(&(key as i16)).copied().unwrap_or(max);
@@ -213,7 +226,9 @@ impl State {
         });
         let known = self.max_versions.get(&(ApiKey::ApiVersions as i16)).copied().unwrap_or(i16::MAX);
         let error_code = if version > known { ErrorCode::UnsupportedVersion.code() } else { 0 };
-        let answer = ApiVersionsResponse { error_code, api_keys: api_keys.to_vec(), ..Default::default() };
+        let api_keys = api_keys.collect();
+        let finalized_features = self.coordinator.features();
+        let answer = ApiVersionsResponse { error_code, api_keys, finalized_features, ..Default::default() };
         (answer, if version > known { 0 } else { version })
     }
 
@@ -246,6 +261,7 @@ impl State {
 
     fn produce(&mut self, request: ProduceRequest, version: i16, id: i32) -> Answer {
         self.produce_requests += 1;
+        self.coordinator.check_produce(&request, version);
         let [topic] = request.topic_data.as_slice() else { panic!("one topic") };
         if version >= 13 {
             assert_eq!(topic.topic_id, TOPIC_ID)
@@ -316,6 +332,9 @@ impl Log {
                 known.batches.pop_front();
             }
             self.epochs.push(header.producer_epoch.0);
+        }
+        if header.attributes.is_transactional() {
+            self.transactional += usize::try_from(header.record_count).expect("a count");
         }
         let mut buffer = DecompressBuffer::default();
         for batch in batches(bytes) {

@@ -1,18 +1,20 @@
-//! A member of a group whose coordinator moves.
+//! A member of a group: rebalances, a coordinator that moves or forgets it, and a consumer that does not poll.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use thalweg_client::{
-    ByteStream, CloseReason, Cluster, ConnectionOptions, Connector, Consumer, ConsumerConfig, FrameReader,
-    Polled, TopicPartition,
+    ByteStream, CloseReason, Cluster, CommittedOffset, ConnectionOptions, Connector, Consumer,
+    ConsumerConfig, FrameReader, Polled, TopicPartition,
 };
 use thalweg_record::Offset;
 use thalweg_wire::data::ConsumerProtocolAssignment;
 use thalweg_wire::data::consumer_protocol_assignment::TopicPartition as Assigned;
 use thalweg_wire::request::api_versions_response::ApiVersion;
+use thalweg_wire::request::fetch_response::{FetchableTopicResponse, PartitionData};
 use thalweg_wire::request::find_coordinator_response::Coordinator;
 use thalweg_wire::request::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
@@ -21,39 +23,51 @@ use thalweg_wire::request::offset_fetch_response::{
     OffsetFetchResponseGroup, OffsetFetchResponsePartitions, OffsetFetchResponseTopics,
 };
 use thalweg_wire::request::*;
-use thalweg_wire::{ApiKey, ErrorCode, Message, frame};
+use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message, frame};
 use tokio::io::{AsyncWriteExt, DuplexStream};
 
 use crate::fake::TOPIC;
 
-const GROUP: &str = "g";
+pub const GROUP: &str = "g";
+const RACK: &str = "rack";
 /// What the group has committed.
 const COMMITTED: i64 = 7;
-const SERVED: [ApiKey; 8] = [
+const SERVED: [ApiKey; 10] = [
     ApiKey::ApiVersions,
     ApiKey::Metadata,
     ApiKey::FindCoordinator,
     ApiKey::JoinGroup,
     ApiKey::SyncGroup,
     ApiKey::Heartbeat,
+    ApiKey::LeaveGroup,
     ApiKey::OffsetFetch,
+    ApiKey::OffsetCommit,
     ApiKey::Fetch,
 ];
 
-/// Two brokers, `node:1` and `node:2`. The first coordinates the group until it is asked for offsets, then the second.
+/// Two brokers, `node:1` and `node:2`. The first coordinates the group until it has moved.
 #[derive(Clone, Default)]
-struct Brokers {
+pub struct Brokers {
     moved: Arc<AtomicBool>,
+    /// Whether it moves when it is asked for offsets.
+    moves: Arc<AtomicBool>,
+    /// What the next heartbeats are answered with.
+    heartbeats: Arc<Mutex<VecDeque<ErrorCode>>>,
+    /// The requests of the member, with its generation where they have it.
+    requests: Arc<Mutex<Vec<(ApiKey, i32)>>>,
+    joins: Arc<AtomicI32>,
+    /// Whether the first broker, which leads, sends consumers to the second.
+    sends_on: Arc<AtomicBool>,
 }
 
 impl Brokers {
-    fn connector(&self) -> Connector {
+    pub fn connector(&self) -> Connector {
         let brokers = self.clone();
         Connector::new(move |address: String| {
             let brokers = brokers.clone();
             async move {
                 let node = address.strip_prefix("node:").and_then(|id| id.parse().ok()).expect("a node");
-                let (ours, theirs) = tokio::io::duplex(64 << 10);
+                let (ours, theirs) = tokio::io::duplex(1 << 10);
                 tokio::spawn(async move { brokers.serve(node, theirs).await });
                 Ok(Box::new(ours) as Box<dyn ByteStream>)
             }
@@ -71,19 +85,38 @@ impl Brokers {
                 // There is nothing to read.
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }
-            writer.write_all(&self.answer(node, key, prefix.api_version, prefix.correlation_id)).await?;
+            let answer = self.answer(node, key, prefix.api_version, prefix.correlation_id, request);
+            writer.write_all(&answer).await?;
         }
+    }
+
+    pub fn count(&self, key: ApiKey) -> usize {
+        let requests = self.requests.lock().expect("nobody panicked");
+        requests.iter().filter(|(of, _)| *of == key).count()
+    }
+
+    fn note(&self, key: ApiKey, generation: i32) {
+        self.requests.lock().expect("nobody panicked").push((key, generation));
+    }
+
+    fn next_heartbeat(&self, error: ErrorCode) {
+        self.heartbeats.lock().expect("nobody panicked").push_back(error);
     }
 
     fn coordinator(&self) -> i32 {
         if self.moved.load(Ordering::SeqCst) { 2 } else { 1 }
     }
 
-    fn answer(&self, node: i32, key: ApiKey, version: i16, id: i32) -> Bytes {
+    fn answer(&self, node: i32, key: ApiKey, version: i16, id: i32, request: Bytes) -> Bytes {
+        let mut d = Decoder::new(request);
+        frame::decode_request_header(&mut d, key, version).expect("a header");
         let here = if self.coordinator() == node { 0 } else { ErrorCode::NotCoordinator.code() };
         match key {
             ApiKey::ApiVersions => encode(&versions(), key, version, id),
-            ApiKey::Metadata => encode(&metadata(version), key, version, id),
+            ApiKey::Metadata => {
+                self.note(key, -1);
+                encode(&metadata(version), key, version, id)
+            }
             ApiKey::FindCoordinator => {
                 let (key_, node_id) = (GROUP.to_owned(), self.coordinator());
                 let (host, port) = ("node".to_owned(), node_id);
@@ -92,9 +125,11 @@ impl Brokers {
                 encode(&response, key, version, id)
             }
             ApiKey::JoinGroup => {
+                let generation_id = self.joins.fetch_add(1, Ordering::SeqCst) + 1;
+                self.note(key, generation_id);
                 let response = JoinGroupResponse {
                     error_code: here,
-                    generation_id: 1,
+                    generation_id,
                     protocol_type: Some("consumer".to_owned()),
                     protocol_name: Some("range".to_owned()),
                     leader: "another".to_owned(),
@@ -109,15 +144,36 @@ impl Brokers {
                 encode(&response, key, version, id)
             }
             ApiKey::Heartbeat => {
-                let response = HeartbeatResponse { error_code: here, ..HeartbeatResponse::default() };
-                encode(&response, key, version, id)
+                let request = HeartbeatRequest::decode(&mut d, version).expect("a request");
+                self.note(key, request.generation_id);
+                let scripted = self.heartbeats.lock().expect("nobody panicked").pop_front();
+                let error_code = scripted.map_or(here, ErrorCode::code);
+                encode(&HeartbeatResponse { error_code, ..Default::default() }, key, version, id)
+            }
+            ApiKey::LeaveGroup => {
+                self.note(key, -1);
+                encode(&LeaveGroupResponse::default(), key, version, id)
+            }
+            ApiKey::OffsetCommit => {
+                let request = OffsetCommitRequest::decode(&mut d, version).expect("a request");
+                self.note(key, request.generation_id_or_member_epoch);
+                encode(&OffsetCommitResponse::default(), key, version, id)
             }
             ApiKey::OffsetFetch => {
-                self.moved.store(true, Ordering::SeqCst);
-                let error_code = if node == 2 { 0 } else { ErrorCode::NotCoordinator.code() };
-                encode(&offsets(error_code), key, version, id)
+                if self.moves.load(Ordering::SeqCst) {
+                    self.moved.store(true, Ordering::SeqCst);
+                }
+                let here = if self.coordinator() == node { 0 } else { ErrorCode::NotCoordinator.code() };
+                encode(&offsets(here), key, version, id)
             }
-            ApiKey::Fetch => encode(&FetchResponse::default(), key, version, id),
+            ApiKey::Fetch => {
+                let request = FetchRequest::decode(&mut d, version).expect("a request");
+                self.note(key, node);
+                let sends_on = node == 1 && self.sends_on.load(Ordering::SeqCst);
+                assert!(!sends_on || request.rack_id == RACK, "it says where it is");
+                let response = if sends_on { sent_on() } else { FetchResponse::default() };
+                encode(&response, key, version, id)
+            }
             other => panic!("{other:?} is not expected"),
         }
     }
@@ -131,7 +187,8 @@ fn versions() -> ApiVersionsResponse {
     let api_keys = SERVED.map(|key| {
         let (min_version, max_version) = key.versions();
         // Later ones name topics by their ids.
-        let max_version = if key == ApiKey::OffsetFetch { 8 } else { max_version };
+        let by_name = [ApiKey::OffsetFetch, ApiKey::OffsetCommit].contains(&key);
+        let max_version = if by_name { 8 } else { max_version };
         ApiVersion { api_key: key as i16, min_version, max_version }
     });
     ApiVersionsResponse { api_keys: api_keys.to_vec(), ..Default::default() }
@@ -163,6 +220,14 @@ fn assignment() -> Bytes {
     framed.freeze()
 }
 
+/// A fetch that is to be made from the follower.
+fn sent_on() -> FetchResponse {
+    let partition = PartitionData { preferred_read_replica: 2, ..PartitionData::default() };
+    let (topic, topic_id) = (TOPIC.to_owned(), thalweg_wire::Uuid(77));
+    let topic = FetchableTopicResponse { topic, topic_id, partitions: vec![partition] };
+    FetchResponse { responses: vec![topic], ..FetchResponse::default() }
+}
+
 fn offsets(error_code: i16) -> OffsetFetchResponse {
     let partition = OffsetFetchResponsePartitions {
         committed_offset: COMMITTED,
@@ -178,17 +243,139 @@ fn offsets(error_code: i16) -> OffsetFetchResponse {
     OffsetFetchResponse { groups: vec![group], ..Default::default() }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_coordinator_that_moves_while_a_member_asks_for_offsets_is_found_again() {
+async fn member(brokers: &Brokers, config: ConsumerConfig) -> Consumer {
     let bootstrap = ["node:1".to_owned()];
     let options = ConnectionOptions::default();
-    let cluster = Cluster::connect_by(Brokers::default().connector(), &bootstrap, &options);
-    let config =
-        ConsumerConfig { group: Some(GROUP.to_owned()), auto_commit: None, ..ConsumerConfig::default() };
+    let cluster = Cluster::connect_by(brokers.connector(), &bootstrap, &options);
+    let config = ConsumerConfig { group: Some(GROUP.to_owned()), auto_commit: None, ..config };
     let mut consumer = Consumer::new(cluster.await.expect("connected"), config);
     consumer.subscribe(vec![TOPIC.to_owned()]).expect("it has a group");
     let polled = tokio::time::timeout(Duration::from_secs(60), consumer.poll(Duration::from_secs(1))).await;
-    let polled = polled.expect("the new coordinator is asked").expect("it answers");
+    let polled = polled.expect("the coordinator is asked").expect("it answers");
     assert!(matches!(polled, Polled::Assigned(_)), "{polled:?}");
+    consumer
+}
+
+/// What the next polls bring that is not nothing.
+async fn next(consumer: &mut Consumer) -> Polled {
+    for _ in 0..100 {
+        let polled = consumer.poll(Duration::from_secs(1)).await.expect("a poll");
+        if !matches!(polled, Polled::Nothing) {
+            return polled;
+        }
+    }
+    panic!("nothing happens");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_coordinator_that_moves_while_a_member_asks_for_offsets_is_found_again() {
+    let brokers = Brokers::default();
+    brokers.moves.store(true, Ordering::SeqCst);
+    let consumer = member(&brokers, ConsumerConfig::default()).await;
     assert_eq!(consumer.position(&TopicPartition::new(TOPIC, 0)), Some(Offset(COMMITTED)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_coordinator_that_moves_costs_a_member_nothing() {
+    let brokers = Brokers::default();
+    let mut consumer = member(&brokers, ConsumerConfig::default()).await;
+    brokers.moved.store(true, Ordering::SeqCst);
+    for _ in 0..30 {
+        let polled = consumer.poll(Duration::from_secs(1)).await.expect("a poll");
+        assert!(matches!(polled, Polled::Nothing), "{polled:?}");
+    }
+    assert_eq!(brokers.count(ApiKey::JoinGroup), 1);
+    assert!(brokers.count(ApiKey::Heartbeat) > 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn revoked_partitions_are_the_members_until_it_polls_again() {
+    let brokers = Brokers::default();
+    let mut consumer = member(&brokers, ConsumerConfig::default()).await;
+    brokers.next_heartbeat(ErrorCode::RebalanceInProgress);
+    let Polled::Revoked(partitions) = next(&mut consumer).await else { panic!("the group rebalances") };
+    assert_eq!(partitions, [TopicPartition::new(TOPIC, 0)]);
+    let beats = brokers.count(ApiKey::Heartbeat);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(brokers.count(ApiKey::Heartbeat) >= beats + 9, "the session is kept alive");
+    assert_eq!(brokers.count(ApiKey::JoinGroup), 1, "the partitions are not given up yet");
+    let offsets = [(partitions[0].clone(), CommittedOffset::new(Offset(9)))];
+    consumer.commit_offsets(offsets.into()).await.expect("committed");
+    assert_eq!(brokers.requests.lock().expect("nobody panicked").last(), Some(&(ApiKey::OffsetCommit, 1)));
+    let polled = next(&mut consumer).await;
+    assert!(matches!(polled, Polled::Assigned(_)), "{polled:?}");
+    assert_eq!(brokers.count(ApiKey::JoinGroup), 2);
+    assert_eq!(consumer.group_metadata().expect("a member").generation, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_is_forgotten_has_lost_its_partitions() {
+    let brokers = Brokers::default();
+    let mut consumer = member(&brokers, ConsumerConfig::default()).await;
+    brokers.next_heartbeat(ErrorCode::UnknownMemberId);
+    let polled = next(&mut consumer).await;
+    assert!(matches!(polled, Polled::Lost(_)), "{polled:?}");
+    assert_eq!(consumer.position(&TopicPartition::new(TOPIC, 0)), None);
+    assert!(matches!(next(&mut consumer).await, Polled::Assigned(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fenced_member_is_told() {
+    let brokers = Brokers::default();
+    let mut consumer = member(&brokers, ConsumerConfig::default()).await;
+    brokers.next_heartbeat(ErrorCode::FencedInstanceId);
+    assert!(matches!(next(&mut consumer).await, Polled::Lost(_)));
+    let error = consumer.poll(Duration::from_secs(1)).await.expect_err("another has its name");
+    assert_eq!(error.error_code(), Some(ErrorCode::FencedInstanceId));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_consumer_that_does_not_poll_leaves_until_it_does() {
+    let brokers = Brokers::default();
+    let rebalance_timeout = Duration::from_secs(20);
+    let config = ConsumerConfig { rebalance_timeout, ..ConsumerConfig::default() };
+    let mut consumer = member(&brokers, config).await;
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    assert_eq!(brokers.count(ApiKey::LeaveGroup), 0);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!((brokers.count(ApiKey::LeaveGroup), brokers.count(ApiKey::JoinGroup)), (1, 1));
+    assert!(matches!(next(&mut consumer).await, Polled::Lost(_)));
+    assert!(matches!(next(&mut consumer).await, Polled::Assigned(_)));
+    consumer.close().await.expect("left");
+    assert_eq!(brokers.count(ApiKey::LeaveGroup), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_in_the_same_rack_is_read_from() {
+    let brokers = Brokers::default();
+    brokers.sends_on.store(true, Ordering::SeqCst);
+    let config = ConsumerConfig { rack: Some(RACK.to_owned()), ..ConsumerConfig::default() };
+    let mut consumer = member(&brokers, config).await;
+    for _ in 0..30 {
+        consumer.poll(Duration::from_secs(1)).await.expect("a poll");
+    }
+    let requests = brokers.requests.lock().expect("nobody panicked").clone();
+    let of = |node| requests.iter().filter(|request| **request == (ApiKey::Fetch, node)).count();
+    assert_eq!(of(1), 1, "the leader is asked once");
+    assert!(of(2) > 50, "then the follower: {} fetches", of(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poll_whose_future_is_dropped_loses_nothing() {
+    let brokers = Brokers::default();
+    let bootstrap = ["node:1".to_owned()];
+    let options = ConnectionOptions::default();
+    let cluster = Cluster::connect_by(brokers.connector(), &bootstrap, &options);
+    let config = ConsumerConfig { group: Some(GROUP.to_owned()), ..ConsumerConfig::default() };
+    let mut consumer = Consumer::new(cluster.await.expect("connected"), config);
+    consumer.subscribe(vec![TOPIC.to_owned()]).expect("it has a group");
+    for _ in 0..1000 {
+        let poll = consumer.poll(Duration::from_secs(1));
+        if let Ok(polled) = tokio::time::timeout(Duration::from_millis(1), poll).await {
+            assert!(matches!(polled, Ok(Polled::Assigned(_))), "{polled:?}");
+            assert_eq!(brokers.count(ApiKey::JoinGroup), 1);
+            return;
+        }
+    }
+    panic!("nothing was assigned");
 }

@@ -35,6 +35,24 @@ impl Drop for Kafka {
     }
 }
 
+impl Kafka {
+    /// Kills the broker, if it is ours.
+    pub fn kill(&mut self) -> bool {
+        let Some(child) = &mut self.child else { return false };
+        child.kill().and_then(|()| child.wait()).expect("the broker is ours to stop");
+        true
+    }
+
+    /// Starts the broker again, with the data that it had.
+    pub fn start_again(&mut self) {
+        let data = self._data.as_ref().expect("the broker is ours");
+        let classpath = std::env::var("KAFKA_CLASSPATH").expect("it was started from there");
+        let properties = data.path().join("server.properties");
+        let child = java(&classpath, "-Xmx512m").arg("kafka.Kafka").arg(&properties).spawn();
+        self.child = Some(child.expect("java runs"));
+    }
+}
+
 /// Records here are years old by their timestamps, and Kafka looks for such half a minute after its start.
 pub const KEEP_OLD_RECORDS: &str = "log.retention.ms=-1\n";
 
@@ -50,7 +68,12 @@ pub fn java(classpath: &str, heap: &str) -> Command {
     command
 }
 
-async fn kafka() -> Option<Kafka> {
+pub async fn kafka() -> Option<Kafka> {
+    kafka_with(&[]).await
+}
+
+/// With these features in place of those of the release, as `kafka-storage.sh format --feature` takes them.
+pub async fn kafka_with(features: &[&str]) -> Option<Kafka> {
     if let Ok(servers) = std::env::var("TEST_BOOTSTRAP_SERVER") {
         return Some(Kafka { bootstrap: vec![servers], child: None, _data: None });
     }
@@ -66,13 +89,15 @@ async fn kafka() -> Option<Kafka> {
          listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
          controller.listener.names=CONTROLLER\nlog.dirs={}\nnum.partitions=3\n\
          offsets.topic.replication.factor=1\noffsets.topic.num.partitions=3\ngroup.initial.rebalance.delay.ms=0\n\
-         {KEEP_OLD_RECORDS}",
+         transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n\
+         transaction.state.log.num.partitions=3\n{KEEP_OLD_RECORDS}",
         data.path().join("data").display()
     );
     std::fs::write(&properties, text).expect("written");
     let format = java(&classpath, "-Xmx256m")
         .args(["kafka.tools.StorageTool", "format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c"])
         .arg(&properties)
+        .args(features.iter().flat_map(|feature| ["--feature", feature]))
         .status();
     assert!(format.expect("java runs").success(), "the data directory is formatted");
     let child = java(&classpath, "-Xmx512m").arg("kafka.Kafka").arg(&properties).spawn().expect("java runs");
@@ -95,7 +120,7 @@ async fn a_cluster_understands_us_and_we_it() {
     a_reset_follows_the_setting(&kafka).await;
 }
 
-async fn create(kafka: &Kafka, kind: &str, partitions: i32) -> String {
+pub async fn create(kafka: &Kafka, kind: &str, partitions: i32) -> String {
     let name = format!("{kind}-{}", std::process::id());
     let cluster = Cluster::connect(&kafka.bootstrap, &ConnectionOptions::default()).await.expect("connected");
     let topic = CreatableTopic {
@@ -120,7 +145,7 @@ async fn create(kafka: &Kafka, kind: &str, partitions: i32) -> String {
     }
 }
 
-async fn produce(kafka: &Kafka, topic: &str, config: ProducerConfig, records: &[Stored]) {
+pub async fn produce(kafka: &Kafka, topic: &str, config: ProducerConfig, records: &[Stored]) {
     let report = |delivery: &Delivery<'_>| assert!(delivery.result.is_ok(), "{:?}", delivery.result);
     let mut producer = Producer::connect(&kafka.bootstrap, config, report).await.expect("connected");
     let topic = producer.topic(topic).await.expect("the topic");
@@ -161,7 +186,7 @@ pub fn read(chunk: &Chunk, into: &mut Vec<Stored>) {
 }
 
 /// Reads `count` records, and gives those of each partition.
-async fn consume(consumer: &mut Consumer, count: usize) -> BTreeMap<i32, Vec<Stored>> {
+pub async fn consume(consumer: &mut Consumer, count: usize) -> BTreeMap<i32, Vec<Stored>> {
     let mut read_by_partition: BTreeMap<i32, Vec<Stored>> = BTreeMap::new();
     let deadline = Instant::now() + Duration::from_secs(60);
     while read_by_partition.values().map(Vec::len).sum::<usize>() < count {
@@ -245,7 +270,7 @@ async fn offsets_are_found(kafka: &Kafka) {
     assert!(found[&nowhere].is_err());
 }
 
-fn of_group(group: &str) -> ConsumerConfig {
+pub fn of_group(group: &str) -> ConsumerConfig {
     ConsumerConfig {
         group: Some(group.to_owned()),
         offset_reset: OffsetReset::Earliest,
@@ -283,7 +308,7 @@ async fn a_group_shares_and_takes_over(kafka: &Kafka) {
     second.subscribe(vec![topic.clone()]).expect("there is a group");
     let (one, other) = tokio::join!(tokio::spawn(until_shared(first)), tokio::spawn(until_shared(second)));
     let (mut first, second) = (one.expect("no panic"), other.expect("no panic"));
-    let held: BTreeSet<_> = first.assignment().chain(second.assignment()).cloned().collect();
+    let held: BTreeSet<_> = first.assignment().chain(second.assignment()).collect();
     assert_eq!(held.len(), 4, "each partition has one reader");
 
     // When it leaves, the first takes over where it was.

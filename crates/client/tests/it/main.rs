@@ -2,12 +2,19 @@
 //! it is.
 #![allow(clippy::print_stdout, reason = "a test that is skipped says so, and a failing one names its seed")]
 
+mod admin_kafka;
 mod certificates;
 mod connection;
+mod consumer_kafka;
+mod coordinator;
 mod fake;
 mod groups;
+mod idle;
 mod kafka;
 mod producer;
 mod random;
+mod restart_kafka;
 mod secure;
 mod secure_kafka;
+mod transactions;
+mod transactions_kafka;

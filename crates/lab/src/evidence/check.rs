@@ -146,14 +146,14 @@ impl Reading {
                         left.remove(&chunk.at);
                     }
                 }
-                Polled::Assigned(_) | Polled::Revoked(_) | Polled::Nothing if last.elapsed() >= STALLED => {
+                _ if last.elapsed() >= STALLED => {
                     // Ends that are claimed and not served are a broker's fault, not the lab's: what was read is judged.
                     let waited_s = last.elapsed().as_secs();
                     let stalled = ReadStalled { waited_s, left: left.len(), first: first.clone() };
                     self.broken.push(stalled.to_string());
                     return Ok(self);
                 }
-                Polled::Assigned(_) | Polled::Revoked(_) | Polled::Nothing => {}
+                Polled::Assigned(_) | Polled::Revoked(_) | Polled::Lost(_) | Polled::Nothing => {}
             }
         }
         Ok(self)

@@ -247,7 +247,7 @@ impl Run<'_> {
                     self.rebalance += took;
                     self.rebalance_in_interval += took;
                 }
-                Polled::Revoked(_) => self.join_start = Instant::now(),
+                Polled::Revoked(_) | Polled::Lost(_) => self.join_start = Instant::now(),
                 Polled::Nothing => {}
             }
             let now_ms = wall_clock_ms();

@@ -223,7 +223,7 @@ impl Consume {
                     printed?;
                     last = Instant::now();
                 }
-                Polled::Assigned(_) | Polled::Revoked(_) => {}
+                Polled::Assigned(_) | Polled::Revoked(_) | Polled::Lost(_) => {}
                 Polled::Nothing if timeout.is_some_and(|timeout| last.elapsed() >= timeout) => break,
                 Polled::Nothing => {}
             }

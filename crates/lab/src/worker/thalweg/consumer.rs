@@ -202,7 +202,7 @@ impl Client {
                         return Ok(());
                     }
                 }
-                Polled::Assigned(_) | Polled::Revoked(_) => {}
+                Polled::Assigned(_) | Polled::Revoked(_) | Polled::Lost(_) => {}
             }
         }
     }
@@ -254,6 +254,6 @@ async fn keep_place(consumer: &mut Consumer) -> Result<bool, WorkerError> {
             tokio::time::sleep(POLL).await;
             Ok(false)
         }
-        Polled::Revoked(_) | Polled::Nothing => Ok(false),
+        Polled::Revoked(_) | Polled::Lost(_) | Polled::Nothing => Ok(false),
     }
 }

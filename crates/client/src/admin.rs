@@ -1,0 +1,105 @@
+//! Administrative requests as methods: topics, configurations, groups, records, leaders.
+//!
+//! Each goes to the broker that serves it: changes of the cluster to the controller (with KRaft, any broker forwards them),
+//! groups to their coordinators, records to the leaders. Retriable errors, such as a coordinator that moves, are retried
+//! within the timeout. Results are per item: a refused item does not fail the others.
+
+mod configs;
+mod groups;
+mod partitions;
+mod topics;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use thalweg_wire::Request;
+
+use crate::cluster::Cluster;
+use crate::connection::RequestOptions;
+use crate::error::{ClientError, Refused};
+use crate::retry::Retry;
+
+pub use configs::{ConfigChange, ConfigEntry, ConfigOperation, ConfigResource};
+pub use groups::{GroupDescription, GroupListing, GroupMember};
+pub use partitions::Election;
+pub use topics::{ClusterDescription, CreatedTopic, NewTopic};
+
+/// What came of each item.
+pub type Outcomes<K, T = ()> = BTreeMap<K, Result<T, ClientError>>;
+
+/// `retry.backoff.ms` of Kafka's clients.
+const BACKOFF: Duration = Duration::from_millis(100);
+/// Added to the time that a broker is given, so that its own answer says that it was not enough.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A client for administrative requests. Clones share the cluster's connections.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    cluster: Cluster,
+    timeout: Duration,
+}
+
+impl Admin {
+    /// For a cluster. A call takes up to the cluster's `request.timeout.ms`.
+    pub fn new(cluster: Cluster) -> Admin {
+        let timeout = cluster.options().request_timeout;
+        Admin { cluster, timeout }
+    }
+
+    /// With this time for each call.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Admin {
+        self.timeout = timeout;
+        self
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    fn retry(&self) -> Retry {
+        Retry::within(BACKOFF, self.timeout)
+    }
+
+    fn timeout_ms(&self) -> i32 {
+        i32::try_from(self.timeout.as_millis()).unwrap_or(i32::MAX)
+    }
+
+    /// Sends a change of the cluster to the controller's broker, or to any, which forwards it, and again for as long as
+    /// `check` says that the whole answer is an error that passes.
+    async fn change<R: Request>(
+        &self,
+        request: &R,
+        check: impl Fn(&R::Response) -> Result<(), Refused>,
+    ) -> Result<R::Response, ClientError> {
+        let mut retry = self.retry();
+        let options = RequestOptions { version: None, timeout: Some(self.timeout + GRACE) };
+        loop {
+            let controller = self.cluster.metadata().controller_id;
+            let connection = match controller {
+                Some(id) => self.cluster.broker(id).await,
+                None => self.cluster.any().await,
+            };
+            let answer = match connection {
+                Ok(connection) => connection.send_with(request, options).await,
+                Err(error) => Err(error),
+            };
+            let error = match answer {
+                Ok(response) => match check(&response) {
+                    Ok(()) => return Ok(response),
+                    Err(refused) => ClientError::from(refused),
+                },
+                Err(error) => error,
+            };
+            let Some(pause) = retry.pause_after(&error) else { return Err(error) };
+            tokio::time::sleep(pause).await;
+            // Another may be the controller, or its broker; without an answer, the old one is asked again.
+            let _ = self.cluster.refresh(&[], false).await;
+        }
+    }
+}
+
+fn refused(code: i16, message: Option<&str>, what: impl FnOnce() -> String) -> Result<(), ClientError> {
+    Ok(Refused::check(code, message, what)?)
+}

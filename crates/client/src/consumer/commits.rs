@@ -1,0 +1,146 @@
+//! The commits of a consumer, one after the other: what is to be committed while one is under way is gathered into the next,
+//! so that a later offset is never overtaken by an earlier one, and a coordinator that is gone holds nothing up but commits.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use parking_lot::Mutex;
+use thalweg_wire::request::OffsetCommitRequest;
+use thalweg_wire::{ErrorCode, Request};
+use tokio::sync::oneshot;
+
+use super::ConsumerConfig;
+use super::fetcher::Shared;
+use crate::connection::Connection;
+use crate::coordinator::Coordinator;
+use crate::error::{ClientError, Refused};
+use crate::offsets::{CommittedOffset, GroupMetadata, TopicPartition, check_commit, commit_request};
+use crate::retry::Retry;
+
+/// A commit in flight. Dropping it does not cancel the commit.
+#[derive(Debug)]
+pub struct Commit(oneshot::Receiver<Result<(), ClientError>>);
+
+impl Future for Commit {
+    type Output = Result<(), ClientError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // The task that commits ends only with its runtime.
+        Pin::new(&mut self.0).poll(context).map(|result| result.unwrap_or_else(|_| Err(abandoned())))
+    }
+}
+
+/// The queue.
+#[derive(Debug)]
+pub(super) struct Commits {
+    coordinator: Arc<Coordinator>,
+    config: Arc<ConsumerConfig>,
+    shared: Arc<Shared>,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    next: Option<Gathered>,
+    is_running: bool,
+}
+
+/// The next commit.
+#[derive(Debug)]
+struct Gathered {
+    by: GroupMetadata,
+    offsets: BTreeMap<TopicPartition, CommittedOffset>,
+    waiting: Vec<oneshot::Sender<Result<(), ClientError>>>,
+}
+
+impl Gathered {
+    fn end(self, result: &Result<(), ClientError>) {
+        for waiting in self.waiting {
+            // The caller may have dropped its handle.
+            let _ = waiting.send(result.clone());
+        }
+    }
+}
+
+impl Commits {
+    pub(super) fn new(
+        coordinator: Arc<Coordinator>,
+        config: Arc<ConsumerConfig>,
+        shared: Arc<Shared>,
+    ) -> Commits {
+        Commits { coordinator, config, shared, queue: Mutex::default() }
+    }
+
+    /// Commits, after what is under way.
+    pub(super) fn commit(
+        self: &Arc<Self>,
+        by: GroupMetadata,
+        offsets: BTreeMap<TopicPartition, CommittedOffset>,
+    ) -> Commit {
+        let (ended, end) = oneshot::channel();
+        if offsets.is_empty() {
+            let _ = ended.send(Ok(()));
+            return Commit(end);
+        }
+        let mut queue = self.queue.lock();
+        // What a generation has left over, its successor cannot commit: the partitions may be another member's.
+        if let Some(stale) = queue.next.take_if(|next| next.by != by) {
+            stale.end(&Err(superseded(&by.group)));
+        }
+        let next =
+            queue.next.get_or_insert_with(|| Gathered { by, offsets: BTreeMap::new(), waiting: Vec::new() });
+        next.offsets.extend(offsets);
+        next.waiting.retain(|waiting| !waiting.is_closed());
+        next.waiting.push(ended);
+        if !std::mem::replace(&mut queue.is_running, true) {
+            tokio::spawn(Arc::clone(self).run());
+        }
+        Commit(end)
+    }
+
+    async fn run(self: Arc<Self>) {
+        loop {
+            let next = {
+                let mut queue = self.queue.lock();
+                let next = queue.next.take();
+                queue.is_running = next.is_some();
+                next
+            };
+            let Some(next) = next else { return };
+            let result = self.send(&next).await;
+            if result.is_ok() {
+                self.shared.assignment.lock().committed(&next.offsets);
+            }
+            next.end(&result);
+        }
+    }
+
+    async fn send(&self, next: &Gathered) -> Result<(), ClientError> {
+        let config = &self.config;
+        // After a session timeout without contact the member has lost its partitions.
+        let patience = config.session_timeout.min(config.connection.request_timeout);
+        let mut retry = Retry::within(config.retry_backoff, patience);
+        // During SyncGroup the broker refuses commits. The generation in the request protects partitions that move.
+        retry.also = Some(ErrorCode::RebalanceInProgress);
+        let make = |connection: &Connection| -> Result<(OffsetCommitRequest, i16), ClientError> {
+            commit_request(connection, &next.by, &next.offsets)
+        };
+        let read =
+            |response: <OffsetCommitRequest as Request>::Response, _| check_commit(response, &next.by.group);
+        self.coordinator.ask(retry, make, read).await
+    }
+}
+
+fn superseded(group: &str) -> ClientError {
+    let message = Some("the group has rebalanced since".to_owned());
+    let what = format!("Commit of group {group}");
+    Refused { what, error_code: ErrorCode::IllegalGeneration, message }.into()
+}
+
+fn abandoned() -> ClientError {
+    let message = Some("the runtime has ended".to_owned());
+    Refused { what: "A commit".to_owned(), error_code: ErrorCode::RequestTimedOut, message }.into()
+}

@@ -1,0 +1,153 @@
+//! Where a consumer begins in its partitions: at offsets that it finds with the leaders, or that its group has committed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use thalweg_record::Offset;
+use thalweg_wire::{ErrorCode, Request, request::OffsetFetchRequest};
+use tokio::time::Instant;
+
+use super::{Consumer, ConsumerError, NoGroup, NoOffset, OffsetReset, StartAt};
+use crate::connection::Connection;
+use crate::coordinator::Coordinator;
+use crate::error::{ClientError, Refused};
+use crate::offsets::{
+    CommittedOffset, ListedOffset, OffsetSpec, TopicPartition, committed_request, read_committed_offsets,
+};
+use crate::retry::Retry;
+
+/// A partition without an offset, with the version of its position.
+type Wanted = (TopicPartition, u64);
+
+impl Consumer {
+    /// What the group has committed for these partitions; those without a committed offset are left out. Waits while
+    /// an open transaction holds offsets of the group.
+    pub async fn committed(
+        &self,
+        partitions: &[TopicPartition],
+    ) -> Result<BTreeMap<TopicPartition, CommittedOffset>, ConsumerError> {
+        let coordinator = self.coordinator()?;
+        let group = coordinator.key().to_owned();
+        let make = |connection: &Connection| -> Result<(OffsetFetchRequest, i16), ClientError> {
+            committed_request(connection, &group, Some(partitions), true)
+        };
+        let read =
+            |response: <OffsetFetchRequest as Request>::Response, _| read_committed_offsets(response, &group);
+        Ok(coordinator.ask(self.retry(), make, read).await?)
+    }
+
+    /// Asks the leaders for offsets: the beginnings, the ends (with `isolation.level=read_committed`, of what is decided), or
+    /// the first records at or after a time.
+    pub async fn list_offsets(
+        &self,
+        wanted: &[(TopicPartition, OffsetSpec)],
+    ) -> Result<BTreeMap<TopicPartition, ListedOffset>, ConsumerError> {
+        let mut retry = self.retry();
+        let mut found = BTreeMap::new();
+        let mut missing = wanted.to_vec();
+        loop {
+            let mut last = None;
+            let topics = missing.iter().map(|(at, _)| at.topic.to_string()).collect();
+            self.cluster.refresh(&super::sorted(topics), self.config.create_topics).await?;
+            for (at, answer) in self.cluster.list_offsets(&missing, self.config.read_committed).await {
+                match answer {
+                    Ok(offset) => drop(found.insert(at, offset)),
+                    Err(error) if error.is_retriable() => last = Some(error),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            missing.retain(|(at, _)| !found.contains_key(at));
+            let Some((at, _)) = missing.first() else { return Ok(found) };
+            let error = last.unwrap_or_else(|| unanswered(at));
+            match retry.pause_after(&error) {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The coordinator of the group.
+    pub(super) fn coordinator(&self) -> Result<&Arc<Coordinator>, NoGroup> {
+        self.coordinator.as_ref().ok_or(NoGroup)
+    }
+
+    pub(super) fn retry(&self) -> Retry {
+        Retry::within(self.config.retry_backoff, self.config.connection.request_timeout)
+    }
+
+    /// Tries once to find the missing offsets. Retriable failures are left to the next round.
+    pub(super) async fn find_positions(&mut self) -> Result<(), ConsumerError> {
+        self.positions_at = Instant::now() + self.config.retry_backoff;
+        let mut specs: Vec<(Wanted, OffsetSpec)> = Vec::new();
+        let mut committed: Vec<Wanted> = Vec::new();
+        for (at, version, start) in self.shared.assignment.lock().without_position() {
+            match start {
+                StartAt::Spec(spec) => specs.push(((at, version), spec)),
+                StartAt::Committed => committed.push((at, version)),
+                StartAt::Offset(_) => unreachable!("a given offset is a position"),
+            }
+        }
+        if !committed.is_empty() {
+            let partitions: Vec<TopicPartition> = committed.iter().map(|(at, _)| at.clone()).collect();
+            let known = match self.committed(&partitions).await {
+                Ok(known) => known,
+                // The next round retries.
+                Err(ConsumerError::Client(error)) if error.is_retriable() => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            for (at, version) in committed {
+                match known.get(&at) {
+                    Some(known) => {
+                        self.shared.assignment.lock().found(&at, version, known.offset, true);
+                    }
+                    None => {
+                        let spec = self.reset_spec(&at, None)?;
+                        specs.push(((at, version), spec));
+                    }
+                }
+            }
+        }
+        self.find_offsets(specs).await?;
+        self.shared.changed.notify_waiters();
+        Ok(())
+    }
+
+    async fn find_offsets(&mut self, specs: Vec<(Wanted, OffsetSpec)>) -> Result<(), ConsumerError> {
+        if specs.is_empty() {
+            return Ok(());
+        }
+        let wanted: Vec<(TopicPartition, OffsetSpec)> =
+            specs.iter().map(|((at, _), spec)| (at.clone(), *spec)).collect();
+        let found = self.cluster.list_offsets(&wanted, self.config.read_committed).await;
+        for ((at, version), _) in specs {
+            match found.get(&at) {
+                // No record is that young: begin with the next.
+                Some(Ok(found)) if found.offset < Offset(0) => {
+                    self.shared.assignment.lock().seek(&at, StartAt::Spec(OffsetSpec::Latest));
+                }
+                Some(Ok(found)) => self.shared.assignment.lock().found(&at, version, found.offset, false),
+                Some(Err(error)) if !error.is_retriable() => return Err(error.clone().into()),
+                Some(Err(_)) | None => self.refresh_soon(),
+            }
+        }
+        Ok(())
+    }
+
+    /// Where to begin in a partition that has no offset, or one that its log does not have.
+    pub(super) fn reset_spec(
+        &self,
+        at: &TopicPartition,
+        offset: Option<Offset>,
+    ) -> Result<OffsetSpec, NoOffset> {
+        match self.config.offset_reset {
+            OffsetReset::Earliest => Ok(OffsetSpec::Earliest),
+            OffsetReset::Latest => Ok(OffsetSpec::Latest),
+            OffsetReset::None => Err(NoOffset { at: at.clone(), offset }),
+        }
+    }
+}
+
+fn unanswered(at: &TopicPartition) -> ClientError {
+    let message = Some("the broker's answer leaves the partition out".to_owned());
+    Refused { what: format!("Offsets of {at}"), error_code: ErrorCode::LeaderNotAvailable, message }.into()
+}

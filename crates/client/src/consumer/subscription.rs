@@ -1,0 +1,170 @@
+//! What a consumer subscribes to, and the metadata that it takes: names of topics, or a pattern that names are matched with.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use regex::Regex;
+use thalweg_wire::ErrorCode;
+use tokio::time::Instant;
+
+use super::{Consumer, ConsumerError, sorted};
+use crate::metadata::Metadata;
+
+use super::group::Group;
+
+/// The pause before it is looked again for a topic that does not exist.
+const UNKNOWN_TOPIC_BACKOFF: Duration = Duration::from_secs(1);
+
+/// A subscription.
+#[derive(Clone, Debug)]
+pub(super) enum Subscription {
+    /// None: partitions are assigned by the caller.
+    None,
+    /// To these topics.
+    Topics(Vec<String>),
+    /// To all that match.
+    Pattern(Regex),
+}
+
+/// A text is no regular expression.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{pattern:?} is no regular expression: {reason}")]
+pub struct InvalidPattern {
+    /// The text.
+    pub pattern: String,
+    /// What is wrong.
+    pub reason: String,
+}
+
+impl Subscription {
+    /// To the topics whose whole names match.
+    pub(super) fn pattern(pattern: &str) -> Result<Subscription, InvalidPattern> {
+        // The pattern alone first: an error in it points at it.
+        let whole = Regex::new(pattern).and_then(|_| Regex::new(&format!("^(?:{pattern})$")));
+        whole
+            .map(Subscription::Pattern)
+            .map_err(|error| InvalidPattern { pattern: pattern.to_owned(), reason: error.to_string() })
+    }
+
+    /// The names that the metadata has of it.
+    fn topics(&self, metadata: &Metadata, exclude_internal: bool) -> Vec<String> {
+        match self {
+            Subscription::None => Vec::new(),
+            Subscription::Topics(topics) => topics.clone(),
+            Subscription::Pattern(pattern) => {
+                let topics = metadata.topics.iter().filter(|(name, topic)| {
+                    let usable = topic.error.is_none() && !(topic.internal && exclude_internal);
+                    usable && pattern.is_match(name)
+                });
+                topics.map(|(name, _)| name.clone()).collect()
+            }
+        }
+    }
+}
+
+impl Consumer {
+    /// Looks at the metadata: who leads, and for a member of a group, which topics and partitions there are.
+    pub(super) async fn refresh(&mut self) -> Result<(), ConsumerError> {
+        let now = Instant::now();
+        self.refresh_at = now + self.config.retry_backoff;
+        let mut topics = self.shared.assignment.lock().topics();
+        if let Some(group) = &self.group {
+            topics.extend(group.membership.watched_topics());
+        }
+        let of_all = matches!(self.subscription, Subscription::Pattern(_));
+        let answer = match of_all {
+            true => self.cluster.refresh_all().await,
+            false => self.cluster.refresh(&sorted(topics.clone()), self.config.create_topics).await,
+        };
+        let metadata = match answer {
+            Ok(metadata) => metadata,
+            Err(error) if error.is_retriable() => {
+                self.refresh_at = Instant::now() + self.backoff.next();
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let lacks_leader = {
+            let mut assignment = self.shared.assignment.lock();
+            assignment.apply(&metadata);
+            assignment.lacks_leader()
+        };
+        self.shared.changed.notify_waiters();
+        let subscribed = self.subscription.topics(&metadata, self.config.exclude_internal_topics);
+        if of_all {
+            self.join(subscribed);
+        }
+        if let Some(group) = &self.group {
+            group.membership.compare(&metadata);
+        }
+        self.refresh_at = now
+            + match lacks_leader {
+                true => self.backoff.next(),
+                false => {
+                    let again = missing(&topics, &metadata, self.config.retry_backoff);
+                    again.unwrap_or(self.config.metadata_max_age)
+                }
+            };
+        Ok(())
+    }
+
+    /// Becomes the member of the group that reads these topics, or reads others as the member that it is.
+    pub(super) fn join(&mut self, topics: Vec<String>) {
+        if let Some(group) = &self.group {
+            group.membership.subscribe(topics);
+            return;
+        }
+        let Some(name) = self.config.group.clone() else { return };
+        self.forget_partitions();
+        self.commit_at = self.config.auto_commit.map(|interval| Instant::now() + interval);
+        self.group = Some(Group::join(self.cluster.clone(), Arc::clone(&self.config), name, topics));
+    }
+
+    /// Looks at the metadata again after a pause.
+    pub(super) fn refresh_soon(&mut self) {
+        self.refresh_at = self.refresh_at.min(Instant::now() + self.backoff.next());
+    }
+}
+
+/// When to look again for topics that are about to come, or may.
+fn missing(topics: &BTreeSet<String>, metadata: &Metadata, backoff: Duration) -> Option<Duration> {
+    let errors = topics.iter().filter_map(|name| metadata.topics.get(name)?.error);
+    errors
+        .filter(|error| error.is_retriable())
+        .map(|error| match error {
+            ErrorCode::UnknownTopicOrPartition => UNKNOWN_TOPIC_BACKOFF.max(backoff),
+            _ => backoff,
+        })
+        .min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::TopicMetadata;
+    use thalweg_wire::Uuid;
+
+    #[test]
+    fn a_pattern_matches_whole_names_and_passes_over_internal_topics() {
+        let topic = |name: &str, internal| TopicMetadata {
+            name: name.into(),
+            id: Uuid::ZERO,
+            internal,
+            error: None,
+            partitions: Vec::new(),
+        };
+        let names = [("orders", false), ("orders.eu", false), ("old-orders", false), ("__offsets", true)];
+        let topics = names.map(|(name, internal)| (name.to_owned(), topic(name, internal)));
+        let metadata = Metadata { topics: topics.into(), ..Metadata::default() };
+        let matched = |pattern, exclude| {
+            Subscription::pattern(pattern).expect("it is right").topics(&metadata, exclude)
+        };
+        assert_eq!(matched("orders|old", true), ["orders"]);
+        assert_eq!(matched("orders.*", true), ["orders", "orders.eu"]);
+        assert_eq!(matched(".*", true).len(), 3);
+        assert_eq!(matched(".*", false).len(), 4);
+        let error = Subscription::pattern("(").expect_err("it is not closed");
+        assert!(error.to_string().starts_with("\"(\" is no regular expression"), "{error}");
+    }
+}

@@ -1,0 +1,109 @@
+//! The coordinator of one group or transactional id: found when it is needed, found again when it moves, and asked until it
+//! gives an answer that is final.
+
+use parking_lot::Mutex;
+use thalweg_wire::{ErrorCode, Request};
+
+use crate::cluster::{Cluster, CoordinatorKind};
+use crate::connection::Connection;
+use crate::error::{ClientError, Refused};
+use crate::retry::Retry;
+
+/// A coordinator.
+#[derive(Debug)]
+pub(crate) struct Coordinator {
+    cluster: Cluster,
+    kind: CoordinatorKind,
+    key: String,
+    connection: Mutex<Option<Connection>>,
+}
+
+impl Coordinator {
+    /// One that is asked over the cluster's connections.
+    pub(crate) fn new(cluster: Cluster, kind: CoordinatorKind, key: impl Into<String>) -> Coordinator {
+        let connection = Mutex::default();
+        Coordinator { cluster, kind, key: key.into(), connection }
+    }
+
+    /// The group or transactional id.
+    pub(crate) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The connection to the coordinator, which is found first when it is not known.
+    pub(crate) async fn connection(&self) -> Result<Connection, ClientError> {
+        let known = self.connection.lock().clone().filter(|connection| !connection.is_closed());
+        if let Some(connection) = known {
+            return Ok(connection);
+        }
+        let address = self.cluster.find_coordinator(self.kind, &self.key).await?;
+        let connection = self.cluster.connection_to(&address).await?;
+        *self.connection.lock() = Some(connection.clone());
+        Ok(connection)
+    }
+
+    /// Forgets the coordinator when the error says that another broker may have taken over.
+    pub(crate) fn doubt(&self, error: &ClientError) {
+        let moved = match error {
+            ClientError::Refused(refused) => matches!(
+                refused.error_code,
+                ErrorCode::NotCoordinator
+                    | ErrorCode::CoordinatorNotAvailable
+                    | ErrorCode::RequestTimedOut
+                    | ErrorCode::KafkaStorageError
+            ),
+            other => other.is_retriable(),
+        };
+        if moved {
+            *self.connection.lock() = None;
+        }
+    }
+
+    /// Sends one request, made by `request` with its version, and has `read` judge the answer. What comes back is final,
+    /// or cannot be had before the time of `retry` is up: then it is the last failure.
+    pub(crate) async fn ask<R: Request, T>(
+        &self,
+        mut retry: Retry,
+        mut request: impl FnMut(&Connection) -> Result<(R, i16), ClientError>,
+        mut read: impl FnMut(R::Response, i16) -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
+        loop {
+            let attempt = async {
+                let connection = self.connection().await?;
+                let (request, version) = request(&connection)?;
+                read(connection.send_at(&request, version).await?, version)
+            };
+            let error = match tokio::time::timeout_at(retry.until, attempt).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(error)) => error,
+                // A connection whose answer is overdue is of no use to the next request either.
+                Err(_) => {
+                    *self.connection.lock() = None;
+                    return Err(self.no_answer());
+                }
+            };
+            self.doubt(&error);
+            match retry.pause_after(&error) {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => return Err(error),
+            }
+        }
+    }
+
+    fn no_answer(&self) -> ClientError {
+        let what = match self.kind {
+            CoordinatorKind::Group => format!("Coordinator of group {}", self.key),
+            CoordinatorKind::Transaction => format!("Coordinator of transactional id {}", self.key),
+        };
+        let message = Some("no answer within the time allowed".to_owned());
+        Refused { what, error_code: ErrorCode::RequestTimedOut, message }.into()
+    }
+}
+
+/// The newest version of `R` that both sides speak, up to `limit`.
+pub(crate) fn version_up_to<R: Request>(connection: &Connection, limit: i16) -> Result<i16, ClientError> {
+    let versions = connection.versions();
+    let ours = (R::KEY.versions().0, limit);
+    let newest = versions.newest(R::KEY, limit);
+    Ok(newest.ok_or_else(|| versions.mismatch(connection.peer(), R::KEY, ours))?)
+}

@@ -1,0 +1,433 @@
+//! The state of a transactional producer: which calls are allowed, what may be sent, and what a failure means for the open
+//! transaction. Pure: the driver (`coordination`) and the senders report events, and read off what is to be done.
+//!
+//! Two protocols (KIP-890). With `transaction.version` 2 a partition joins the transaction with the first batch that it is
+//! sent, and every end of a transaction bumps the epoch. Before, each partition is registered with the coordinator
+//! first, and the epoch stays until a failure requires a new one.
+
+use std::sync::Arc;
+
+use thalweg_wire::ErrorCode;
+
+use super::delivery::DeliveryError;
+use crate::error::ClientError;
+
+/// The level of the feature `transaction.version` from which on partitions join transactions by themselves.
+pub(super) const IMPLICIT_FROM: i16 = 2;
+
+/// A call of a transactional producer failed. [`TransactionError::is_fatal`], [`TransactionError::is_abortable`] and
+/// [`TransactionError::is_retriable`] say what is left to do; a call that the state does not allow is none of these.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum TransactionError {
+    /// Another producer has taken over the transactional id, or the coordinator has ended a transaction that was open for
+    /// longer than `transaction.timeout.ms`. This producer can only be dropped.
+    #[error("The producer of transactional id {transactional_id} is fenced: {source}")]
+    Fenced {
+        /// The id.
+        transactional_id: Arc<str>,
+        /// The answer that says so.
+        source: TransactionCause,
+    },
+    /// The producer can only be dropped.
+    #[error("The transactional producer cannot go on: {0}")]
+    Fatal(#[source] TransactionCause),
+    /// The open transaction cannot be committed: abort it, then begin another.
+    #[error("The transaction has to be aborted: {0}")]
+    Abortable(#[source] TransactionCause),
+    /// The outcome is not known, because no answer came within `max.block.ms`: make the same call again.
+    #[error("The coordinator did not decide in time: {0}")]
+    Undecided(#[source] TransactionCause),
+    /// The state of the producer does not allow the call.
+    #[error(transparent)]
+    InvalidState(#[from] InvalidTransactionState),
+}
+
+/// What made a transaction fail.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum TransactionCause {
+    /// A request to a coordinator.
+    #[error(transparent)]
+    Client(Arc<ClientError>),
+    /// Records that were not stored.
+    #[error(transparent)]
+    Delivery(Arc<DeliveryError>),
+}
+
+impl From<ClientError> for TransactionCause {
+    fn from(error: ClientError) -> TransactionCause {
+        TransactionCause::Client(Arc::new(error))
+    }
+}
+
+/// A call came at the wrong time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{call} is not allowed now: {state}")]
+pub struct InvalidTransactionState {
+    /// The call.
+    pub call: &'static str,
+    /// What the producer is doing.
+    pub state: &'static str,
+}
+
+impl TransactionCause {
+    /// The broker's error code, when there was one.
+    pub fn error_code(&self) -> Option<ErrorCode> {
+        match self {
+            TransactionCause::Client(error) => error.error_code(),
+            TransactionCause::Delivery(error) => match &**error {
+                DeliveryError::Refused(refused) => Some(refused.error_code),
+                DeliveryError::TimedOut(_) | DeliveryError::Closed(_) | DeliveryError::Aborted(_) => None,
+            },
+        }
+    }
+}
+
+impl TransactionError {
+    /// Whether the producer can only be dropped.
+    pub fn is_fatal(&self) -> bool {
+        matches!(self, TransactionError::Fenced { .. } | TransactionError::Fatal(_))
+    }
+
+    /// Whether another producer, or the transaction's timeout, has put an end to this one.
+    pub fn is_fenced(&self) -> bool {
+        matches!(self, TransactionError::Fenced { .. })
+    }
+
+    /// Whether the transaction has to be aborted, after which the producer can go on.
+    pub fn is_abortable(&self) -> bool {
+        matches!(self, TransactionError::Abortable(_))
+    }
+
+    /// Whether the same call is to be made again.
+    pub fn is_retriable(&self) -> bool {
+        matches!(self, TransactionError::Undecided(_))
+    }
+
+    /// The broker's error code, when there was one.
+    pub fn error_code(&self) -> Option<ErrorCode> {
+        match self {
+            TransactionError::Fenced { source, .. } => source.error_code(),
+            TransactionError::Fatal(cause)
+            | TransactionError::Abortable(cause)
+            | TransactionError::Undecided(cause) => cause.error_code(),
+            TransactionError::InvalidState(_) => None,
+        }
+    }
+}
+
+/// How a transaction ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    Commit,
+    Abort,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// The coordinator does not know the producer yet.
+    New,
+    /// Between transactions.
+    Ready,
+    Open,
+    Ending(End),
+}
+
+impl Phase {
+    fn name(self) -> &'static str {
+        match self {
+            Phase::New => "init_transactions has not succeeded yet",
+            Phase::Ready => "no transaction is open",
+            Phase::Open => "a transaction is open",
+            Phase::Ending(End::Commit) => "commit_transaction has to be repeated until it is decided",
+            Phase::Ending(End::Abort) => "abort_transaction has to be repeated until it is decided",
+        }
+    }
+}
+
+/// What ending a transaction takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Ending {
+    /// Whether the coordinator may know of the transaction, so that EndTxn is needed.
+    pub(super) tells_coordinator: bool,
+    /// Whether the producer needs another epoch, which its end does not bring.
+    pub(super) bumps_epoch: bool,
+}
+
+/// The transactions of a producer.
+#[derive(Debug)]
+pub(super) struct Transaction {
+    transactional_id: Arc<str>,
+    phase: Phase,
+    /// Why the open transaction cannot be committed, or the producer cannot go on.
+    failure: Option<Arc<TransactionError>>,
+    /// Whether partitions join by themselves.
+    implicit: bool,
+    /// Whether the coordinator may know of the open transaction.
+    started: bool,
+    /// Whether sequences have gaps that only another epoch closes.
+    needs_epoch: bool,
+    /// Partitions that are not registered yet, and whether a registration is in flight.
+    unregistered: Vec<usize>,
+    registering: bool,
+}
+
+impl Transaction {
+    pub(super) fn new(transactional_id: Arc<str>) -> Transaction {
+        Transaction {
+            transactional_id,
+            phase: Phase::New,
+            failure: None,
+            implicit: false,
+            started: false,
+            needs_epoch: false,
+            unregistered: Vec::new(),
+            registering: false,
+        }
+    }
+
+    /// Whether partitions join with their first batch: `transaction.version` is 2.
+    pub(super) fn is_implicit(&self) -> bool {
+        self.implicit
+    }
+
+    /// Fails unless the producer may be initialised.
+    pub(super) fn check_new(&self) -> Result<(), TransactionError> {
+        self.check_alive()?;
+        match self.phase {
+            Phase::New => Ok(()),
+            _ => Err(self.invalid("init_transactions")),
+        }
+    }
+
+    /// The coordinator knows the producer.
+    pub(super) fn initialised(&mut self, implicit: bool) {
+        self.phase = Phase::Ready;
+        self.implicit = implicit;
+    }
+
+    pub(super) fn begin(&mut self) -> Result<(), TransactionError> {
+        self.check_alive()?;
+        if self.phase != Phase::Ready {
+            return Err(self.invalid("begin_transaction"));
+        }
+        self.phase = Phase::Open;
+        Ok(())
+    }
+
+    /// Fails unless the open transaction takes records.
+    pub(super) fn check_open(&self, call: &'static str) -> Result<(), Arc<TransactionError>> {
+        match &self.failure {
+            Some(failure) => Err(Arc::clone(failure)),
+            None if self.phase == Phase::Open => Ok(()),
+            None => Err(Arc::new(self.invalid(call))),
+        }
+    }
+
+    /// Fails unless offsets may join the transaction.
+    pub(super) fn add_offsets(&mut self) -> Result<(), TransactionError> {
+        self.check_open("send_offsets_to_transaction").map_err(|error| (*error).clone())?;
+        self.started |= self.implicit;
+        Ok(())
+    }
+
+    /// Whether batches may be sent: to a partition that has been registered, or without that.
+    pub(super) fn may_produce(&self, registered: bool) -> bool {
+        self.failure.is_none()
+            && matches!(self.phase, Phase::Open | Phase::Ending(End::Commit))
+            && (self.implicit || registered)
+    }
+
+    /// Whether a batch that failed may be sent again.
+    pub(super) fn may_retry(&self) -> bool {
+        self.may_produce(true)
+    }
+
+    /// A partition has its first batch of the transaction. Returns whether it must be registered first.
+    pub(super) fn joined(&mut self, partition: usize) -> bool {
+        if self.implicit {
+            self.started = true;
+        } else {
+            self.unregistered.push(partition);
+        }
+        !self.implicit
+    }
+
+    /// Takes the partitions to register. [`Transaction::registered`] or [`Transaction::not_registered`] ends what this
+    /// begins.
+    pub(super) fn take_unregistered(&mut self) -> Vec<usize> {
+        let taken = std::mem::take(&mut self.unregistered);
+        self.registering = !taken.is_empty();
+        taken
+    }
+
+    /// The coordinator has added partitions, or a group's offsets, to the transaction.
+    pub(super) fn registered(&mut self) {
+        self.registering = false;
+        self.started = true;
+    }
+
+    /// Whether a registration is in flight. The transaction must not end before it is answered.
+    pub(super) fn is_registering(&self) -> bool {
+        self.registering
+    }
+
+    /// Begins to end the transaction, or goes on with that.
+    pub(super) fn end(&mut self, end: End) -> Result<(), TransactionError> {
+        self.check_alive()?;
+        let call = match end {
+            End::Commit => "commit_transaction",
+            End::Abort => "abort_transaction",
+        };
+        match self.phase {
+            Phase::Open if end == End::Commit => self.check_no_failure()?,
+            Phase::Open => {}
+            Phase::Ending(under_way) if under_way == end => {}
+            _ => return Err(self.invalid(call)),
+        }
+        self.phase = Phase::Ending(end);
+        if end == End::Abort {
+            self.unregistered.clear();
+        }
+        Ok(())
+    }
+
+    /// All batches have come to their ends. Fails, and leaves the transaction open to be aborted, when it cannot be
+    /// committed.
+    pub(super) fn flushed(&mut self) -> Result<Ending, TransactionError> {
+        self.check_alive()?;
+        if self.phase == Phase::Ending(End::Commit)
+            && let Err(failure) = self.check_no_failure()
+        {
+            self.phase = Phase::Open;
+            return Err(failure);
+        }
+        let bumps_epoch = self.needs_epoch && !(self.implicit && self.started);
+        Ok(Ending { tells_coordinator: self.started, bumps_epoch })
+    }
+
+    /// The coordinator has ended the transaction.
+    pub(super) fn coordinator_ended(&mut self) {
+        self.started = false;
+    }
+
+    /// The transaction has ended, and the producer has the epoch that it needs.
+    pub(super) fn ended(&mut self, implicit: bool) {
+        self.phase = Phase::Ready;
+        self.failure = None;
+        self.started = false;
+        self.needs_epoch = false;
+        self.implicit = implicit;
+    }
+
+    /// The coordinator has answered with an error that is final, or did not answer in time.
+    pub(super) fn refused(&mut self, error: ClientError) -> TransactionError {
+        if error.is_retriable() {
+            // The coordinator may have added what the producer does not know to be added: only another epoch ends that.
+            self.needs_epoch |= !self.implicit && self.phase == Phase::Open;
+            return TransactionError::Undecided(error.into());
+        }
+        let failure = match self.judge(error.into()) {
+            TransactionError::Abortable(cause) if self.phase == Phase::New => TransactionError::Fatal(cause),
+            failure => failure,
+        };
+        if failure.is_abortable() && matches!(self.phase, Phase::Ending(_)) {
+            self.phase = Phase::Open;
+            self.needs_epoch |= !self.implicit;
+        }
+        self.fail(failure.clone());
+        failure
+    }
+
+    /// Registering partitions failed, for good or for longer than the caller waits: nothing can be sent to them.
+    pub(super) fn not_registered(&mut self, error: ClientError) {
+        self.registering = false;
+        self.needs_epoch |= error.is_retriable();
+        let failure = match error.is_retriable() {
+            true => TransactionError::Abortable(error.into()),
+            false => self.judge(error.into()),
+        };
+        self.fail(failure);
+    }
+
+    /// A batch of the transaction was given up. `was_sent` says whether its place in the sequence is taken.
+    pub(super) fn batch_failed(&mut self, error: &DeliveryError, was_sent: bool) {
+        self.needs_epoch |= was_sent;
+        let cause = TransactionCause::Delivery(Arc::new(error.clone()));
+        let failure = match cause.error_code() {
+            // The leader knows a newer epoch. EndTxn decides whether this producer is fenced.
+            Some(ErrorCode::InvalidProducerEpoch) => TransactionError::Abortable(cause),
+            _ => self.judge(cause),
+        };
+        self.fail(failure);
+    }
+
+    /// A batch was dropped that had its place in the sequence.
+    pub(super) fn lost_sequence(&mut self) {
+        self.needs_epoch = true;
+    }
+
+    /// What an answer that is final means for the producer.
+    fn judge(&self, cause: TransactionCause) -> TransactionError {
+        let abortable = matches!(cause, TransactionCause::Delivery(_));
+        match cause.error_code() {
+            Some(ErrorCode::ProducerFenced | ErrorCode::InvalidProducerEpoch) => {
+                let transactional_id = Arc::clone(&self.transactional_id);
+                TransactionError::Fenced { transactional_id, source: cause }
+            }
+            Some(
+                ErrorCode::ClusterAuthorizationFailed
+                | ErrorCode::TransactionalIdAuthorizationFailed
+                | ErrorCode::InvalidProducerIdMapping
+                | ErrorCode::UnsupportedVersion
+                | ErrorCode::UnsupportedForMessageFormat,
+            ) => TransactionError::Fatal(cause),
+            Some(
+                ErrorCode::TransactionAbortable
+                | ErrorCode::TopicAuthorizationFailed
+                | ErrorCode::GroupAuthorizationFailed
+                | ErrorCode::OperationNotAttempted
+                | ErrorCode::FencedInstanceId
+                | ErrorCode::UnknownMemberId
+                | ErrorCode::IllegalGeneration
+                | ErrorCode::RebalanceInProgress
+                | ErrorCode::OffsetMetadataTooLarge,
+            ) => TransactionError::Abortable(cause),
+            _ if abortable => TransactionError::Abortable(cause),
+            _ => TransactionError::Fatal(cause),
+        }
+    }
+
+    /// Keeps the first failure, unless a later one is fatal.
+    fn fail(&mut self, failure: TransactionError) {
+        let worse = self.failure.as_ref().is_none_or(|known| failure.is_fatal() && !known.is_fatal());
+        if worse {
+            self.failure = Some(Arc::new(failure));
+        }
+    }
+
+    /// Whether the batches that wait have to be dropped, because the transaction cannot be committed.
+    pub(super) fn drops_batches(&self) -> bool {
+        self.failure.is_some() || self.phase == Phase::Ending(End::Abort)
+    }
+
+    fn check_alive(&self) -> Result<(), TransactionError> {
+        match &self.failure {
+            Some(failure) if failure.is_fatal() => Err((**failure).clone()),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_no_failure(&self) -> Result<(), TransactionError> {
+        match &self.failure {
+            Some(failure) => Err((**failure).clone()),
+            None => Ok(()),
+        }
+    }
+
+    fn invalid(&self, call: &'static str) -> TransactionError {
+        InvalidTransactionState { call, state: self.phase.name() }.into()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! Whether and when a failed request is repeated. Pure.
+
+use std::time::Duration;
+
+use thalweg_wire::ErrorCode;
+use tokio::time::Instant;
+
+use crate::error::ClientError;
+
+/// The pause after CONCURRENT_TRANSACTIONS: the markers of the last transaction are written within milliseconds, as a rule.
+pub(crate) const CONCURRENT_TRANSACTIONS_BACKOFF: Duration = Duration::from_millis(20);
+
+/// `retry.backoff.max.ms` of Kafka's clients: the longest pause.
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
+/// After so long without a failure, pauses are short again.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// Pauses that grow from failure to failure: thousands of clients may wait for the same broker.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Backoff {
+    /// `retry.backoff.ms`.
+    first: Duration,
+    current: Duration,
+    failed_at: Instant,
+}
+
+impl Backoff {
+    pub(crate) fn new(first: Duration) -> Backoff {
+        Backoff { first, current: first, failed_at: Instant::now() }
+    }
+
+    /// The pause after a failure.
+    pub(crate) fn next(&mut self) -> Duration {
+        let now = Instant::now();
+        if self.failed_at + QUIET < now {
+            self.current = self.first;
+        }
+        self.failed_at = now;
+        let pause = self.current;
+        self.current = (2 * pause).min(BACKOFF_MAX.max(self.first));
+        pause
+    }
+}
+
+/// How long a request is repeated, and at what pace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retry {
+    backoff: Backoff,
+    pub(crate) until: Instant,
+    /// An error that passes, though it is final for other requests.
+    pub(crate) also: Option<ErrorCode>,
+}
+
+impl Retry {
+    /// At this pace, for so long from now on.
+    pub(crate) fn within(backoff: Duration, time: Duration) -> Retry {
+        Retry { backoff: Backoff::new(backoff), until: Instant::now() + time, also: None }
+    }
+
+    /// The pause before the request is sent again; none when its failure is final, or there is no time for another try.
+    pub(crate) fn pause_after(&mut self, error: &ClientError) -> Option<Duration> {
+        let code = error.error_code();
+        let passes = error.is_retriable() || (code.is_some() && self.also == code);
+        let pause = backoff_after(self.backoff.next(), code);
+        (passes && Instant::now() + pause < self.until).then_some(pause)
+    }
+}
+
+/// The pause after an error, where `configured` is the usual one.
+pub(crate) fn backoff_after(configured: Duration, error_code: Option<ErrorCode>) -> Duration {
+    match error_code {
+        Some(ErrorCode::ConcurrentTransactions) => configured.min(CONCURRENT_TRANSACTIONS_BACKOFF),
+        _ => configured,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Refused;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_that_passes_is_waited_out_while_there_is_time() {
+        let refused = |error_code| {
+            ClientError::from(Refused { what: "a request".to_owned(), error_code, message: None })
+        };
+        let mut retry = Retry::within(Duration::from_millis(100), Duration::from_secs(1));
+        let pause =
+            |retry: &mut Retry, code| retry.pause_after(&refused(code)).map(|pause| pause.as_millis());
+        assert_eq!(pause(&mut retry, ErrorCode::CoordinatorLoadInProgress), Some(100));
+        assert_eq!(pause(&mut retry, ErrorCode::ConcurrentTransactions), Some(20));
+        assert_eq!(pause(&mut retry, ErrorCode::RebalanceInProgress), None);
+        retry.also = Some(ErrorCode::RebalanceInProgress);
+        assert_eq!(pause(&mut retry, ErrorCode::RebalanceInProgress), Some(800));
+        tokio::time::advance(Duration::from_millis(950)).await;
+        assert_eq!(pause(&mut retry, ErrorCode::CoordinatorLoadInProgress), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_until_it_is_quiet_for_a_while() {
+        let mut backoff = Backoff::new(Duration::from_millis(100));
+        let pauses: Vec<u128> = (0..6).map(|_| backoff.next().as_millis()).collect();
+        assert_eq!(pauses, [100, 200, 400, 800, 1000, 1000]);
+        tokio::time::advance(Duration::from_secs(11)).await;
+        assert_eq!(backoff.next(), Duration::from_millis(100));
+        let mut slow = Backoff::new(Duration::from_secs(5));
+        assert_eq!((slow.next(), slow.next()), (Duration::from_secs(5), Duration::from_secs(5)));
+    }
+}
