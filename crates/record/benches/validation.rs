@@ -9,6 +9,7 @@
 #![expect(clippy::print_stdout, reason = "the table is what it is for")]
 
 use std::hint::black_box;
+use std::ops::RangeInclusive;
 use std::time::Instant;
 
 use thalweg_record::{
@@ -30,17 +31,21 @@ fn main() {
     let is_wanted = |codec: &Compression| only.is_empty() || only.iter().any(|name| name == codec.name());
     for codec in CODECS.into_iter().filter(is_wanted) {
         for batch_bytes in [16 << 10, 256 << 10, 1 << 20] {
-            for record_bytes in [128, 1024] {
-                measure(codec, batch_bytes, record_bytes);
+            for record_bytes in [128..=128, 1024..=1024, 50..=500] {
+                measure(codec, batch_bytes, &record_bytes);
             }
         }
     }
 }
 
-fn measure(codec: Compression, batch_bytes: usize, record_bytes: usize) {
+fn measure(codec: Compression, batch_bytes: usize, record_bytes: &RangeInclusive<usize>) {
     let (batch, record_count) = batch(codec, batch_bytes, record_bytes);
+    let sizes = match (record_bytes.start(), record_bytes.end()) {
+        (least, most) if least == most => least.to_string(),
+        (least, most) => format!("{least}-{most}"),
+    };
     if let Some(dir) = std::env::var_os("BATCHES_TO") {
-        let name = format!("{codec}-{:04}KiB-{record_bytes:04}B", batch_bytes >> 10);
+        let name = format!("{codec}-{:04}KiB-{sizes:0>4}B", batch_bytes >> 10);
         std::fs::write(std::path::Path::new(&dir).join(name), &batch).expect("the folder takes a file");
     }
     let copies = vec![batch.clone(); (COPIES_BYTES / batch.len()).clamp(4, 512)];
@@ -58,13 +63,13 @@ fn measure(codec: Compression, batch_bytes: usize, record_bytes: usize) {
     });
     let walk_ns = records_ns - header_ns;
     println!(
-        "| {codec} | {} KiB | {record_bytes} B | {:.2} | {:.1} µs | {:.1} µs | {:.1} ns | {:.0} MB/s |",
+        "| {codec} | {} KiB | {sizes} B | {:.2} | {:.3} µs | {:.3} µs | {:.1} ns | {:.0} MB/s |",
         batch_bytes >> 10,
         batch.len() as f64 / batch_bytes as f64,
         header_ns / 1e3,
         records_ns / 1e3,
         walk_ns / record_count as f64,
-        (record_count * record_bytes) as f64 / walk_ns * 1e3,
+        batch_bytes as f64 / walk_ns * 1e3,
     );
 }
 
@@ -84,11 +89,16 @@ fn best_ns(copies: &[Vec<u8>], mut visit: impl FnMut(&[u8])) -> f64 {
 
 /// A batch whose records take about `batch_bytes` before they are compressed: half of each is words, the other half
 /// hexadecimal digits by chance, which codecs bring to about half.
-fn batch(codec: Compression, batch_bytes: usize, record_bytes: usize) -> (Vec<u8>, usize) {
+fn batch(codec: Compression, batch_bytes: usize, sizes: &RangeInclusive<usize>) -> (Vec<u8>, usize) {
     let mut builder = BatchBuilder::new(BatchOptions { compression: codec, ..BatchOptions::default() });
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let mut record_count = 0;
-    while builder.uncompressed_bytes() + record_bytes < batch_bytes {
+    loop {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let record_bytes = sizes.start() + (random >> 33) as usize % (sizes.end() - sizes.start() + 1);
+        if builder.uncompressed_bytes() + record_bytes >= batch_bytes {
+            break;
+        }
         let mut value = Vec::with_capacity(record_bytes);
         while value.len() < record_bytes - 16 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -220,11 +220,12 @@ pub fn validate_each<'b>(
 }
 
 /// What is known of a batch's records so far.
-struct Judge<'r> {
-    rules: &'r RecordRules,
+struct Judge {
     base_offset: Offset,
+    /// What the timestamp deltas are added to: the append time in a batch that has one, where their mask is 0.
     base_timestamp: i64,
-    log_append_time_ms: Option<i64>,
+    timestamp_delta_mask: i64,
+    needs_key: bool,
     /// What the rules say of timestamps, as bounds that are quick to compare with.
     earliest: i64,
     latest: i64,
@@ -234,18 +235,18 @@ struct Judge<'r> {
     refused: RefusedRecords,
 }
 
-impl<'r> Judge<'r> {
-    fn new(header: &BatchHeader, rules: &'r RecordRules) -> Judge<'r> {
+impl Judge {
+    fn new(header: &BatchHeader, rules: &RecordRules) -> Judge {
         let by_broker = header.attributes.timestamp_type() == TimestampType::LogAppendTime;
         let (earliest, latest) = match rules.timestamp_type {
             TimestampType::CreateTime => rules.timestamp_bounds(),
             TimestampType::LogAppendTime => (i64::MIN, i64::MAX),
         };
         Judge {
-            rules,
             base_offset: header.base_offset,
-            base_timestamp: header.base_timestamp,
-            log_append_time_ms: by_broker.then_some(header.max_timestamp),
+            base_timestamp: if by_broker { header.max_timestamp } else { header.base_timestamp },
+            timestamp_delta_mask: if by_broker { 0 } else { -1 },
+            needs_key: rules.compacted,
             earliest,
             latest,
             index: 0,
@@ -258,12 +259,9 @@ impl<'r> Judge<'r> {
     #[inline]
     fn judge(&mut self, record: WalkedRecord) {
         let WalkedRecord { timestamp_delta, offset_delta, has_key } = record;
-        let timestamp = match self.log_append_time_ms {
-            Some(time_ms) => time_ms,
-            None => self.base_timestamp.wrapping_add(timestamp_delta),
-        };
+        let timestamp = self.base_timestamp.wrapping_add(timestamp_delta & self.timestamp_delta_mask);
         let is_in_bounds = self.earliest <= timestamp && timestamp <= self.latest;
-        if offset_delta != self.index || !is_in_bounds || (self.rules.compacted && !has_key) {
+        if offset_delta != self.index || !is_in_bounds || (self.needs_key && !has_key) {
             self.look_closer(timestamp, offset_delta, has_key);
         }
         if timestamp > self.max_timestamp {
@@ -277,7 +275,7 @@ impl<'r> Judge<'r> {
     #[cold]
     fn look_closer(&mut self, timestamp: i64, offset_delta: i32, has_key: bool) {
         let offset = |delta: i32| Offset(self.base_offset.0.wrapping_add(i64::from(delta)));
-        let reason = if self.rules.compacted && !has_key {
+        let reason = if self.needs_key && !has_key {
             RefusalReason::MissingKey
         } else if offset_delta != self.index {
             RefusalReason::OffsetGap { expected: offset(self.index), found: offset(offset_delta) }
