@@ -41,6 +41,10 @@ const SEEDS: [(u64, &str); 28] = [
         "the only replica in sync was on a disk that was replaced, and the simulation had nobody elect another",
     ),
     (12805, "the same"),
+    (
+        43638,
+        "min.insync.replicas was lowered while nobody led, and who was eligible stayed so beside a leader that committed alone",
+    ),
 ];
 
 #[test]
