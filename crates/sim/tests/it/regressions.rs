@@ -3,7 +3,7 @@
 
 use thalweg_sim::run;
 
-const SEEDS: [(u64, &str); 28] = [
+const SEEDS: [(u64, &str); 29] = [
     (3, "a reassignment waited for a replica that another was adding and it removed"),
     (8, "more than five batches were stored behind one whose answer was late, which was then stored twice"),
     (21, "the same"),
