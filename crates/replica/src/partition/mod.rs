@@ -4,7 +4,7 @@
 //! batch and append it, find a slice to read, move the high watermark. Waiting happens outside: fetches as
 //! [`Waiter`]s, produce requests as [`Durable`]s.
 //!
-//! Where the partition has other replicas, the leader keeps a [`Leadership`]; a partition with one replica has none and
+//! Where the partition has other replicas, the leader keeps a [`crate::replication::Leadership`]; a partition with one replica has none and
 //! pays nothing for it. A follower is driven by [`crate::replication`].
 
 mod acks;
