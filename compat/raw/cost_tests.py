@@ -142,12 +142,13 @@ def check(cases):
 
 def longest_requests(node):
     writer = Longest(node.topic, node.topic_id, fixed={"AlterPartitionReassignments.Replicas": 1})
-    for address in (node.bootstrap, node.controller):
-        for key, _, version in served(Connection(address)):
-            # What the controller serves to brokers is asked of it; what it serves to clients, of the broker.
-            if address == node.bootstrap or key not in {key for key, _, _ in served(node.connection)}:
-                for shape in shapes(apis()[key], version):
-                    yield str(shape), address, writer.frame(shape)
+    of_broker, of_controller = (served(Connection(address)) for address in (node.bootstrap, node.controller))
+    # What the controller serves to brokers is asked of it; what it serves to clients, of the broker.
+    only_controller = [api for api in of_controller if api[0] not in {key for key, _, _ in of_broker}]
+    for address, apis_served in ((node.bootstrap, of_broker), (node.controller, only_controller)):
+        for key, _, version in apis_served:
+            for shape in shapes(apis()[key], version):
+                yield str(shape), address, writer.frame(shape)
 
 
 def longest_headers(node):

@@ -1,8 +1,8 @@
 //! The server: listeners, Kafka's APIs, partitions, groups, configuration.
 //!
-//! [`start`] turns a configuration into a [`Server`]. Inside, a request comes in through [`net`], is served by its file
-//! in [`api`], and works on a [`partition`], the [`coordinator`]s of [`group`]s and of [`transaction`]s, or the cluster's image,
-//! which [`membership`] keeps by KRaft's requests and [`publisher`] acts on. [`replication`] follows other brokers.
+//! [`start`] turns a configuration into a [`Server`]. Inside, a request comes in through `thalweg_net`, is served by its file
+//! in [`api`], and works on a partition (`thalweg_replica`), a coordinator of groups or transactions (`thalweg_coordinator`), or
+//! the cluster's image, which `thalweg_membership` keeps by KRaft's requests and [`publisher`] acts on.
 
 pub mod api;
 pub mod auto_topics;

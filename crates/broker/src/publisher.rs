@@ -60,7 +60,7 @@ impl Publisher {
     }
 
     /// Tries again to open what could not be opened: there may be room on the disk by now. Blocks.
-    pub fn open_the_unopened(&self) {
+    pub fn retry_failed_opens(&self) {
         let mut unopened = self.unopened.lock();
         if unopened.is_empty() {
             return;
@@ -156,7 +156,7 @@ impl Publisher {
         let Some(copy) = self.claim(copy, opened.topic_id) else { return };
         tracing::info!(partition = ?opened, path = %copy.dir().display(), copied_to = copy.log_end_offset().0, "Move to another log directory goes on");
         match opened.resume_move(copy) {
-            Ok(true) => self.broker.replication.moves.see_to(Arc::clone(opened)),
+            Ok(true) => self.broker.replication.moves.begin(Arc::clone(opened)),
             Ok(false) => {}
             Err(error) => {
                 tracing::error!(partition = ?opened, %error, "A move to another log directory cannot go on")

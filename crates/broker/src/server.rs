@@ -164,7 +164,7 @@ pub async fn start_on(
         coordinator.transactions.run(|| coordinator.producer_ids.next()).await;
     });
     housekeeping.spawn(Arc::clone(&broker.marker_sender).run());
-    housekeeping.spawn(open_the_unopened(publisher));
+    housekeeping.spawn(retry_failed_opens(publisher));
     housekeeping.spawn(note_epochs(Arc::clone(&broker), membership.epochs()));
     let of_controller = controller.as_ref().map(|node| Arc::clone(node.controller()));
     Ok(Server {
@@ -240,11 +240,11 @@ async fn note_epochs(broker: Arc<Broker>, mut epochs: watch::Receiver<i64>) {
 }
 
 /// Tries again and again to open what could not be opened when the cluster named it.
-async fn open_the_unopened(publisher: Arc<Publisher>) {
+async fn retry_failed_opens(publisher: Arc<Publisher>) {
     loop {
         tokio::time::sleep(OPEN_AGAIN).await;
         let (publisher, disk) = (Arc::clone(&publisher), publisher.disk().clone());
-        if disk.spawn(move || publisher.open_the_unopened()).await.is_err() {
+        if disk.spawn(move || publisher.retry_failed_opens()).await.is_err() {
             tracing::error!("Opening partitions again has panicked; it goes on at its next turn");
         }
     }

@@ -85,7 +85,7 @@ impl CoordinatorLog for InternalLog {
                 isolation: Isolation::ReadUncommitted,
                 from_any_replica: false,
                 reader_start: Offset::NONE,
-                has_come: false,
+                first_pass: false,
             };
             let read = partition.fetch(&from).map_err(|error| match error {
                 ErrorCode::NotLeaderOrFollower => ReplayError::NotLeader,

@@ -84,7 +84,7 @@ fn begin(broker: &Broker, topic: &str, index: i32, path: &Path) -> Result<(), Er
         return Err(ErrorCode::KafkaStorageError);
     }
     match partition.begin_move(&broker.log_dirs, directory) {
-        Ok(true) => broker.replication.moves.see_to(partition),
+        Ok(true) => broker.replication.moves.begin(partition),
         Ok(false) => {}
         Err(error) => {
             tracing::error!(?partition, path = %path.display(), %error, "A move to another log directory cannot begin");

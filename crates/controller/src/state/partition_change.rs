@@ -311,9 +311,10 @@ impl<'a> PartitionChange<'a> {
     }
 
     fn set_eligible(&mut self, record: &mut PartitionChangeRecord) {
-        // After an unclean election all others lack something, or have what the leader lacks.
+        // After an unclean election all others lack something, or have what the leader lacks. Where the leader alone is
+        // enough, since min.insync.replicas was lowered while nobody led, it commits what the others will lack.
         let is_unclean = record.isr.is_some();
-        if is_unclean || self.elr_below.is_none() {
+        if is_unclean || self.elr_below.is_none_or(|min_isr| self.isr.len() >= min_isr) {
             self.elr.clear();
         }
         if self.elr != self.partition.eligible_leader_replicas {

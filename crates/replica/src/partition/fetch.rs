@@ -1,6 +1,6 @@
 //! Reading from a partition that is led here.
 
-use super::{Partition, Standing, State};
+use super::{Partition, Snapshot, State};
 use thalweg_log::{AbortedTransaction, LogError, LogSlice, ReadError};
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::ErrorCode;
@@ -52,8 +52,8 @@ pub struct FetchFrom {
     pub from_any_replica: bool,
     /// Where the reader's own log begins; -1 when it has none or does not say.
     pub reader_start: Offset,
-    /// Whether the fetch has just come. One that is looked at again says nothing new of its follower.
-    pub has_come: bool,
+    /// Whether this is the fetch's first read. Later reads of a waiting fetch bring no news of its follower.
+    pub first_pass: bool,
 }
 
 /// What was read.
@@ -74,7 +74,7 @@ pub struct FetchRead {
     /// Whether more could be read than the limits allowed.
     pub behind: bool,
     /// How the partition stood.
-    pub standing: Standing,
+    pub snapshot: Snapshot,
     /// The replica that the consumer should rather read from.
     pub preferred_read_replica: Option<i32>,
 }
@@ -87,7 +87,7 @@ impl Partition {
     pub fn fetch(&self, from: &FetchFrom) -> Result<FetchRead, FetchError> {
         let mut state = self.state.lock();
         let read = self.fetch_locked(&mut state, from);
-        if from.has_come {
+        if from.first_pass {
             state.traffic.fetch_requests += 1;
             state.traffic.failed_fetch_requests += u64::from(read.is_err());
         }
@@ -122,7 +122,7 @@ impl Partition {
         }
         let mut read = state.read(&self.throttled(state, from));
         if let (Ok(read), Reader::Follower { id, broker_epoch }) = (&mut read, from.reader)
-            && from.has_come
+            && from.first_pass
             && read.diverging.is_none()
         {
             state.follower_has(self, id, broker_epoch, from);
@@ -130,7 +130,7 @@ impl Partition {
             read.last_stable_offset = state.log.last_stable_offset();
         }
         if let Ok(read) = &mut read {
-            read.standing = self.standing();
+            read.snapshot = self.snapshot();
         }
         read
     }
@@ -147,7 +147,7 @@ impl State {
             diverging: None,
             aborted: Vec::new(),
             behind: false,
-            standing: Standing::default(),
+            snapshot: Snapshot::default(),
             preferred_read_replica: None,
         }
     }

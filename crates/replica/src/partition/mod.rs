@@ -4,7 +4,7 @@
 //! batch and append it, find a slice to read, move the high watermark. Waiting happens outside: fetches as
 //! [`Waiter`]s, produce requests as [`Durable`]s.
 //!
-//! Where the partition has other replicas, the leader keeps a [`Leadership`]; a partition with one replica has none and
+//! Where the partition has other replicas, the leader keeps a [`crate::replication::Leadership`]; a partition with one replica has none and
 //! pays nothing for it. A follower is driven by [`crate::replication`].
 
 mod acks;
@@ -44,7 +44,7 @@ pub use table::{Partitions, Topic};
 pub use thalweg_log::EndMarker;
 pub use traffic::{Outgoing, Traffic};
 pub use waiter::{Waiter, Waiting};
-pub use watch::Standing;
+pub use watch::Snapshot;
 
 use crate::replication::ReplicaContext;
 use flush::Flushing;
@@ -75,14 +75,14 @@ pub struct Partition {
     future: Mutex<Option<PartitionLog>>,
     /// Whether there is one.
     moving: AtomicBool,
-    /// Whether somebody sees to it.
-    seen_to: AtomicBool,
+    /// Whether a task copies to it.
+    claimed: AtomicBool,
     flushing: Flushing,
     outgoing: Outgoing,
     /// The offsets of the log, for looks without the lock.
     published: Arc<PublishedOffsets>,
-    /// How often all who wait were told to look again: the role has changed, or something else than the offsets.
-    turns: AtomicU64,
+    /// Incremented when waiting requests must look again for another reason than the offsets, such as a new role.
+    generation: AtomicU64,
 }
 
 /// What changes about a partition.
@@ -150,11 +150,11 @@ impl Partition {
             state: StateLock::new(state),
             future: Mutex::new(None),
             moving: AtomicBool::new(false),
-            seen_to: AtomicBool::new(false),
+            claimed: AtomicBool::new(false),
             flushing: Flushing::default(),
             outgoing: Outgoing::default(),
             published,
-            turns: AtomicU64::new(0),
+            generation: AtomicU64::new(0),
         };
         partition.apply(registration);
         partition
@@ -216,21 +216,21 @@ impl Partition {
         let led_since = state.leader().map(|leader| leader.led_since);
         state.registration = registration.clone();
         let leads = registration.leader == self.node_id;
-        let turns = new_epoch || led_since.is_some() != leads;
+        let role_changes = new_epoch || led_since.is_some() != leads;
         if leads {
-            if turns {
+            if role_changes {
                 state.begin_to_lead(led_since.filter(|_| is_next));
             }
             state.know_followers(&self.context);
             state.raise_high_watermark(&self.context);
-        } else if turns {
+        } else if role_changes {
             state.role = Role::Follower(Follower::new());
             if new_epoch && registration.leader != NO_LEADER {
                 state.begin_to_follow(self);
             }
         }
-        if turns {
-            self.turn(&mut state);
+        if role_changes {
+            self.begin_generation(&mut state);
         }
     }
 
@@ -243,21 +243,21 @@ impl Partition {
         state.raise_high_watermark(&self.context);
     }
 
-    /// Ends the partition here: whoever waits learns that it is not led here any more.
+    /// Ends the partition on this broker. Waiting requests fail with NOT_LEADER_OR_FOLLOWER.
     pub fn retire(&self) {
         let mut state = self.state.lock();
         state.role = Role::Retired;
-        self.turn(&mut state);
+        self.begin_generation(&mut state);
     }
 
-    /// Lets all who wait look again: the broker is stopping.
+    /// Makes all waiting requests look again: the broker is stopping.
     pub fn wake(&self) {
-        self.turn(&mut self.state.lock());
+        self.begin_generation(&mut self.state.lock());
     }
 
-    /// Has all who wait look again.
-    fn turn(&self, state: &mut State) {
-        self.turns.fetch_add(1, Ordering::Relaxed);
+    /// Makes all waiting requests look again.
+    fn begin_generation(&self, state: &mut State) {
+        self.generation.fetch_add(1, Ordering::Relaxed);
         state.wake_all();
     }
 }

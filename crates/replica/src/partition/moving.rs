@@ -87,7 +87,7 @@ impl Partition {
     pub fn begin_move(&self, dirs: &LogDirs, directory: Uuid) -> Result<bool, CreateError> {
         let mut future = self.future.lock();
         if future.as_ref().is_some_and(|future| future.directory_id() == Some(directory)) {
-            return Ok(self.see_to());
+            return Ok(self.claim());
         }
         self.give_up(&mut future, dirs);
         let (name, topic_id, config) = {
@@ -100,7 +100,7 @@ impl Partition {
         };
         *future = Some(dirs.create_future(&name, topic_id, config, directory)?);
         self.move_begins(&mut self.state.lock());
-        Ok(self.see_to())
+        Ok(self.claim())
     }
 
     /// Goes on with a move that an earlier process began. The copy begins anew where it is not surely of this log as it is
@@ -118,7 +118,7 @@ impl Partition {
         }
         *future = Some(copy);
         self.move_begins(&mut state);
-        Ok(self.see_to())
+        Ok(self.claim())
     }
 
     fn move_begins(&self, state: &mut State) {
@@ -126,9 +126,9 @@ impl Partition {
         self.moving.store(true, Ordering::Relaxed);
     }
 
-    /// Says `true` to the one who begins to see to the copy.
-    fn see_to(&self) -> bool {
-        !self.seen_to.swap(true, Ordering::Relaxed)
+    /// Claims the copying for the caller; false where another task has it.
+    fn claim(&self) -> bool {
+        !self.claimed.swap(true, Ordering::Relaxed)
     }
 
     /// Gives a move up, if there is one.
@@ -212,13 +212,13 @@ impl Partition {
         dirs.replace(&mut state.log, copy)?;
         *future = None;
         self.moving.store(false, Ordering::Relaxed);
-        self.seen_to.store(false, Ordering::Relaxed);
+        self.claimed.store(false, Ordering::Relaxed);
         Ok(Progress::Moved)
     }
 
     /// Called under the lock of the copy, so that a move that begins after it finds nobody who sees to it.
     fn is_over(&self) -> Progress {
-        self.seen_to.store(false, Ordering::Relaxed);
+        self.claimed.store(false, Ordering::Relaxed);
         Progress::Over
     }
 }

@@ -54,7 +54,7 @@ impl Moves {
     }
 
     /// A partition has a copy that somebody must see to.
-    pub fn see_to(&self, partition: Arc<Partition>) {
+    pub fn begin(&self, partition: Arc<Partition>) {
         self.begun.lock().push(partition);
         self.news.notify_one();
     }
@@ -84,14 +84,14 @@ impl Moves {
 
 /// Moves partitions for as long as the broker lives.
 pub async fn run(replication: Arc<Replication>) {
-    let turns = Arc::new(Semaphore::new(replication.moves.threads));
+    let slots = Arc::new(Semaphore::new(replication.moves.threads));
     let mut tasks = JoinSet::new();
     loop {
         tokio::select! {
             biased;
             begun = replication.moves.next() => {
                 for partition in begun {
-                    tasks.spawn(move_one(Arc::clone(&replication), partition, Arc::clone(&turns)));
+                    tasks.spawn(move_one(Arc::clone(&replication), partition, Arc::clone(&slots)));
                 }
             }
             Some(_) = tasks.join_next() => {}
@@ -99,7 +99,7 @@ pub async fn run(replication: Arc<Replication>) {
     }
 }
 
-async fn move_one(replication: Arc<Replication>, partition: Arc<Partition>, turns: Arc<Semaphore>) {
+async fn move_one(replication: Arc<Replication>, partition: Arc<Partition>, slots: Arc<Semaphore>) {
     let mut failures = 0;
     let began = Instant::now();
     loop {
@@ -107,11 +107,11 @@ async fn move_one(replication: Arc<Replication>, partition: Arc<Partition>, turn
             tokio::time::sleep(HELD_BACK).await;
             continue;
         }
-        let turn = Arc::clone(&turns).acquire_owned().await.expect("the semaphore is never closed");
+        let slot = Arc::clone(&slots).acquire_owned().await.expect("the semaphore is never closed");
         let (worker, moved) = (Arc::clone(&replication), Arc::clone(&partition));
         let work = replication.log_dirs.disk().spawn(move || {
             let outcome = go_on(&worker, &moved);
-            drop(turn);
+            drop(slot);
             outcome
         });
         match work.await.expect("copying a log does not panic") {

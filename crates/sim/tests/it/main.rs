@@ -78,7 +78,7 @@ fn a_disk_that_lies_about_syncs_is_found_out() {
         let plan = Plan { kinds: vec![Kind::PowerFailures], flushes: true, syncs_lie, ..Plan::of(seed) };
         on_a_thread_of_its_own(move || run_plan(seed, plan))
     };
-    let found = (0..20).find(|&seed| !outcome(seed, true).violations.is_empty());
+    let found = (0..100).find(|&seed| !outcome(seed, true).violations.is_empty());
     let seed = found.expect("records were acknowledged as synced, and the disks forgot them");
     assert_eq!(outcome(seed, false).violations, [""; 0], "seed {seed}: with disks that do not lie");
 }

@@ -3,7 +3,7 @@
 
 use thalweg_sim::run;
 
-const SEEDS: [(u64, &str); 28] = [
+const SEEDS: [(u64, &str); 29] = [
     (3, "a reassignment waited for a replica that another was adding and it removed"),
     (8, "more than five batches were stored behind one whose answer was late, which was then stored twice"),
     (21, "the same"),
@@ -41,6 +41,10 @@ const SEEDS: [(u64, &str); 28] = [
         "the only replica in sync was on a disk that was replaced, and the simulation had nobody elect another",
     ),
     (12805, "the same"),
+    (
+        43638,
+        "min.insync.replicas was lowered while nobody led, and who was eligible stayed so beside a leader that committed alone",
+    ),
 ];
 
 #[test]

@@ -55,7 +55,7 @@ async fn wait(plan: &Plan, mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
     loop {
         // Each partition is watched and compared under one hold of its lock: nothing can be appended in between.
         let waiter = Waiter::begin(plan.min_bytes);
-        let news = |entry: &Entry, outcome: &Outcome| match (&entry.partition, outcome.standing()) {
+        let news = |entry: &Entry, outcome: &Outcome| match (&entry.partition, outcome.snapshot()) {
             (Ok(partition), Some(seen)) => !partition.watch(plan.reader, seen, &waiter),
             _ => true,
         };
@@ -65,8 +65,8 @@ async fn wait(plan: &Plan, mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
         waiter.has(outcomes.iter().map(Outcome::bytes).sum());
         let timely = tokio::time::timeout_at(deadline, waiter.woken()).await;
         drop(waiter);
-        let changed = |entry: &Entry, outcome: &Outcome| match (&entry.partition, outcome.standing()) {
-            (Ok(partition), Some(seen)) => partition.standing() != seen,
+        let changed = |entry: &Entry, outcome: &Outcome| match (&entry.partition, outcome.snapshot()) {
+            (Ok(partition), Some(seen)) => partition.snapshot() != seen,
             _ => true,
         };
         let has_news = read_again(plan, &mut outcomes, changed);
@@ -119,7 +119,7 @@ fn read(plan: &Plan) -> Vec<Outcome> {
     outcomes
 }
 
-fn read_partition(plan: &Plan, entry: &Entry, left: usize, first: bool, has_come: bool) -> Outcome {
+fn read_partition(plan: &Plan, entry: &Entry, left: usize, first: bool, first_pass: bool) -> Outcome {
     let partition = match &entry.partition {
         Ok(partition) => partition,
         Err(error) => return Outcome::failed(*error),
@@ -135,7 +135,7 @@ fn read_partition(plan: &Plan, entry: &Entry, left: usize, first: bool, has_come
         isolation: plan.isolation,
         from_any_replica: plan.from_any_replica,
         reader_start: entry.log_start_offset,
-        has_come,
+        first_pass,
     };
     if let Some(rack) = &plan.elsewhere
         && let Some(preferred) = partition.prefer_other(&from, rack)

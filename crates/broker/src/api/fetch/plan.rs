@@ -70,7 +70,7 @@ impl Plan {
             entry(key, partition, &wanted)
         });
         let mut entries: Vec<_> = entries.collect();
-        if is_of_the_past(broker, reader) {
+        if is_stale_follower(broker, reader) {
             for entry in entries.iter_mut().filter(|entry| entry.partition.is_ok()) {
                 entry.partition = Err(ErrorCode::NotLeaderOrFollower);
             }
@@ -100,7 +100,7 @@ fn other_rack(broker: &Broker, version: i16, reader: Reader, rack: &str) -> Opti
 }
 
 /// Whether the follower is a process that another has taken the place of (KIP-903).
-fn is_of_the_past(broker: &Broker, reader: Reader) -> bool {
+fn is_stale_follower(broker: &Broker, reader: Reader) -> bool {
     let Reader::Follower { id, broker_epoch } = reader else { return false };
     let registered = || broker.image().broker(id).map(|broker| broker.epoch.0);
     broker_epoch != -1 && registered().is_some_and(|epoch| broker_epoch < epoch)

@@ -8,7 +8,7 @@ use crate::broker::Broker;
 use crate::metrics::RequestMetrics;
 use thalweg_log::LogSlice;
 use thalweg_net::{Frame, Reply};
-use thalweg_replica::partition::{FetchRead, Isolation, Reader, Standing};
+use thalweg_replica::partition::{FetchRead, Isolation, Reader, Snapshot};
 use thalweg_wire::frame::encode_response;
 use thalweg_wire::request::fetch_response::{
     AbortedTransaction, EpochEndOffset, FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint, PartitionData,
@@ -41,8 +41,8 @@ impl Outcome {
     }
 
     /// How the partition stood when it was read; `None` where it was not.
-    pub fn standing(&self) -> Option<Standing> {
-        self.read.as_ref().map(|read| read.standing)
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        self.read.as_ref().map(|read| read.snapshot)
     }
 
     /// Whether the client must learn of it without waiting for more.

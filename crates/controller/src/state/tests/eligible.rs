@@ -146,6 +146,18 @@ fn replicas_stay_eligible_when_the_minimum_changes_while_nobody_leads() {
 }
 
 #[test]
+fn a_leader_that_is_enough_alone_leaves_nobody_eligible() {
+    let mut bench = bench(3);
+    bench.create("t", &[&[1, 2, 3]], &[(MIN_INSYNC_REPLICAS, "2")]);
+    [3, 2, 1].into_iter().for_each(|id| fence(&mut bench, id));
+    assert_eq!(standing(&bench), (vec![], vec![1, 2], NO_LEADER));
+    assert_eq!(min_isr(&mut bench, 2, "t", Some("1")), ErrorCode::None);
+    assert_eq!(standing(&bench), (vec![], vec![1, 2], NO_LEADER), "nothing is committed meanwhile");
+    bench.beat(2, |_| {});
+    assert_eq!(standing(&bench), (vec![2], vec![], 2), "2 commits alone what 1 lacks");
+}
+
+#[test]
 fn without_the_feature_an_isr_keeps_its_last_member() {
     let mut bench = Bench::new();
     (1..=2).for_each(|id| bench.join(id));
