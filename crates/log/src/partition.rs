@@ -15,8 +15,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Weak};
 
 use thalweg_record::{LeaderEpoch, Offset, ProducerEpoch, ProducerId};
 
@@ -35,6 +35,7 @@ mod compact;
 mod error;
 mod examine;
 mod flush;
+mod health;
 mod in_flight;
 mod load;
 pub mod metadata;
@@ -58,8 +59,9 @@ pub use load::OpenOptions;
 pub use read::LogSlice;
 pub use timestamps::{RecordScan, SearchTurn, TimestampSearch, TimestampedOffset};
 
-use examine::Oddities;
-use flush::Names;
+use compact::Cleaning;
+use flush::Flushing;
+use health::Health;
 use read::ReadHints;
 
 /// The offsets of a partition that others may look at without its lock: the checkpoint writers, metrics.
@@ -136,38 +138,17 @@ pub struct PartitionLog {
     log_start: Offset,
     log_end: Offset,
     high_watermark: Offset,
-    recovery_point: Offset,
-    /// The log is compacted below it.
-    cleaned_to: Offset,
-    /// Alive while a compaction is planned or runs.
-    compacting: Weak<()>,
-    /// Batches below it that compaction cannot read were named.
-    unread_named_to: Offset,
     first_unstable: Option<Offset>,
     epochs: LeaderEpochs,
     producers: Producers,
     /// Offsets of the producer snapshots on disk, rising.
     snapshots: Vec<Offset>,
-    /// Why nothing is appended any more.
-    poison: Option<Arc<str>>,
     hints: ReadHints,
-    /// Whether the checkpoint may say more than the recovery point, since a truncation.
-    recovery_point_sank: bool,
-    /// What recovery has found odd.
-    oddities: Oddities,
-    /// The segment and the position of the damaged batch that was logged last.
-    noted_damage: Option<(Offset, u64)>,
-    /// Why the last append failed, when it did.
-    failed_append: Option<Box<str>>,
-    /// Counts truncations, so that a flush that began before one is not taken for one after.
-    truncations: u64,
+    flushing: Flushing,
+    cleaning: Cleaning,
+    health: Health,
     /// Counts truncations and compactions, for searches that let go of the lock between their turns.
     rewrites: u64,
-    /// Names in the directory.
-    names: Names,
-    /// The name of the directory itself.
-    own_name: Names,
-    last_flush_ms: i64,
     /// The log end when it was last asked whether the partition is quiet.
     trim_seen_end: Offset,
     doomed: Vec<Doomed>,
@@ -260,7 +241,7 @@ impl PartitionLog {
 
     /// All batches below it are on the medium.
     pub fn recovery_point(&self) -> Offset {
-        self.recovery_point
+        self.flushing.recovery_point
     }
 
     /// Whether there is no record to read.
@@ -378,29 +359,6 @@ impl PartitionLog {
         self.producers.remove_expired(now_ms, expiration_ms);
     }
 
-    /// Why the log takes no more batches, when it does not.
-    pub fn poison(&self) -> Option<&str> {
-        self.poison.as_deref()
-    }
-
-    /// Refuses all further appends; what is in the log is still served.
-    fn set_poison(&mut self, reason: String) {
-        if self.poison.is_none() {
-            if let Some(state) = &self.state {
-                state.fail(&reason);
-            }
-            self.refuse_appends(reason);
-        }
-    }
-
-    /// As [`PartitionLog::set_poison`], where the disk is not to blame: other logs of the directory go on.
-    fn refuse_appends(&mut self, reason: String) {
-        if self.poison.is_none() {
-            tracing::error!(partition = %self.name, dir = %self.home.dir.display(), reason, "Log takes no more batches");
-            self.poison = Some(reason.into());
-        }
-    }
-
     /// Says to which log directory the log belongs.
     pub(crate) fn attach(&mut self, state: Arc<DirState>) {
         self.state = Some(state);
@@ -415,7 +373,7 @@ impl PartitionLog {
     /// by then. Else a power failure might bring back what was cut, in front of what came after it.
     fn cut_is_unsynced(&mut self) {
         let base = self.active().base_offset;
-        self.recovery_point = self.recovery_point.min(base);
+        self.flushing.recovery_point = self.flushing.recovery_point.min(base);
     }
 
     /// Goes to the end of a log of which this one has all batches. Behind the last of them there may be offsets without one,
@@ -448,7 +406,7 @@ impl PartitionLog {
         self.published = std::mem::take(&mut old.published);
         self.published.first_segment.store(first_segment.0, Ordering::Relaxed);
         self.config = Arc::clone(&old.config);
-        self.cleaned_to = old.cleaned_to;
+        self.cleaning.cleaned_to = old.cleaning.cleaned_to;
         self.note_unsynced_names();
         self.set_high_watermark(old.high_watermark);
         self.publish();
@@ -456,14 +414,14 @@ impl PartitionLog {
 
     /// Ends the log: its directory has this name and will be removed.
     pub(crate) fn leave(&mut self, renamed: PathBuf) {
-        self.poison = Some("the partition lies in another log directory".into());
+        self.health.poison = Some("the partition lies in another log directory".into());
         self.home.dir = renamed;
         self.doomed.clear();
     }
 
     /// Moves the directory to a name under which it will be removed; nothing is appended any more.
     pub(crate) fn retire(&mut self, renamed: &Path) -> io::Result<()> {
-        self.poison = Some("the partition is deleted".into());
+        self.health.poison = Some("the partition is deleted".into());
         self.home.disk.rename(&self.home.dir, renamed)?;
         self.home.dir = renamed.to_owned();
         self.doomed.clear();
@@ -484,14 +442,14 @@ impl PartitionLog {
         published.log_start.store(self.log_start.0, Ordering::Relaxed);
         // As long as segments that were deleted may come back with the power, the checkpoint has to say where the log begins.
         let mut first_segment = self.segments[0].base_offset;
-        if self.names.unsynced().is_some() {
+        if self.flushing.names.unsynced().is_some() {
             first_segment = first_segment.min(published.first_segment_offset());
         }
         published.first_segment.store(first_segment.0, Ordering::Relaxed);
-        published.recovery_point.store(self.recovery_point.0, Ordering::Relaxed);
+        published.recovery_point.store(self.flushing.recovery_point.0, Ordering::Relaxed);
         published.high_watermark.store(self.high_watermark.0, Ordering::Relaxed);
         published.log_end.store(self.log_end.0, Ordering::Relaxed);
-        published.cleaned_to.store(self.cleaned_to.0, Ordering::Relaxed);
+        published.cleaned_to.store(self.cleaning.cleaned_to.0, Ordering::Relaxed);
         published.size_bytes.store(i64::try_from(self.size_bytes()).unwrap_or(i64::MAX), Ordering::Relaxed);
     }
 

@@ -102,21 +102,6 @@ impl PartitionLog {
         appended
     }
 
-    /// Logs why a log that is not given up takes no batch, once for a row of failures: its clients are told no more than a code.
-    fn note_outcome(&mut self, appended: &Result<AppendInfo, AppendError>) {
-        match appended {
-            Ok(_) => self.failed_append = None,
-            Err(AppendError::Log(error)) if self.poison.is_none() => {
-                let reason = error.to_string();
-                if self.failed_append.as_deref() != Some(&reason) {
-                    tracing::error!(partition = %self.name, reason, "Batches cannot be appended");
-                    self.failed_append = Some(reason.into());
-                }
-            }
-            Err(_) => {}
-        }
-    }
-
     fn try_append_as_leader(
         &mut self,
         records: &[u8],
@@ -145,7 +130,7 @@ impl PartitionLog {
                 log_append_time: original.timestamp,
                 duplicate: true,
                 // The first request may still wait for its flush, or have ended with its connection before it.
-                flush_due: self.recovery_point.0 <= original.last_offset && self.flush_is_due(),
+                flush_due: self.flushing.recovery_point.0 <= original.last_offset && self.flush_is_due(),
                 ..self.nothing_appended()
             }),
         }
@@ -221,7 +206,7 @@ impl PartitionLog {
 
     /// From now on batches of the leader may leave offsets out: the leader has them no more, as a log that was compacted once.
     pub fn accept_gaps(&mut self) {
-        self.oddities.gaps = self.oddities.gaps.max(1);
+        self.health.oddities.gaps = self.health.oddities.gaps.max(1);
     }
 
     /// Appends what a follower got, in as many writes as it takes segments.
@@ -270,7 +255,7 @@ impl PartitionLog {
 
     fn check_writable(&mut self) -> Result<(), AppendError> {
         let offline = || self.state.as_ref().and_then(|state| state.offline());
-        if let Some(reason) = self.poison.clone().or_else(offline) {
+        if let Some(reason) = self.health.poison.clone().or_else(offline) {
             return Err(AppendError::Poisoned { reason });
         }
         match self.lower_recovery_point() {
@@ -360,7 +345,7 @@ impl PartitionLog {
             return Err(error);
         }
         self.log_end = last_offset + 1;
-        self.oddities.doubt = None;
+        self.health.oddities.doubt = None;
         self.producers.apply(prepared.producers);
         prepared.completed.iter().for_each(|transaction| self.producers.complete(transaction));
         self.producers.set_map_end(self.log_end.0);
@@ -424,7 +409,7 @@ impl PartitionLog {
         }
         let segment = self.segments.last_mut().expect("a log always has a segment");
         if segment.txn_index(&self.home).is_none() {
-            self.names.note_change();
+            self.flushing.names.note_change();
         }
         match segment.add_aborted(&self.home, aborted) {
             Ok(()) => Ok(()),

@@ -12,7 +12,7 @@ use super::PartitionLog;
 use super::error::{LogError, OffsetOutOfRange, ReadError};
 use super::examine::{Examined, Region, examine};
 use crate::disk::LogFile;
-use crate::scan::{CorruptBatch, ScanError};
+use crate::scan::ScanError;
 use crate::segment::transactions::AbortedTransaction;
 
 /// Positions that are remembered: where the last reads ended, which is where the next ones begin.
@@ -232,18 +232,6 @@ impl PartitionLog {
             synced_to: self.log_end,
         })?;
         Ok((near, examined))
-    }
-
-    /// Logs damage in a batch, once.
-    pub(super) fn note_damage(&mut self, segment: Offset, fault: &CorruptBatch) {
-        if self.noted_damage == Some((segment, fault.position)) {
-            return;
-        }
-        self.noted_damage = Some((segment, fault.position));
-        tracing::error!(
-            partition = %self.name, segment = segment.0, position = fault.position, %fault,
-            "Batch is damaged and is not served"
-        );
     }
 
     /// Where the first batch begins whose last offset is not below `offset`, in one segment.
