@@ -3,7 +3,7 @@
 use crate::api::{FetchSessions, LargeRequests};
 use crate::auto_topics::AutoTopics;
 use crate::metrics::RequestMetrics;
-use crate::reconfigure;
+use crate::opening;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use thalweg_config::BrokerConfig;
@@ -125,7 +125,7 @@ impl Broker {
             node_id,
             cluster_id: parts.cluster_id,
             clock: parts.clock,
-            connections: reconfigure::connection_limits(&config.network, log_dirs.disk().descriptors()),
+            connections: opening::connection_limits(&config.network, log_dirs.disk().descriptors()),
             log_dirs,
             partitions,
             producer_ids: ProducerIds::new(Arc::clone(&registered)),

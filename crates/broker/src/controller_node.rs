@@ -7,8 +7,7 @@
 use crate::config_rules::BrokerConfigRules;
 use crate::loading::Loading;
 use crate::metrics::Metrics;
-use crate::reconfigure;
-use crate::server::{self, DRAIN, StartError};
+use crate::opening::{self, DRAIN, StartError};
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -45,7 +44,7 @@ impl ControllerNode {
         connections: &ConnectionSettings,
     ) -> Result<ControllerNode, StartError> {
         let port = |name: &str| listening.iter().find(|l| l.name == name).map(Listening::port);
-        let advertised = config.listeners.controller_advertised_as(&server::host_name(), port);
+        let advertised = config.listeners.controller_advertised_as(&opening::host_name(), port);
         let options = options(machine, config, log_dirs, may_format, &advertised);
         let rules = Arc::new(BrokerConfigRules::new(Arc::clone(config)));
         let controller = Arc::new(Controller::start(options, rules).await?);
@@ -59,7 +58,7 @@ impl ControllerNode {
         }
         let addresses = listening.iter().map(|l| (l.name.clone(), l.addresses())).collect();
         let (stopping, stop) = watch::channel(false);
-        let limits = reconfigure::connection_limits(&config.network, machine.disk.descriptors());
+        let limits = opening::connection_limits(&config.network, machine.disk.descriptors());
         let mut listeners = JoinSet::new();
         for listening in listening {
             let handler = ControllerHandler(Arc::clone(&controller));
@@ -105,7 +104,7 @@ fn options(
     let directory = described.iter().find(|d| d.path == dir).or(described.first());
     let directory_id = directory.map_or(thalweg_wire::Uuid::ZERO, |d| d.id);
     ControllerOptions {
-        listeners: advertised.iter().map(server::endpoint).collect(),
+        listeners: advertised.iter().map(opening::endpoint).collect(),
         default_num_partitions: config.topics.num_partitions,
         default_replication_factor: config.topics.default_replication_factor,
         delete_topics: config.topics.delete_enable,
@@ -175,9 +174,9 @@ pub async fn start_controller_on(
     config: BrokerConfig,
 ) -> Result<ControllerServer, StartError> {
     let config = Arc::new(config);
-    let connections = server::connection_settings(machine, &config);
-    let listening = server::bind_all(machine, &config.listeners.controller, &config)?;
-    let (log_dirs, found) = server::open_logs(machine, &config, None, &Loading::default())?;
+    let connections = opening::connection_settings(machine, &config);
+    let listening = opening::bind_all(machine, &config.listeners.controller, &config)?;
+    let (log_dirs, found) = opening::open_logs(machine, &config, None, &Loading::default())?;
     let may_format = found.is_empty();
     let node =
         ControllerNode::start(machine, &config, &log_dirs, may_format, listening, &connections).await?;

@@ -6,7 +6,7 @@
 use crate::broker::Broker;
 use crate::controller_node::ControllerNode;
 use crate::loading::Loading;
-use crate::server::{StartError, bind_all, open_logs};
+use crate::opening::{StartError, bind_all, open_logs};
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_client::{Connector, Security, host_and_port};

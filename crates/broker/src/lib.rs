@@ -13,13 +13,15 @@ mod directory_watch;
 mod joining;
 mod loading;
 pub mod metrics;
+mod opening;
 pub mod publisher;
 mod reconfigure;
 mod server;
 
 pub use controller_node::{ControllerServer, start_controller, start_controller_on};
 pub use loading::Loading;
-pub use server::{Server, StartError, start, start_on, start_watched};
+pub use opening::StartError;
+pub use server::{Server, start, start_on, start_watched};
 pub use thalweg_net::Machine;
 
 #[cfg(test)]

@@ -12,24 +12,23 @@ use crate::directory_watch::watch_directories;
 use crate::joining::{self, Joined};
 use crate::loading::Loading;
 use crate::metrics::Metrics;
+use crate::opening::{DRAIN, StartError, bind_all, connection_settings, endpoint, host_name};
 use crate::publisher::Publisher;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_client::InvalidSetting;
-use thalweg_config::{BrokerConfig, Listener};
+use thalweg_config::BrokerConfig;
 use thalweg_coordinator::group::{GroupConfig, GroupCoordinator};
 use thalweg_coordinator::internal_log::{ImageTopics, InternalLog};
 use thalweg_coordinator::transaction::{TransactionConfig, TransactionCoordinator};
-use thalweg_log::{LogDirs, LogDirsOptions, TopicPartition};
+use thalweg_log::LogDirs;
 use thalweg_membership::features;
 use thalweg_membership::{
-    ControllerLink, JoinError, LinkError, Membership, MembershipOptions, PeerOptions, Peers, RegisteredBroker,
+    ControllerLink, JoinError, Membership, MembershipOptions, PeerOptions, Peers, RegisteredBroker,
 };
 use thalweg_metadata::ImageCell;
-use thalweg_net::Machine;
-use thalweg_net::{BindError, ConnectionSettings, Listening, SocketOptions};
+use thalweg_net::{ConnectionSettings, Listening, Machine};
 use thalweg_record::Compression;
 use thalweg_replica::partition::Partitions;
 use thalweg_replica::replication::{self, Fetchers};
@@ -37,57 +36,8 @@ use thalweg_watch as watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// How long connections may take to finish what they have begun when the broker stops. By then it leads nothing, and
-/// whoever goes on sending without a pause is refused again and again.
-pub(crate) const DRAIN: Duration = Duration::from_secs(2);
 /// How often partitions that could not be opened are tried again.
 const OPEN_AGAIN: Duration = Duration::from_secs(5);
-
-/// A broker could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A listener's address cannot be had.
-    #[error(transparent)]
-    Bind(#[from] BindError),
-    /// The data directories cannot be used.
-    #[error(transparent)]
-    LogDirs(#[from] thalweg_log::OpenError),
-    /// The embedded controller cannot be started.
-    #[error(transparent)]
-    Controller(#[from] thalweg_controller::StartError),
-    /// The controllers cannot be spoken to as the configuration says.
-    #[error("Connections to controllers: {0}")]
-    Security(InvalidSetting),
-    /// The cluster does not take the broker in.
-    #[error(transparent)]
-    Membership(#[from] JoinError),
-    /// No controller told the id of its cluster, which empty data directories are to belong to.
-    #[error("the id of the cluster could not be learned from its controllers at {servers} within {} ms: {last}", after.as_millis())]
-    NoClusterId {
-        /// Where was asked.
-        servers: String,
-        /// How long was tried.
-        after: Duration,
-        /// How the last attempt ended.
-        last: LinkError,
-    },
-    /// The data directories belong to another cluster than the controllers.
-    #[error(
-        "the data directories belong to cluster {ours}, and the controllers at {servers} to cluster {theirs}: name the \
-             controllers of {ours} in controller.quorum.bootstrap.servers, or use other directories (log.dirs)"
-    )]
-    OtherCluster {
-        /// The directories' cluster.
-        ours: String,
-        /// The controllers that were asked.
-        servers: String,
-        /// Their cluster.
-        theirs: String,
-    },
-    /// The configuration wants something that this version does not do.
-    #[error("{0}")]
-    Unsupported(String),
-}
 
 /// A broker that serves.
 pub struct Server {
@@ -284,47 +234,6 @@ fn close_logs(broker: &Broker, epoch: i64) -> bool {
     broker.log_dirs.close(epoch) && first_failure.is_none()
 }
 
-/// Opens the sockets of listeners.
-pub(crate) fn bind_all(
-    machine: &Machine,
-    listeners: &[Listener],
-    config: &BrokerConfig,
-) -> Result<Vec<Listening>, BindError> {
-    let network = &config.network;
-    let options =
-        SocketOptions { backlog: network.listen_backlog, receive_buffer_bytes: network.receive_buffer_bytes };
-    let bind =
-        |l: &Listener| machine.network.bind(&l.name, l.host.as_deref().unwrap_or_default(), l.port, options);
-    listeners.iter().map(bind).collect()
-}
-
-/// Opens the log directories, as those of this cluster if that is known, and the partitions in them.
-pub(crate) fn open_logs(
-    machine: &Machine,
-    config: &BrokerConfig,
-    cluster_id: Option<String>,
-    loading: &Loading,
-) -> Result<(Arc<LogDirs>, Vec<thalweg_log::PartitionLog>), StartError> {
-    let mut options = LogDirsOptions::new(config.log.dirs.clone(), config.node_id);
-    options.threads = config.log.recovery_threads_per_dir * config.log.dirs.len();
-    options.clock = machine.clock.clone();
-    options.disk = machine.disk.clone();
-    options.cluster_id = cluster_id;
-    // The settings of topics become known with the first image; until then the broker's defaults apply.
-    let defaults = Arc::new(config.log_config(&config.topic(&std::collections::BTreeMap::new())));
-    let settings_of = |_: &TopicPartition| {
-        loading.open_one();
-        Arc::clone(&defaults)
-    };
-    let opened = machine.disk.work_in_place(|| {
-        loading.begin(&options);
-        LogDirs::open(options, settings_of)
-    });
-    loading.end();
-    let (dirs, found) = opened?;
-    Ok((Arc::new(dirs), found))
-}
-
 /// The coordinators of groups and transactions. They lead nothing yet.
 fn coordinators(
     config: &BrokerConfig,
@@ -410,31 +319,6 @@ fn membership_options(
         registration_timeout: config.controller.initial_registration_timeout,
         ..MembershipOptions::default()
     }
-}
-
-pub(crate) fn endpoint(listener: &Listener) -> thalweg_metadata::Endpoint {
-    thalweg_metadata::Endpoint {
-        listener: listener.name.clone(),
-        host: listener.host.clone().unwrap_or_default(),
-        port: listener.port,
-        security_protocol: listener.protocol.code(),
-    }
-}
-
-/// What this machine calls itself, for listeners on all interfaces that advertise nothing else.
-pub(crate) fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
-/// The settings of all connections of the process, which share its memory and its descriptors.
-pub(crate) fn connection_settings(machine: &Machine, config: &BrokerConfig) -> ConnectionSettings {
-    let descriptors = machine.disk.descriptors();
-    if let Some((open_files_max, connections_max)) = descriptors.max().zip(descriptors.connections_max())
-        && connections_max < config.network.max_connections
-    {
-        tracing::info!(open_files_max, connections_max, "Connections leave open files to logs");
-    }
-    ConnectionSettings::of(&config.network)
 }
 
 fn serve(

@@ -1,11 +1,11 @@
 //! Following: a log that is made the same as its leader's.
 //!
 //! Owns: that nothing of an older leader epoch, or for another place in the log, is taken. Each call names the leader epoch
-//! and, where it brings data, the offset that was fetched from. Refuses: the network; see [`crate::replication`].
+//! and, where it brings data, the offset that was fetched from. Refuses: the network; see `replication`.
 
 use super::role::Role;
+use super::truncation::truncation;
 use super::{Partition, State};
-use crate::replication::truncation;
 use std::sync::Arc;
 use thalweg_log::{AppendError, EpochEnd, LogError, OffsetsMissing};
 use thalweg_record::{LeaderEpoch, Offset};

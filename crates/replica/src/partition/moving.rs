@@ -2,14 +2,14 @@
 //! has caught up.
 //!
 //! Owns: that the copy is the log's, batch for batch, whatever happens to the log meanwhile, and that what was on the medium
-//! stays there through the change of places. Refuses: deciding when to copy; see [`crate::replication::moves`].
+//! stays there through the change of places. Refuses: deciding when to copy; see `replication::moves`.
 //!
 //! The copy has a lock of its own, which is taken before the partition's: copying holds nobody up. Only at the end, when
 //! little is missing, both are held until that is copied and synced and the directories have changed their names: the one
 //! place where a partition's lock is held through syncs, once in a move.
 
+use super::truncation::truncation;
 use super::{Partition, State};
-use crate::replication::truncation;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -6,9 +6,9 @@
 //! would not see that: the replica would be in sync, or eligible, with an empty log. So before the broker may lead, it says
 //! that the replica lies in a directory that no broker has, and makes the log again once the image shows that.
 
-use super::PartitionKey;
 use super::Replication;
 use super::answer::backoff;
+use crate::isr_changes::PartitionKey;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -4,10 +4,10 @@
 //! work through it. One request is under way at a time. A partition that fails rests alone; a connection that fails rests the
 //! fetcher.
 
-use super::PartitionKey;
 use super::Replication;
 use super::answer::{Verdict, backoff, judge};
 use super::session::FetchSession;
+use crate::isr_changes::PartitionKey;
 use crate::partition::{FetchPosition, FollowError, Partition, Replicated};
 use bytes::Bytes;
 use parking_lot::Mutex;

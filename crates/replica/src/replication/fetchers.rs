@@ -3,9 +3,9 @@
 //! There are `num.replica.fetchers` for each leader broker, made when they are first needed; a partition always goes to the
 //! same of them. A fetcher without partitions sleeps and holds no connection.
 
-use super::PartitionKey;
 use super::Replication;
 use super::fetcher::{Fetcher, Follow, Inbox};
+use crate::isr_changes::PartitionKey;
 use crate::partition::Partition;
 use parking_lot::Mutex;
 use std::sync::Arc;

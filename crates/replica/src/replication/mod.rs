@@ -1,35 +1,30 @@
-//! Replication between brokers: a leader's view of its followers, and the fetchers by which this broker follows others.
+//! Replication between brokers: the tasks by which this broker follows others, and those that propose changes.
 //!
-//! The leading side is driven by the followers' fetches: [`Leadership`] decides under the partition's lock how far records
-//! are replicated and who is in sync, and `isr_changes` carries its proposals to the controller. The following side
-//! is a few tasks for each leader broker (`fetcher`): each fetches for many partitions over one connection, by an
-//! incremental session (`session`), and appends the batches as they come. What an answer means for a partition is
-//! decided in `answer`.
+//! The following side is a few tasks for each leader broker (`fetcher`). Each fetches many partitions over one
+//! connection, in an incremental session (`session`), and appends the batches as they are; `answer` decides what an
+//! answer means for a partition. The leading side is driven by the followers' fetches: [`crate::leadership`] decides under
+//! the partition's lock how far records are replicated and who is in sync, and `alter_partition` proposes the changes to
+//! the controller.
 //!
 //! Refuses: electing, placing, and knowing about anything but the image. A partition guards itself against answers that are
 //! older than its leader epoch (`crate::partition`).
 
+mod alter_partition;
 mod answer;
-mod context;
 mod directories;
 mod fetcher;
 mod fetchers;
-mod isr_changes;
-mod leadership;
 mod moves;
 mod session;
-mod throttle;
 
-pub use answer::truncation;
-pub use context::ReplicaContext;
 pub use directories::{DirectoryAssignments, give_up_lost};
 pub use fetchers::Fetchers;
-pub use isr_changes::{IsrChanges, IsrCounters};
-pub use leadership::{ChangeOutcome, FollowerLag, IsrChange, Leadership};
 pub use moves::Moves;
-pub use throttle::Throttle;
 
+use crate::context::ReplicaContext;
+use crate::isr_changes::IsrChanges;
 use crate::partition::Partitions;
+use crate::throttle::Throttle;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,12 +32,8 @@ use thalweg_config::{LogSettings, ReplicationSettings};
 use thalweg_log::LogDirs;
 use thalweg_membership::{Peers, RegisteredBroker};
 use thalweg_metadata::ImageCell;
-use thalweg_wire::Uuid;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
-
-/// A partition, whatever its topic is called: the topic's id, and the index.
-pub type PartitionKey = (Uuid, i32);
 
 /// The replicas of this broker: what its fetchers, its proposals to the controller and its moves work with.
 #[derive(Debug)]
@@ -105,7 +96,7 @@ impl Replication {
     /// Starts what goes on beside fetches: proposals and reports to the controller, and the look for followers that lag. It
     /// ends when the set is dropped.
     pub fn start(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
-        tasks.spawn(isr_changes::run(Arc::clone(self)));
+        tasks.spawn(alter_partition::run(Arc::clone(self)));
         tasks.spawn(directories::run(Arc::clone(self)));
         tasks.spawn(moves::run(Arc::clone(self)));
         let partitions = Arc::clone(&self.partitions);

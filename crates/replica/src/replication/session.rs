@@ -1,7 +1,7 @@
 //! The follower's end of an incremental fetch session (KIP-227): the leader is told of every partition once, and then of
 //! those whose place has changed. Pure.
 
-use super::PartitionKey;
+use crate::isr_changes::PartitionKey;
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 

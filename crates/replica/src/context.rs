@@ -1,8 +1,8 @@
 //! What a partition sees of the broker that it is on.
 
-use super::isr_changes::IsrChanges;
-use super::leadership::IsrMember;
-use super::throttle::Throttle;
+use crate::isr_changes::IsrChanges;
+use crate::leadership::IsrMember;
+use crate::throttle::Throttle;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_metadata::ImageCell;
