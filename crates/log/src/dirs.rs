@@ -16,7 +16,7 @@
 //!
 //! Owns: which partitions are where, the checkpoints, and what a failing disk takes with it. Refuses: owning the
 //! partitions' logs: the broker does, each behind its lock. What the checkpoints need is published by each log
-//! in atomics ([`PublishedOffsets`]), so that writing them takes no partition's lock.
+//! in atomics ([`crate::PublishedOffsets`]), so that writing them takes no partition's lock.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,8 +29,9 @@ use thalweg_record::Offset;
 use crate::checkpoint::{HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE};
 use crate::clock::Clock;
 use crate::config::LogConfig;
+use crate::dir_state::{Checkpoint, DirState, PartitionDescription};
 use crate::disk::{DirLock, Disk};
-use crate::partition::{PartitionLog, PublishedOffsets};
+use crate::partition::PartitionLog;
 use crate::segment::Home;
 use crate::topic_partition::TopicPartition;
 use thalweg_ids::Uuid;
@@ -40,16 +41,12 @@ mod error;
 mod meta_properties;
 mod moves;
 mod open;
-mod state;
 
 pub use error::{
     BadMetaProperties, CreateError, DirectoryLocked, DirectoryOffline, DuplicateDirectoryId,
     DuplicatePartition, NoDirectory, OpenError, PartitionExists, WrongClusterId, WrongNodeId,
 };
 pub use open::LogDirsOptions;
-pub use state::DirState;
-
-use state::Checkpoint;
 
 /// The name of the lock file.
 pub const LOCK_FILE: &str = ".lock";
@@ -99,17 +96,6 @@ pub struct DirDescription {
     pub space: Option<(u64, u64)>,
     /// The partitions in it.
     pub partitions: Vec<PartitionDescription>,
-}
-
-/// What is to be told of a partition in a log directory.
-#[derive(Clone, Debug)]
-pub struct PartitionDescription {
-    /// The partition.
-    pub name: TopicPartition,
-    /// The offsets of its log, and the size.
-    pub offsets: Arc<PublishedOffsets>,
-    /// Whether it is a copy that will take the place of the log in another directory.
-    pub is_future: bool,
 }
 
 impl LogDirs {

@@ -16,16 +16,17 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::Ordering;
 
 use thalweg_record::{LeaderEpoch, Offset, ProducerEpoch, ProducerId};
 
 use crate::clock::Clock;
 use crate::config::LogConfig;
-use crate::dirs::DirState;
+use crate::dir_state::DirState;
 use crate::disk::Disk;
 use crate::epochs::{EpochEnd, LeaderEpochs};
 use crate::producers::{ProducerEntry, ProducerError, Producers, VerificationGuard};
+use crate::published::PublishedOffsets;
 use crate::segment::{Home, Segment};
 use crate::topic_partition::TopicPartition;
 use thalweg_ids::Uuid;
@@ -63,60 +64,6 @@ use compact::Cleaning;
 use flush::Flushing;
 use health::Health;
 use read::ReadHints;
-
-/// The offsets of a partition that others may look at without its lock: the checkpoint writers, metrics.
-#[derive(Debug, Default)]
-pub struct PublishedOffsets {
-    log_start: AtomicI64,
-    first_segment: AtomicI64,
-    recovery_point: AtomicI64,
-    high_watermark: AtomicI64,
-    log_end: AtomicI64,
-    cleaned_to: AtomicI64,
-    size_bytes: AtomicI64,
-}
-
-impl PublishedOffsets {
-    /// The first offset that may be read.
-    pub fn log_start_offset(&self) -> Offset {
-        Offset(self.log_start.load(Ordering::Relaxed))
-    }
-
-    /// The base offset of the first segment on the medium: what the log start is when no checkpoint says otherwise.
-    pub fn first_segment_offset(&self) -> Offset {
-        Offset(self.first_segment.load(Ordering::Relaxed))
-    }
-
-    /// All batches below it are on the medium.
-    pub fn recovery_point(&self) -> Offset {
-        Offset(self.recovery_point.load(Ordering::Relaxed))
-    }
-
-    /// The offset below which consumers may read.
-    pub fn high_watermark(&self) -> Offset {
-        Offset(self.high_watermark.load(Ordering::Relaxed))
-    }
-
-    /// The offset of the next record.
-    pub fn log_end_offset(&self) -> Offset {
-        Offset(self.log_end.load(Ordering::Relaxed))
-    }
-
-    /// The log is compacted below it.
-    pub fn cleaned_to(&self) -> Offset {
-        Offset(self.cleaned_to.load(Ordering::Relaxed))
-    }
-
-    /// Says that everything was synced; the log takes no more batches.
-    pub(crate) fn set_all_recovered(&self) {
-        self.recovery_point.store(self.log_end.load(Ordering::Relaxed), Ordering::Relaxed);
-    }
-
-    /// Bytes of all segments.
-    pub fn size_bytes(&self) -> u64 {
-        u64::try_from(self.size_bytes.load(Ordering::Relaxed)).unwrap_or(0)
-    }
-}
 
 /// A file on its way out.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use crate::compaction::{
     CLEANED_SUFFIX, Cleaned, CompactionJob, CompactionOutcome, CompactionStats, LastRecord, NewlyUnread,
     SWAP_SUFFIX, Source,
 };
-use crate::dirs::DirState;
+use crate::dir_state::DirState;
 use crate::disk::Disk;
 use crate::segment::{FoundFiles, Segment};
 

@@ -21,13 +21,14 @@ use super::flush::Flushing;
 use super::health::Health;
 use super::in_flight::recall_in_flight;
 use super::replay::{replay_epoch, replay_segments};
-use super::{PartitionLog, PublishedOffsets, ReadHints, metadata};
+use super::{PartitionLog, ReadHints, metadata};
 use crate::checkpoint::TXN_INDEX_FILE;
 use crate::clock::Clock;
 use crate::config::LogConfig;
 use crate::disk::{Durability, Listed};
 use crate::epochs::LeaderEpochs;
 use crate::producers::{Producers, snapshot};
+use crate::published::PublishedOffsets;
 use crate::scan::{HeaderScan, ScanError};
 use crate::segment::{
     DELETED_SUFFIX, FoundFiles, Home, INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment, TIME_INDEX_SUFFIX,
