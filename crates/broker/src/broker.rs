@@ -1,9 +1,9 @@
 //! The broker's parts in one place: what every API may use.
 
-use crate::api::{FetchSessions, LargeRequests};
 use crate::auto_topics::AutoTopics;
-use crate::metrics::RequestMetrics;
+use crate::fetch_sessions::FetchSessions;
 use crate::opening;
+use crate::request_metrics::RequestMetrics;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use thalweg_config::BrokerConfig;
@@ -18,6 +18,7 @@ use thalweg_net::{AnswerMemory, ConnectionLimits, FrameMemory};
 use thalweg_replica::partition::Partitions;
 use thalweg_replica::replication::Replication;
 use thalweg_replica::upkeep::Upkeep;
+use thalweg_wire::ApiKey;
 use tokio::sync::Semaphore;
 
 /// A broker: its configuration, its view of the cluster, its partitions and coordinators.
@@ -42,8 +43,8 @@ pub struct Broker {
     pub connections: Arc<ConnectionLimits>,
     /// Requests as they are answered.
     pub requests: RequestMetrics,
-    /// The places for requests that take long.
-    pub large_requests: LargeRequests,
+    /// Permits to decide large requests, beside the runtime's workers.
+    pub large_requests: Semaphore,
     /// Incremental fetch sessions.
     pub fetch_sessions: FetchSessions,
     /// Producer ids to give out.
@@ -74,6 +75,9 @@ pub struct Broker {
 /// cases, the 128 MiB of a zstd window.
 const OPENINGS_MAX: usize = 2;
 
+/// How many large requests are decided at the same time. Each may take much memory meanwhile.
+const LARGE_REQUESTS_MAX: usize = 4;
+
 /// What a broker is made of; see [`Broker`].
 pub struct BrokerParts {
     pub cluster_id: String,
@@ -88,6 +92,8 @@ pub struct BrokerParts {
     pub groups: Arc<GroupCoordinator>,
     pub transactions: Arc<TransactionCoordinator>,
     pub image: Arc<ImageCell>,
+    /// The APIs that are served.
+    pub served: Vec<ApiKey>,
 }
 
 impl std::fmt::Debug for Broker {
@@ -132,8 +138,8 @@ impl Broker {
             registered,
             request_memory: parts.request_memory,
             answer_memory: parts.answer_memory,
-            requests: RequestMetrics::default(),
-            large_requests: LargeRequests::default(),
+            requests: RequestMetrics::new(&parts.served),
+            large_requests: Semaphore::new(LARGE_REQUESTS_MAX),
             fetch_sessions: FetchSessions::new(config.network.fetch_session_slots),
             groups,
             transactions,

@@ -5,17 +5,19 @@
 //! the cluster's image, which `thalweg_membership` keeps by KRaft's requests and [`publisher`] acts on.
 
 pub mod api;
-pub mod auto_topics;
+mod auto_topics;
 pub mod broker;
 mod config_rules;
 mod controller_node;
 mod directory_watch;
+mod fetch_sessions;
 mod joining;
 mod loading;
 pub mod metrics;
 mod opening;
 pub mod publisher;
 mod reconfigure;
+mod request_metrics;
 mod server;
 
 pub use controller_node::{ControllerServer, start_controller, start_controller_on};

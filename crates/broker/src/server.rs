@@ -5,7 +5,7 @@
 //! partitions are open; the controller unfences the broker; connections are accepted. Down: the controller
 //! moves leadership away, listeners close, requests end, coordinators stop, logs are flushed and marked clean.
 
-use crate::api::ApiHandler;
+use crate::api::{ApiHandler, SERVED};
 use crate::broker::{Broker, BrokerParts};
 use crate::controller_node::ControllerNode;
 use crate::directory_watch::watch_directories;
@@ -162,6 +162,7 @@ fn assemble(
         groups,
         transactions,
         image,
+        served: SERVED.iter().map(|api| api.key).collect(),
     })
 }
 

@@ -19,12 +19,7 @@ pub const RULE: Rule = Rule {
 /// A crate, a room of it, the room that it imports against the floors, and why that is still so.
 type Allowed = (&'static str, &'static str, &'static str, &'static str);
 
-const ALLOWED: [Allowed; 22] = [
-    ("broker", "auto_topics", "api", "forwards CreateTopics as the API does"),
-    ("broker", "broker", "api", "owns the fetch sessions and the large requests"),
-    ("broker", "broker", "auto_topics", "owns them, and they act on it"),
-    ("broker", "broker", "metrics", "owns the figures of requests"),
-    ("broker", "metrics", "api", "has a line for each API served"),
+const ALLOWED: [Allowed; 17] = [
     ("client", "error", "security", "ClientError holds the errors of SASL and TLS"),
     ("client", "handshake", "connection", "reads ConnectionOptions"),
     ("client", "properties", "security", "hides secrets when it is printed"),
