@@ -122,7 +122,7 @@ pub async fn create(broker: &Broker, names: Vec<String>, client: Option<&Call>) 
                             message,
                             others,
                             omitted,
-                            "A topic could not be created"
+                            "Failed to create a topic"
                         );
                     }
                 } else if topic_name::is_internal(kind) && broker.auto_topics.succeeded(kind) {
@@ -131,7 +131,7 @@ pub async fn create(broker: &Broker, names: Vec<String>, client: Option<&Call>) 
             }
             Err(error) => {
                 if let Some(omitted) = broker.auto_topics.failed(kind, &error, now) {
-                    tracing::warn!(topic = started.names[0], error, omitted, "Topics could not be created");
+                    tracing::warn!(topic = started.names[0], error, omitted, "Failed to create topics");
                 }
             }
         }

@@ -38,15 +38,13 @@ pub async fn watch_directories(broker: &Broker, membership: &Membership, directo
 
 fn tell(withdrawn: bool, is_full: bool) {
     if withdrawn {
-        tracing::warn!(
-            "No directory has room: the broker asks to be fenced, so that others lead its partitions"
-        );
+        tracing::warn!("No log directory has room: asking to be fenced, so that other brokers lead");
     } else if is_full {
         tracing::info!(
-            "Nobody else could lead some partitions: the broker asks to be unfenced, though no directory has room"
+            "No other broker can lead some partitions: asking to be unfenced although no log directory has room"
         );
     } else {
-        tracing::info!("There is room: the broker asks to be unfenced");
+        tracing::info!("Log directories have room: asking to be unfenced");
     }
 }
 

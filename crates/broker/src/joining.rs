@@ -66,13 +66,13 @@ async fn cluster_id_of(
     loop {
         let last = match link.cluster_id().await {
             Ok(cluster_id) => {
-                tracing::info!(cluster_id, "Empty data directories join the cluster of their controllers");
+                tracing::info!(cluster_id, "Empty data directories join the controllers' cluster");
                 return Ok(cluster_id);
             }
             Err(error) => error,
         };
         if !told {
-            tracing::info!(servers, %last, "No controller tells the id of the cluster yet and they are asked again");
+            tracing::info!(servers, %last, "No controller has returned the cluster id, retrying");
             told = true;
         }
         let after = started.elapsed();

@@ -53,7 +53,7 @@ impl Publisher {
         for change in local.leaders.iter().chain(&local.followers) {
             if let Err(error) = self.apply(change, image) {
                 let (topic, partition) = (&change.topic.name, change.partition);
-                tracing::error!(%topic, partition, %error, "A partition could not be opened and will be tried again");
+                tracing::error!(%topic, partition, %error, "Failed to open a partition, retrying");
                 unopened.insert((change.topic.id, partition));
             }
         }
@@ -74,7 +74,7 @@ impl Publisher {
             if self.apply(&change, &image).is_err() {
                 return true;
             }
-            tracing::info!(topic = %change.topic.name, partition, "A partition is open after all");
+            tracing::info!(topic = %change.topic.name, partition, "Opened a partition after a retry");
             self.change_coordinator(&change);
             self.tell_directory(&change, &image);
             false
@@ -108,7 +108,7 @@ impl Publisher {
         partition.end_move(&self.broker.log_dirs);
         match partition.with_log(|log| self.broker.log_dirs.delete(log)) {
             Ok(()) => tracing::info!(?partition, "Deleted a partition"),
-            Err(error) => tracing::error!(?partition, %error, "Deleting a partition failed"),
+            Err(error) => tracing::error!(?partition, %error, "Failed to delete a partition"),
         }
     }
 
@@ -154,12 +154,12 @@ impl Publisher {
         let name = TopicPartition::new(&opened.topic, opened.index);
         let Some(copy) = self.broker.log_dirs.take_future(&name) else { return };
         let Some(copy) = self.claim(copy, opened.topic_id) else { return };
-        tracing::info!(partition = ?opened, path = %copy.dir().display(), copied_to = copy.log_end_offset().0, "Move to another log directory goes on");
+        tracing::info!(partition = ?opened, path = %copy.dir().display(), copied_to = copy.log_end_offset().0, "Resumed a move to another log directory");
         match opened.resume_move(copy) {
             Ok(true) => self.broker.replication.moves.begin(Arc::clone(opened)),
             Ok(false) => {}
             Err(error) => {
-                tracing::error!(partition = ?opened, %error, "A move to another log directory cannot go on")
+                tracing::error!(partition = ?opened, %error, "Failed to resume a move to another log directory")
             }
         }
     }
@@ -186,13 +186,13 @@ impl Publisher {
                 let is_compacted = config.cleanup_policy.compact;
                 log.set_config(config);
                 if !is_compacted && let Err(error) = log.end_at_gap() {
-                    tracing::error!(partition = %name, %error, "A log could not be looked through");
+                    tracing::error!(partition = %name, %error, "Failed to examine a log");
                 }
                 // What a process wrote that was killed before it could sync: a leader counts on what its followers tell it.
                 if log.flush_is_due()
                     && let Err(error) = log.flush()
                 {
-                    tracing::error!(partition = %name, %error, "A log could not be flushed");
+                    tracing::error!(partition = %name, %error, "Failed to flush a log");
                 }
                 log
             }
@@ -223,7 +223,7 @@ impl Publisher {
             Ok(true) => Some(log),
             Err(error) => {
                 // Nobody else has claimed it. That it is this topic's is noted at the next start, once there is room.
-                tracing::warn!(partition = %log.name(), %error, "The id of its topic cannot be noted beside a log");
+                tracing::warn!(partition = %log.name(), %error, "Failed to write the topic id beside a log");
                 Some(log)
             }
         }
@@ -246,9 +246,9 @@ impl Publisher {
         match self.broker.log_dirs.set_aside(&mut log) {
             Ok(path) => tracing::warn!(
                 %partition, path = %path.display(),
-                "Log belongs to no topic of the cluster, or is a copy of one that is gone, and is set aside; delete it when nobody misses it"
+                "Set aside a log that belongs to no topic of the cluster, or is a leftover copy; delete it if it is not needed"
             ),
-            Err(error) => tracing::error!(%partition, %error, "Setting a log aside failed"),
+            Err(error) => tracing::error!(%partition, %error, "Failed to set a log aside"),
         }
     }
 
@@ -257,7 +257,7 @@ impl Publisher {
         let _no_change_beside = self.unopened.lock();
         for mut log in self.found.lock().take().into_iter().flat_map(HashMap::into_values) {
             if let Err(error) = log.close() {
-                tracing::error!(partition = %log.name(), %error, "Closing a log failed");
+                tracing::error!(partition = %log.name(), %error, "Failed to close a log");
             }
         }
     }

@@ -74,7 +74,7 @@ fn overrides(network: &NetworkSettings) -> HashMap<IpAddr, usize> {
         match (host.as_str(), 0).to_socket_addrs() {
             Ok(addresses) => found.extend(addresses.map(|address| (address.ip().to_canonical(), *max))),
             Err(error) => {
-                tracing::warn!(host, %error, "A host in max.connections.per.ip.overrides has no address")
+                tracing::warn!(host, %error, "Failed to resolve a host of max.connections.per.ip.overrides")
             }
         }
     }
@@ -88,9 +88,9 @@ fn reconfigured(
 ) -> BrokerConfig {
     let (config, refused) = config.with_dynamic(all, own);
     for error in refused {
-        tracing::warn!(%error, "A setting of the broker cannot be used and is left out");
+        tracing::warn!(%error, "Ignored an invalid broker setting");
     }
-    tracing::info!(cluster_wide = all.len(), per_broker = own.len(), "Broker is reconfigured");
+    tracing::info!(cluster_wide = all.len(), per_broker = own.len(), "Reconfigured the broker");
     config
 }
 
@@ -105,7 +105,7 @@ fn resolve(config: &BrokerConfig, image: &Image, topic: &str) -> (Arc<EffectiveT
     let overrides = image.config(&ConfigResource::topic(topic));
     let (settings, refused) = config.topic_defaults.apply(&overrides);
     for error in refused {
-        tracing::warn!(topic, %error, "A setting of a topic cannot be used and is left out");
+        tracing::warn!(topic, %error, "Ignored an invalid topic setting");
     }
     let log = Arc::new(config.log_config(&settings));
     (Arc::new(settings), log)

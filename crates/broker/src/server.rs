@@ -245,7 +245,7 @@ async fn retry_failed_opens(publisher: Arc<Publisher>) {
         tokio::time::sleep(OPEN_AGAIN).await;
         let (publisher, disk) = (Arc::clone(&publisher), publisher.disk().clone());
         if disk.spawn(move || publisher.retry_failed_opens()).await.is_err() {
-            tracing::error!("Opening partitions again has panicked; it goes on at its next turn");
+            tracing::error!("Reopening partitions panicked, retrying later");
         }
     }
 }
@@ -278,7 +278,7 @@ fn close_logs(broker: &Broker, epoch: i64) -> bool {
             logs = failed,
             first = ?partition,
             %error,
-            "Logs cannot be closed: producer states, leader epochs or indexes are not written, records are"
+            "Failed to close logs: records are written, producer states, leader epochs or indexes are not"
         );
     }
     broker.log_dirs.close(epoch) && first_failure.is_none()
@@ -432,7 +432,11 @@ pub(crate) fn connection_settings(machine: &Machine, config: &BrokerConfig) -> C
     if let Some((open_files_max, connections_max)) = descriptors.max().zip(descriptors.connections_max())
         && connections_max < config.network.max_connections
     {
-        tracing::info!(open_files_max, connections_max, "Connections leave open files to logs");
+        tracing::info!(
+            open_files_max,
+            connections_max,
+            "Limited connections to keep file descriptors for logs"
+        );
     }
     ConnectionSettings::of(&config.network)
 }
@@ -488,7 +492,7 @@ impl Server {
         }
         let drained = async { while self.listeners.join_next().await.is_some() {} };
         if tokio::time::timeout(DRAIN, drained).await.is_err() {
-            tracing::warn!("Some connections did not end in time and are cut");
+            tracing::warn!("Closed connections that did not finish in time");
             self.listeners.abort_all();
         }
         self.housekeeping.shutdown().await;

@@ -366,7 +366,7 @@ impl Consumer {
                         && let Err(error) = self.commit().await
                     {
                         // Another member will read some records again; that is what at-least-once means.
-                        tracing::warn!(%error, "Offsets were not committed before the rebalance");
+                        tracing::warn!(%error, "Failed to commit offsets before the rebalance");
                     }
                     Some(Polled::Revoked(partitions))
                 }
@@ -400,13 +400,13 @@ impl Consumer {
                     return Ok(());
                 }
                 let spec = self.reset_spec(&at, Some(offset))?;
-                tracing::warn!(partition = %at, %offset, "The log does not have the offset; the position is reset");
+                tracing::warn!(partition = %at, %offset, "Offset is out of range, resetting the position");
                 self.seek_to(&at, StartAt::Spec(spec));
             }
             // The next round starts a fetcher of that broker.
             Fetched::Redirected => {}
             Fetched::Stale(error) => {
-                tracing::debug!(%error, "A fetch failed; looking for the leaders");
+                tracing::debug!(%error, "Fetch failed, refreshing leaders");
                 self.refresh_soon();
             }
             Fetched::Failed(error) => return Err(error.into()),

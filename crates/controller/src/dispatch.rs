@@ -335,7 +335,7 @@ where
         let Outcome { records, response } = match decide(state, &request, now) {
             Ok(outcome) => outcome,
             Err(error) => {
-                tracing::debug!(api = ?R::KEY, code = %error.code, message = error.message, "Request is refused");
+                tracing::debug!(api = ?R::KEY, code = %error.code, message = error.message, "Rejected a request");
                 Outcome::answer(request.refuse(error.code, error.message.as_deref(), call.version))
             }
         };

@@ -120,7 +120,7 @@ impl Driver {
             && self.state.has_open_sessions(self.sessions.elapsed_ms())
         {
             let stall_ms = u64::try_from(stall.as_millis()).unwrap_or(u64::MAX);
-            tracing::warn!(stall_ms, "Controller stood still; sessions of brokers are extended by that time");
+            tracing::warn!(stall_ms, "Controller was paused; extended all broker sessions by the pause");
         }
         Now { wall_ms: self.clock.now_ms(), monotonic_ms: self.sessions.elapsed_ms() }
     }
@@ -140,7 +140,7 @@ impl Driver {
         let batch = encode_batch(self.log.end_offset(), self.leader.epoch, now.wall_ms, &values);
         self.log.append(&batch, self.leader.epoch)?;
         if std::mem::take(&mut self.is_full) {
-            tracing::warn!("There is room for the metadata log again");
+            tracing::warn!("The metadata log has room again");
         }
         self.state
             .apply(records, self.leader.epoch, now)
@@ -186,7 +186,7 @@ impl Driver {
             }
             self.begin_flush();
             if self.dead {
-                tracing::error!("Controller stops because its metadata log cannot be written");
+                tracing::error!("Controller stops: failed to write the metadata log");
                 return;
             }
         }
@@ -282,7 +282,7 @@ impl Driver {
             }
             Ok(_) => Some(parked),
             Err(error) if error.is_shortage() => {
-                tracing::warn!(%error, "Metadata log cannot be read for now");
+                tracing::warn!(%error, "Failed to read the metadata log, retrying");
                 send(parked.reply, Err(HandleError::DiskFull));
                 None
             }
@@ -327,7 +327,7 @@ impl Driver {
         if !error.is_shortage() || self.log.is_poisoned() {
             return self.die(&error);
         }
-        tracing::warn!(%error, "Metadata log cannot be flushed for now");
+        tracing::warn!(%error, "Failed to flush the metadata log, retrying");
         self.flush_again_at = Some(Instant::now() + FLUSH_AGAIN);
     }
 
@@ -433,12 +433,12 @@ impl Driver {
     /// Logs it once, until an append has found room: brokers ask again many times a second.
     fn note_full(&mut self, error: &dyn std::fmt::Display) {
         if !std::mem::replace(&mut self.is_full, true) {
-            tracing::error!(%error, "Metadata log has no room and requests are refused until it has");
+            tracing::error!(%error, "The metadata log has no room; requests are refused until it has");
         }
     }
 
     fn die(&mut self, error: &dyn std::fmt::Display) {
-        tracing::error!(%error, "Metadata log cannot be used any more");
+        tracing::error!(%error, "The metadata log failed and is closed for writes");
         self.dead = true;
     }
 
@@ -471,11 +471,11 @@ impl Driver {
         });
         match closed.await {
             Ok(Ok(())) => {
-                tracing::info!("Controller has stopped");
+                tracing::info!("Controller stopped");
                 return true;
             }
-            Ok(Err(error)) => tracing::error!(%error, "Metadata log cannot be closed in order"),
-            Err(error) => tracing::error!(%error, "Metadata log cannot be closed in order"),
+            Ok(Err(error)) => tracing::error!(%error, "Failed to close the metadata log"),
+            Err(error) => tracing::error!(%error, "Failed to close the metadata log"),
         }
         false
     }

@@ -87,7 +87,7 @@ pub(crate) fn settle_swaps(home: &Home, listed: Vec<Listed>) -> io::Result<Vec<L
         }
     }
     for (offset, suffix, name) in &swapped {
-        tracing::info!(dir = %home.dir.display(), name, "Replacement of a segment is finished");
+        tracing::info!(dir = %home.dir.display(), name, "Finished replacing a segment");
         home.disk.rename(&home.dir.join(name), &home.file(*offset, suffix))?;
     }
     home.disk.list(&home.dir)

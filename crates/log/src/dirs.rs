@@ -262,9 +262,9 @@ impl LogDirs {
         for dir in self.online() {
             for path in dir.state.take_doomed(now_ms) {
                 match self.disk.remove_dir(&path) {
-                    Ok(()) => tracing::info!(path = %path.display(), "Deleted partition is removed"),
+                    Ok(()) => tracing::info!(path = %path.display(), "Removed a deleted partition"),
                     Err(error) => {
-                        tracing::warn!(path = %path.display(), %error, "Deleted partition cannot be removed yet");
+                        tracing::warn!(path = %path.display(), %error, "Failed to remove a deleted partition, retrying later");
                         dir.state.doom(now_ms.saturating_add(60_000), path);
                     }
                 }
@@ -293,7 +293,7 @@ impl LogDirs {
         for dir in self.online() {
             if let Err(error) = dir.state.write_checkpoint(checkpoint) {
                 if crate::disk::is_shortage(&error) {
-                    tracing::warn!(dir = %dir.state.path().display(), file, %error, "Checkpoint is not written");
+                    tracing::warn!(dir = %dir.state.path().display(), file, %error, "Failed to write a checkpoint");
                 } else {
                     dir.state.fail(&format!("writing {file} has failed: {error}"));
                 }
@@ -308,7 +308,7 @@ impl LogDirs {
         let mut is_clean = true;
         for mut future in self.take_futures() {
             if let Err(error) = future.close() {
-                tracing::error!(partition = %future.name(), %error, "Closing the copy of a log failed");
+                tracing::error!(partition = %future.name(), %error, "Failed to close the copy of a log");
                 is_clean = false;
             }
         }
@@ -319,14 +319,14 @@ impl LogDirs {
                 Ok(true) => match clean_shutdown::write(&self.disk, path, broker_epoch) {
                     Ok(()) => is_marked = true,
                     Err(error) => {
-                        tracing::error!(dir = %path.display(), %error, "Marker of a clean stop cannot be written");
+                        tracing::error!(dir = %path.display(), %error, "Failed to write the clean shutdown marker");
                     }
                 },
                 Ok(false) => {
-                    tracing::warn!(dir = %path.display(), "Log directory is left with logs that were not closed");
+                    tracing::warn!(dir = %path.display(), "Left a log directory with logs that are not closed");
                 }
                 Err(error) => {
-                    tracing::error!(dir = %path.display(), %error, "Log directory cannot be left in order");
+                    tracing::error!(dir = %path.display(), %error, "Failed to close a log directory cleanly");
                 }
             }
             is_clean &= is_marked;

@@ -141,7 +141,7 @@ impl Disk {
         if count > 0 {
             tracing::warn!(
                 count,
-                "Disk is full or too many files are open: hints about logs are not written, which are made anew when they are needed"
+                "Disk is full or too many files are open: skipped index and checkpoint writes, which are rebuilt when needed"
             );
         }
     }

@@ -59,7 +59,7 @@ impl LeaderEpochs {
                 Some(epochs)
             }
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "Leader epoch checkpoint is of no use");
+                tracing::warn!(path = %path.display(), %error, "Ignored an invalid leader epoch checkpoint");
                 None
             }
         }

@@ -202,7 +202,7 @@ impl<E: Entry> Index<E> {
         if self.pending.len().is_multiple_of(PENDING_MAX) {
             let path = path();
             if let Err(error) = self.write_pending(disk, &path) {
-                tracing::warn!(path = %path.display(), %error, "Index entries cannot be written yet");
+                tracing::warn!(path = %path.display(), %error, "Failed to write index entries, retrying later");
             }
         }
     }

@@ -189,7 +189,7 @@ impl ExpiredFiles {
     pub fn remove(self) {
         for path in &self.paths {
             if let Err(error) = self.disk.remove(path) {
-                tracing::warn!(path = %path.display(), %error, "Deleted segment file cannot be removed");
+                tracing::warn!(path = %path.display(), %error, "Failed to remove a deleted segment file");
             }
         }
     }
@@ -396,7 +396,7 @@ impl PartitionLog {
     /// As [`PartitionLog::set_poison`], where the disk is not to blame: other logs of the directory go on.
     fn refuse_appends(&mut self, reason: String) {
         if self.poison.is_none() {
-            tracing::error!(partition = %self.name, dir = %self.home.dir.display(), reason, "Log takes no more batches");
+            tracing::error!(partition = %self.name, dir = %self.home.dir.display(), reason, "Log is closed for appends after a failure");
             self.poison = Some(reason.into());
         }
     }

@@ -149,7 +149,7 @@ impl Segment {
             // A part of it would be taken for a segment at the next start.
             for path in Segment::paths(home, base_offset) {
                 if let Err(error) = home.disk.remove(&path) {
-                    tracing::warn!(path = %path.display(), %error, "Half a segment cannot be removed");
+                    tracing::warn!(path = %path.display(), %error, "Failed to remove an incomplete segment");
                 }
             }
         })?;
@@ -401,7 +401,7 @@ impl Segment {
     pub fn rebuild_indexes(&mut self, home: &Home) -> Result<(), ScanError> {
         tracing::warn!(
             path = %home.file(self.base_offset, INDEX_SUFFIX).display(),
-            "Index does not fit the log and is rebuilt"
+            "Index does not match the log, rebuilding it"
         );
         self.reset_indexes(home)?;
         // What is remembered of the newest batches holds, and batches that are damaged must not be.

@@ -55,7 +55,7 @@ impl SetAside {
         if kept.is_err()
             && let Err(error) = home.disk.remove_dir(&aside.dir)
         {
-            tracing::warn!(path = %aside.dir.display(), %error, "Directory that was to keep truncated batches cannot be removed");
+            tracing::warn!(path = %aside.dir.display(), %error, "Failed to remove the directory for truncated batches");
         }
         kept.map(|()| aside)
     }
@@ -94,7 +94,7 @@ impl SetAside {
         let copied = self.copy(segment, position, &path);
         copied.and_then(|()| self.home.disk.sync_dir(&self.dir)).inspect_err(|_| {
             if let Err(error) = self.home.disk.remove(&path) {
-                tracing::warn!(path = %path.display(), %error, "Half a copy cannot be removed");
+                tracing::warn!(path = %path.display(), %error, "Failed to remove an incomplete copy");
             }
         })
     }

@@ -94,7 +94,7 @@ impl Member {
                 Ok(response) => match ErrorCode::from_i16(response.error_code) {
                     Some(ErrorCode::None) => {
                         self.epoch.send_replace(response.broker_epoch);
-                        tracing::debug!(epoch = response.broker_epoch, "Broker is registered");
+                        tracing::debug!(epoch = response.broker_epoch, "Registered the broker");
                         self.tell_unserved(&claims);
                         return Ok(());
                     }
@@ -111,7 +111,7 @@ impl Member {
                 Err(error) => error.to_string(),
             };
             if !told {
-                tracing::info!(last, "Broker is not registered yet and tries again");
+                tracing::info!(last, "Broker is not registered yet, retrying");
                 told = true;
             }
             if Instant::now() >= until {
@@ -156,7 +156,7 @@ impl Member {
                 tracing::warn!(
                     feature,
                     level,
-                    "Cluster has a feature on that this broker does not serve: {refused}"
+                    "Cluster has a feature that this broker does not serve: {refused}"
                 );
             }
         }
@@ -306,11 +306,11 @@ impl Member {
     }
 
     async fn register_again(&mut self) {
-        tracing::warn!("Controller does not know the broker any more and it registers again");
+        tracing::warn!("Controller no longer knows this broker, registering again");
         let until = Instant::now() + self.options.registration_timeout;
         match self.register(until).await {
-            Ok(()) => tracing::info!(epoch = *self.epoch.borrow(), "Broker is registered again"),
-            Err(error) => tracing::error!(%error, "Broker cannot be registered again"),
+            Ok(()) => tracing::info!(epoch = *self.epoch.borrow(), "Registered the broker again"),
+            Err(error) => tracing::error!(%error, "Failed to register the broker again"),
         }
     }
 
@@ -346,7 +346,7 @@ impl Member {
                 biased;
                 answered = self.beat(true) => answered,
                 () = self.given_up(contact.heard, at_least) => {
-                    tracing::warn!("No controller answers and the broker leaves without being let go");
+                    tracing::warn!("No controller answers, stopping without controlled shutdown");
                     return;
                 }
             };
@@ -361,7 +361,7 @@ impl Member {
             }
             let _ = tokio::time::timeout(REPEAT, applied.changed()).await;
         }
-        tracing::warn!("Controller did not let the broker go in time");
+        tracing::warn!("Controlled shutdown timed out");
     }
 
     /// Waits until a controller that has heard of the broker for the last time at `heard` has given it up, and until each
@@ -416,9 +416,7 @@ impl Watch {
                 let was_fenced = std::mem::replace(&mut self.fenced, own.fenced);
                 if is_this_process && own.fenced && !was_fenced {
                     if !*member.progress.withdrawn.borrow() {
-                        tracing::warn!(
-                            "Controller has fenced the broker, which it had not heard for too long"
-                        );
+                        tracing::warn!("Controller fenced this broker: its session expired");
                     }
                     self.told = true;
                     return Seen::Fenced;
@@ -449,7 +447,7 @@ struct Contact {
 impl Contact {
     fn failed(&mut self, why: &str) {
         if self.unanswered == 0 {
-            tracing::warn!(why, "Heartbeat is not answered");
+            tracing::warn!(why, "Heartbeat was not answered");
         }
         self.unanswered = self.unanswered.saturating_add(1);
     }

@@ -132,21 +132,21 @@ impl Observer {
             match self.round().await {
                 Ok(()) => {
                     if failures >= TOLD_FAILURES {
-                        tracing::info!("Metadata log is fetched again");
+                        tracing::info!("Fetching the metadata log again");
                     }
                     failures = 0;
                 }
                 Err(Fault::Passing(why)) => {
                     if failures == 0 {
-                        tracing::debug!(why, "Metadata log could not be fetched");
+                        tracing::debug!(why, "Failed to fetch the metadata log once");
                     } else if failures == TOLD_FAILURES {
-                        tracing::warn!(why, "Metadata log cannot be fetched");
+                        tracing::warn!(why, "Failed to fetch the metadata log");
                     }
                     failures = failures.saturating_add(1);
                     tokio::time::sleep(RETRY * failures.min(50)).await;
                 }
                 Err(Fault::Fatal(error)) => {
-                    tracing::error!(%error, "Metadata log cannot be followed");
+                    tracing::error!(%error, "Failed to apply the metadata log");
                     self.progress.failed.send_replace(Some(Arc::new(error)));
                     return;
                 }
@@ -347,7 +347,7 @@ impl Observer {
         }
         let (image, news) = fetched::snapshot_of(&bytes, end_offset, epoch)
             .map_err(|fault| ObserverError::Snapshot { end_offset, epoch, fault })?;
-        tracing::debug!(end_offset, epoch, bytes = bytes.len(), "Loaded a snapshot of the metadata");
+        tracing::debug!(end_offset, epoch, bytes = bytes.len(), "Loaded a metadata snapshot");
         self.loader = Loader::new(image);
         self.link.heed(&news);
         self.tail.clear();

@@ -165,9 +165,9 @@ impl Quorum {
                 if changed {
                     match &leader {
                         Some(Leader { id, epoch, address }) => {
-                            tracing::info!(id, epoch, address, "Follows the active controller");
+                            tracing::info!(id, epoch, address, "Following the active controller");
                         }
-                        None => tracing::info!("Active controller is not known and is looked for"),
+                        None => tracing::info!("Active controller is unknown, searching"),
                     }
                     *known = leader;
                 }

@@ -232,7 +232,7 @@ async fn accept<H: Handler + Sync>(socket: Acceptor, serving: Serving<H>) {
 fn note_failed_accept(listener: &str, error: &io::Error, noted: &mut Option<Instant>) {
     if noted.is_none_or(|noted| noted.elapsed() >= FAILED_ACCEPTS_NOTED) {
         *noted = Some(Instant::now());
-        tracing::warn!(listener, %error, "Accepting a connection failed, as others do until the cause is gone");
+        tracing::warn!(listener, %error, "Failed to accept connections");
     }
 }
 
@@ -245,7 +245,7 @@ fn admit<H: Handler + Sync>(
     let admission = match serving.limits.admit(address.ip()) {
         Ok(admission) => admission,
         Err(reason) => {
-            tracing::warn!(listener = serving.name, %address, %reason, "Turned a connection away");
+            tracing::warn!(listener = serving.name, %address, %reason, "Rejected a connection");
             return;
         }
     };
@@ -261,7 +261,7 @@ fn admit<H: Handler + Sync>(
             | Disconnect::Refused(_)
             | Disconnect::TooSlow
             | Disconnect::Unread) => tracing::warn!(%address, %reason, "Closed a connection"),
-            reason => tracing::debug!(%address, %reason, "A connection ended"),
+            reason => tracing::debug!(%address, %reason, "Connection ended"),
         }
     });
 }
@@ -270,12 +270,12 @@ fn admit<H: Handler + Sync>(
 fn tune(stream: &TcpStream, address: SocketAddr, settings: &ConnectionSettings) {
     // Answers leave whole, so nothing is gained by waiting for more to send with them.
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%address, %error, "Setting TCP_NODELAY failed");
+        tracing::debug!(%address, %error, "Failed to set TCP_NODELAY");
     }
     if let Some(bytes) = settings.send_buffer_bytes
         && let Err(error) = SockRef::from(stream).set_send_buffer_size(bytes)
     {
-        tracing::debug!(%address, bytes, %error, "Setting SO_SNDBUF failed");
+        tracing::debug!(%address, bytes, %error, "Failed to set SO_SNDBUF");
     }
 }
 

@@ -188,7 +188,7 @@ impl Clients {
             };
             let consumer = Consumer::new(self.cluster(name).await, config);
             if let Err(error) = self.read_from(name, topic, consumer, &mut positions, &mut take).await {
-                tracing::info!(name, error, "A reader begins again");
+                tracing::info!(name, error, "Restarting a reader");
             }
             tokio::time::sleep(AGAIN).await;
         }

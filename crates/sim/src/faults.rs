@@ -231,7 +231,7 @@ impl Faults {
         }
         let Some(broker) = simulation.machines[id].broker() else { return false };
         self.replaced = Some((id, broker.registered.epoch()));
-        tracing::info!(id, "Disk is replaced");
+        tracing::info!(id, "Replaced a disk");
         simulation.machines[id].replace_disk();
         self.start_again(simulation, id);
         true

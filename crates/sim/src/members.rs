@@ -20,7 +20,7 @@ impl Clients {
         loop {
             let cluster = self.cluster(&format!("member-{id}")).await;
             if let Err(error) = self.be_member_once(id, cluster, &mut chance).await {
-                tracing::info!(id, %error, "A member begins again");
+                tracing::info!(id, %error, "Restarting a member");
             }
             tokio::time::sleep(AGAIN).await;
         }

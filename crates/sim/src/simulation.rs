@@ -201,7 +201,7 @@ impl Simulation {
             {
                 if let Ended::Failed(why) = ended {
                     let name = &self.machines[id].name;
-                    tracing::info!(name, why, "A process has ended");
+                    tracing::info!(name, why, "Process ended");
                 }
                 self.machines[id].kill();
                 self.starts[id] = Some(self.now_ms + DOWN_MS);

@@ -114,7 +114,7 @@ async fn start(
                 return;
             }
             Err(error) => {
-                tracing::warn!(%error, "The definitions of streams cannot be read; it is tried again");
+                tracing::warn!(%error, "Failed to read stream definitions, retrying");
                 tokio::time::sleep(AGAIN).await;
             }
         }

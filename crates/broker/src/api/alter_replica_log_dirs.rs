@@ -87,7 +87,7 @@ fn begin(broker: &Broker, topic: &str, index: i32, path: &Path) -> Result<(), Er
         Ok(true) => broker.replication.moves.begin(partition),
         Ok(false) => {}
         Err(error) => {
-            tracing::error!(?partition, path = %path.display(), %error, "A move to another log directory cannot begin");
+            tracing::error!(?partition, path = %path.display(), %error, "Failed to start moving a partition to another log directory");
             return Err(ErrorCode::KafkaStorageError);
         }
     }

@@ -124,6 +124,6 @@ fn delete_before(broker: &Broker, topic: &str, index: i32, offset: i64) -> Resul
     }
     let partition = broker.partitions.get(topic, index).ok_or(ErrorCode::NotLeaderOrFollower)?;
     let (log_start, epoch) = partition.delete_records(offset)?;
-    tracing::debug!(?partition, log_start_offset = log_start.0, "Records are deleted");
+    tracing::debug!(?partition, log_start_offset = log_start.0, "Deleted records");
     Ok(Deleted { partition, log_start, epoch })
 }

@@ -112,16 +112,16 @@ async fn ask(broker: &Broker, call: &Call, request: Bytes) -> Result<Bytes, Fail
             (Some(ErrorCode::UnsupportedVersion), _) => Err(Failure::UnsupportedVersion),
             (error, _) => {
                 let error = error.unwrap_or(ErrorCode::UnknownServerError);
-                tracing::warn!(address = %call.peer.address, ?api, version, %error, "Controller refused a request that was forwarded");
+                tracing::warn!(address = %call.peer.address, ?api, version, %error, "Controller rejected a forwarded request");
                 Err(Failure::Refused)
             }
         },
         Err(error) if error.is_absence() => {
-            tracing::debug!(?api, version, %error, "A request was not forwarded");
+            tracing::debug!(?api, version, %error, "Request was not forwarded");
             Err(Failure::NoAnswer)
         }
         Err(error) => {
-            tracing::warn!(address = %call.peer.address, ?api, version, %error, "A request could not be forwarded");
+            tracing::warn!(address = %call.peer.address, ?api, version, %error, "Failed to forward a request");
             Err(Failure::Refused)
         }
     }
@@ -191,7 +191,7 @@ pub async fn send_at<R: Request>(
 
 fn unusable(call: &Call, error: &dyn std::error::Error) -> ErrorCode {
     let address = call.peer.address;
-    tracing::error!(%address, api = ?call.key, version = call.version, %error, "A request could not be forwarded");
+    tracing::error!(%address, api = ?call.key, version = call.version, %error, "Failed to forward a request");
     ErrorCode::UnknownServerError
 }
 

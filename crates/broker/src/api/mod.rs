@@ -97,7 +97,7 @@ impl Call {
                 // A name that is as long as can be, with more put to it (as to make a member id), is the client's fault.
                 if !matches!(error, EncodeError::StringTooLong { .. }) {
                     let address = self.peer.address;
-                    tracing::error!(%address, api = ?self.key, version = self.version, %error, "An answer could not be encoded");
+                    tracing::error!(%address, api = ?self.key, version = self.version, %error, "Failed to encode an answer");
                 }
                 Reply::Close(format!("the answer to {:?} could not be encoded: {error}", self.key))
             }

@@ -243,7 +243,7 @@ impl Member {
                 }
             };
             let again = self.judge(error)?;
-            tracing::debug!(error = %again, "Joining the group again");
+            tracing::debug!(error = %again, "Rejoining the group");
             tokio::time::sleep(self.backoff.next()).await;
         }
     }

@@ -50,12 +50,12 @@ pub(super) async fn run(shared: Arc<Shared>) {
                     accumulator.identity = Some(identity);
                     accumulator.wake_all();
                 }
-                Err(error) => tracing::debug!(%error, "No producer id yet"),
+                Err(error) => tracing::debug!(%error, "Failed to get a producer id, retrying"),
             }
         }
         match refresh(&shared).await {
             Ok(_) => refreshed = Instant::now(),
-            Err(error) => tracing::debug!(%error, "No metadata"),
+            Err(error) => tracing::debug!(%error, "Failed to get metadata, retrying"),
         }
         start_senders(&shared, &mut senders, &mut sending);
     }

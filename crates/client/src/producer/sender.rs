@@ -72,7 +72,7 @@ pub(super) async fn run(shared: Arc<Shared>, broker: i32, wake: Arc<Notify>) {
             Ok(never) => match never {},
             Err(failure) => failure,
         };
-        tracing::debug!(broker, error = %failure, "The connection to the broker ended");
+        tracing::debug!(broker, error = %failure, "Connection to the broker was closed");
         let ended: Vec<Taken> = flights.into_iter().flat_map(|flight: Flight| flight.batches).collect();
         let message = failure.to_string();
         let outcomes = ended.into_iter().map(|taken| {
@@ -497,7 +497,7 @@ fn failed(
             let (topic, partition) = (&queue.topic, queue.partition);
             tracing::warn!(
                 %topic, partition, %error_code, why = message.as_deref(),
-                "The broker lacks what came before: the producer begins a new epoch, and records may be stored twice"
+                "The broker lacks earlier batches: starting a new producer epoch, records may be duplicated"
             );
             queue.sequence_lost();
             if accumulator.identity.is_some_and(|identity| queue.epochs_used_up(identity)) {

@@ -123,10 +123,7 @@ impl Driver {
         if !left_off.is_empty() {
             let features =
                 left_off.iter().map(|(name, level)| format!("{name}={level}")).collect::<Vec<_>>().join(",");
-            tracing::warn!(
-                features,
-                "The directory was formatted with features that are not served; the cluster begins without them"
-            );
+            tracing::warn!(features, "Ignored formatted features that are not supported");
         }
         Ok(true)
     }

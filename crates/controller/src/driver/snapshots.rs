@@ -89,18 +89,18 @@ impl Driver {
                     end_offset = id.end_offset,
                     epoch = id.epoch,
                     size,
-                    "Snapshot of the metadata is written"
+                    "Wrote a metadata snapshot"
                 );
                 match self.log.add_snapshot(id, size, self.clock.now_ms()) {
                     Ok(()) => {}
                     Err(error) if error.is_shortage() => {
-                        tracing::warn!(%error, "Old metadata records stay until the next snapshot");
+                        tracing::warn!(%error, "Failed to delete old metadata records, retrying at the next snapshot");
                     }
                     Err(error) => self.die(&error),
                 }
             }
             // The log holds everything that the snapshot would have: nothing is lost but space.
-            Err(error) => tracing::error!(%error, "Snapshot of the metadata cannot be written"),
+            Err(error) => tracing::error!(%error, "Failed to write a metadata snapshot"),
         }
     }
 }

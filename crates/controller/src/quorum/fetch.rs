@@ -269,7 +269,7 @@ pub(crate) fn fetch_snapshot(
         match piece {
             None => ErrorCode::PositionOutOfRange,
             Some(Err(error)) => {
-                tracing::error!(snapshot = id.file_name(), %error, "Snapshot of the metadata log cannot be read");
+                tracing::error!(snapshot = id.file_name(), %error, "Failed to read a metadata snapshot");
                 ErrorCode::UnknownServerError
             }
             Some(Ok(None)) => ErrorCode::SnapshotNotFound,

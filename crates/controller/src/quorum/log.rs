@@ -154,7 +154,7 @@ impl MetadataLog {
                 }
                 Ok(_) => break,
                 Err(error) => {
-                    tracing::error!(snapshot = id.file_name(), %error, "Snapshot of the metadata log is of no use");
+                    tracing::error!(snapshot = id.file_name(), %error, "Ignored an invalid metadata snapshot");
                     self.snapshots.remove(&id);
                     failure.get_or_insert(error);
                 }
@@ -375,7 +375,7 @@ impl MetadataLog {
             match self.log.delete_records(offset) {
                 Ok(_) => {}
                 Err(thalweg_log::DeleteRecordsError::Log(error)) => return Err(error),
-                Err(error) => tracing::warn!(%error, "Old metadata records cannot be let go"),
+                Err(error) => tracing::warn!(%error, "Failed to delete old metadata records"),
             }
         }
         self.log.purge_deleted(now_ms);

@@ -320,7 +320,7 @@ impl State {
             tracing::info!(
                 broker = registration.id,
                 epoch = registration.epoch.0,
-                "Session of broker has ended and it is fenced"
+                "Fenced a broker whose session expired"
             );
         }
         let mut records = Vec::new();

@@ -91,9 +91,9 @@ impl<S: Shard> Cell<S> {
             *state = State::Failed;
             let (partition, leader_epoch) = (self.partition, self.leader_epoch);
             if matches!(error, ReplayError::NotLeader) {
-                tracing::info!(partition, leader_epoch, "Led elsewhere by now: {} are not loaded", S::KEEPS);
+                tracing::info!(partition, leader_epoch, "Leadership has moved, not loading {}", S::KEEPS);
             } else {
-                tracing::error!(partition, leader_epoch, %error, "Could not load {}", S::KEEPS);
+                tracing::error!(partition, leader_epoch, %error, "Failed to load {}", S::KEEPS);
             }
         }
     }

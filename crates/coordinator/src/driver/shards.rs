@@ -107,7 +107,7 @@ impl<S: Shard> Shards<S> {
         self.driver.runtime.spawn(async move {
             let _permit = loads.acquire_owned().await.expect("the semaphore is never closed");
             if let Err(error) = disk.spawn(move || cell.load()).await {
-                tracing::error!(partition, %error, "Loading {} was broken off", S::KEEPS);
+                tracing::error!(partition, %error, "Loading {} was aborted", S::KEEPS);
             }
         });
     }

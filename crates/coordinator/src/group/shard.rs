@@ -146,7 +146,7 @@ impl driver::Shard for Shard {
 
     fn refused(&mut self, write: Write, error: ErrorCode, now: Moment) {
         let error = write_error(error);
-        tracing::warn!(records = write.records.len(), %error, "A write of the group coordinator was refused");
+        tracing::warn!(records = write.records.len(), %error, "Group coordinator write was rejected");
         self.fail(write.answers, write.completion, error, now, true);
     }
 
@@ -288,7 +288,7 @@ impl Shard {
             }
             Completion::EmptyGroup { group } => {
                 if let Err(error) = result {
-                    tracing::warn!(%group, %error, "An empty group could not be written");
+                    tracing::warn!(%group, %error, "Failed to write an empty group");
                 }
             }
             Completion::Assignment { generation, leader, assignment, .. } => {

@@ -119,7 +119,7 @@ impl TransactionCoordinator {
                 match new_id().await {
                     Ok(new_id) => cell.turn(|shard, turn| shard.abort_timed_out(&id, Some(new_id), turn)),
                     Err(error) => {
-                        tracing::warn!(transactional_id = &*id, %error, "A late transaction waits for a producer id");
+                        tracing::warn!(transactional_id = &*id, %error, "Abort of a timed-out transaction waits for a producer id");
                     }
                 }
             }
@@ -162,7 +162,7 @@ impl TransactionCoordinator {
             transactional_id = request.id,
             producer_id = producer.id,
             producer_epoch = producer.epoch,
-            "A producer begins"
+            "Initialized a producer"
         );
         Ok(producer)
     }

@@ -113,7 +113,7 @@ impl MarkerWriter {
         .append_marker(marker.producer_id, marker.producer_epoch, end, marker.transaction_version)
         .map_err(|error| {
             let code = error.code();
-            tracing::debug!(partition = ?found, producer_id = marker.producer_id.0, %error, "Refused a marker");
+            tracing::debug!(partition = ?found, producer_id = marker.producer_id.0, %error, "Rejected a transaction marker");
             code
         })?;
         match Partition::durable(&found, -1, &appended) {
@@ -159,12 +159,12 @@ impl Sending {
                     tracing::info!(
                         transactional_id = &*order.id, producer_id = order.producer_id,
                         producer_epoch = order.producer_epoch, coordinator_epoch = order.coordinator_epoch,
-                        %topic, partition, %error, "A marker is of the past; no more of its kind are sent"
+                        %topic, partition, %error, "Transaction marker is stale and is not retried"
                     );
                     return None;
                 }
                 error => {
-                    tracing::debug!(transactional_id = &*self.order.id, %topic, partition, %error, "A marker is sent again");
+                    tracing::debug!(transactional_id = &*self.order.id, %topic, partition, %error, "Retrying a transaction marker");
                     again.push((topic, partition));
                 }
             }
@@ -275,7 +275,7 @@ async fn run(sender: Arc<MarkerSender>) {
             biased;
             Some(ended) = tasks.join_next() => {
                 if let Err(error) = ended {
-                    tracing::error!(%error, "Sending markers has panicked");
+                    tracing::error!(%error, "Sending transaction markers panicked");
                 }
             }
             () = queue.news.notified() => {}
@@ -377,7 +377,7 @@ async fn serve_peer(sender: Arc<MarkerSender>, id: i32, outgoing: Arc<MarkerQueu
             }
             Err(error) => {
                 let markers = sendings.len();
-                tracing::info!(broker = id, markers, %error, "Markers could not be sent and are sent again");
+                tracing::info!(broker = id, markers, %error, "Failed to send transaction markers, retrying");
                 connection = None;
                 // Another broker may lead by then.
                 send_again(Arc::clone(&sender.queue), sendings).await;

@@ -47,11 +47,11 @@ async fn allocate(broker: &RegisteredBroker) -> Result<Block, ErrorCode> {
         }),
         Ok(response) => {
             let error = ErrorCode::from_i16(response.error_code);
-            tracing::warn!(?error, "The controller gave no producer ids");
+            tracing::warn!(?error, "Controller returned no producer ids");
             Err(ErrorCode::CoordinatorLoadInProgress)
         }
         Err(error) => {
-            tracing::warn!(%error, "Producer ids could not be asked for");
+            tracing::warn!(%error, "Failed to request producer ids");
             Err(ErrorCode::CoordinatorLoadInProgress)
         }
     }

@@ -310,13 +310,13 @@ impl Shard {
                     self.retries.push_back((turn.now.monotonic_ms.saturating_add(RETRY_MS), id));
                     return;
                 }
-                tracing::info!(transactional_id = &*id, %error, "A change of a transaction could not be written");
+                tracing::info!(transactional_id = &*id, %error, "Failed to write a transaction change");
                 entry.pending = None;
                 // With an epoch for each transaction the epoch is raised anew each time, since it was not kept.
                 entry.has_failed_fence |= fences && target.client_version < EPOCH_PER_TRANSACTION;
             }
             Change::Forget(ids) => {
-                tracing::info!(ids = ids.len(), %error, "Expired transactional ids could not be removed");
+                tracing::info!(ids = ids.len(), %error, "Failed to remove expired transactional ids");
                 for id in ids {
                     if let Some(entry) = self.entries.get_mut(&id) {
                         entry.pending = None;

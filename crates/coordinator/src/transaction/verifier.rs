@@ -176,7 +176,7 @@ impl Verifier {
                 Err(error) => *error,
             };
             if guard.is_ok() && error != ErrorCode::None {
-                tracing::debug!(?partition, transactional_id = id, %error, "A partition is not of the transaction");
+                tracing::debug!(?partition, transactional_id = id, %error, "Partition is not part of the transaction");
                 *guard = Err(verification.told(error));
             }
         }
@@ -227,7 +227,7 @@ impl Verifier {
             match send(&self.peers, leader, &mut connection, &questions).await {
                 Ok(response) => answer_all(questions, &response),
                 Err(error) => {
-                    tracing::info!(coordinator = leader, %error, "A transaction could not be verified");
+                    tracing::info!(coordinator = leader, %error, "Failed to verify a transaction");
                     *connection = None;
                     for question in questions {
                         let _ = question.answer.send(Err(ErrorCode::NetworkException));

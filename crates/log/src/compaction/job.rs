@@ -164,7 +164,7 @@ impl CompactionJob {
             let home = self.home.with_suffix(CLEANED_SUFFIX);
             for path in Segment::paths(&home, source.base_offset) {
                 if let Err(error) = home.disk.remove(&path) {
-                    tracing::warn!(path = %path.display(), %error, "Half of a compaction cannot be removed");
+                    tracing::warn!(path = %path.display(), %error, "Failed to remove an incomplete compaction");
                 }
             }
         }

@@ -113,7 +113,7 @@ impl LogDirs {
         let due_ms = self.clock.now_ms().saturating_add(current.config().file_delete_delay_ms);
         old.doom(due_ms, places.retired);
         if let Err(error) = old.forget_checkpoints(&name) {
-            tracing::warn!(dir = %old.path().display(), %error, "Checkpoints name a partition that has moved away");
+            tracing::warn!(dir = %old.path().display(), %error, "Failed to remove a moved partition from the checkpoints");
         }
         Ok(())
     }
@@ -169,7 +169,7 @@ pub(super) fn settle(disk: &Disk, jobs: &mut Vec<Job>, deleted: &HashSet<String>
         let placed = disk.rename(&copy, &place).and_then(|()| disk.sync_dir(job.state.path()));
         match placed {
             Ok(()) => {
-                tracing::info!(from = %copy.display(), to = %place.display(), "Move of a partition between log directories is finished");
+                tracing::info!(from = %copy.display(), to = %place.display(), "Finished moving a partition between log directories");
                 job.future = None;
             }
             Err(error) => job.state.fail(&format!("{} cannot take its place: {error}", copy.display())),
@@ -185,11 +185,11 @@ pub(super) fn settle(disk: &Disk, jobs: &mut Vec<Job>, deleted: &HashSet<String>
             return true;
         }
         // It was given up, and a power failure has brought it back, or its directory was offline: the log has all of it.
-        tracing::warn!(path = %copy.display(), "Second copy of a partition is deleted");
+        tracing::warn!(path = %copy.display(), "Deleted a second copy of a partition");
         let retired = job.state.path().join(job.name.delete_dir_name());
         match disk.rename(copy, &retired) {
             Ok(()) => job.state.doom(0, retired),
-            Err(error) => tracing::warn!(path = %copy.display(), %error, "It cannot be deleted"),
+            Err(error) => tracing::warn!(path = %copy.display(), %error, "Failed to delete a second copy of a partition"),
         }
         false
     });

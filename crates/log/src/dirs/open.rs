@@ -136,7 +136,7 @@ impl LogDirs {
 }
 
 fn fail(failed: &mut Vec<FailedDir>, path: &Path, reason: String) {
-    tracing::error!(dir = %path.display(), reason, "Log directory cannot be used");
+    tracing::error!(dir = %path.display(), reason, "Failed to open a log directory");
     failed.push(FailedDir { path: path.to_owned(), reason });
 }
 
@@ -211,13 +211,13 @@ fn open_dir(
         }
         if listed.name.ends_with(STRAY_DIR_SUFFIX) {
             let stray = path.join(&listed.name);
-            tracing::warn!(path = %stray.display(), "Log was set aside; delete it when nobody misses it");
+            tracing::warn!(path = %stray.display(), "Found a log that was set aside; delete it if it is not needed");
             continue;
         }
         let copied = TopicPartition::from_future_dir_name(&listed.name);
         let future = copied.is_some().then(|| path.join(&listed.name));
         let Some(name) = copied.or_else(|| TopicPartition::from_dir_name(&listed.name)) else {
-            tracing::info!(dir = %path.display(), name = listed.name, "Directory is not that of a partition");
+            tracing::info!(dir = %path.display(), name = listed.name, "Ignored a directory that is not a partition");
             continue;
         };
         if &*name.topic == CLUSTER_METADATA_TOPIC {

@@ -125,7 +125,7 @@ impl DirState {
     pub(crate) fn fail(&self, reason: &str) {
         let mut known = self.offline_reason.lock();
         if known.is_none() {
-            tracing::error!(dir = %self.path.display(), reason, "Log directory goes offline");
+            tracing::error!(dir = %self.path.display(), reason, "Log directory is offline");
             *known = Some(reason.into());
             self.is_offline.store(true, Ordering::Release);
         }
@@ -134,7 +134,7 @@ impl DirState {
     /// An append has found no room.
     pub(crate) fn note_full(&self) {
         if !self.is_full.swap(true, Ordering::AcqRel) {
-            tracing::warn!(dir = %self.path.display(), "Disk is full and appends are refused until there is room");
+            tracing::warn!(dir = %self.path.display(), "Disk is full, appends are refused until there is room");
         }
     }
 
@@ -146,7 +146,7 @@ impl DirState {
     pub(super) fn look_for_room(&self) {
         let Ok((size, free)) = self.disk.space(&self.path) else { return };
         if self.is_full() && free >= (size / ROOM_SHARE).min(ROOM_BYTES) {
-            tracing::info!(dir = %self.path.display(), free, "There is room on the disk again");
+            tracing::info!(dir = %self.path.display(), free, "Disk has room again");
             self.is_full.store(false, Ordering::Release);
         }
     }
@@ -224,7 +224,7 @@ impl DirState {
                 offsets
             }
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "Checkpoint is of no use");
+                tracing::warn!(path = %path.display(), %error, "Ignored an invalid checkpoint");
                 Written::new()
             }
         }

@@ -109,7 +109,7 @@ impl PartitionLog {
             Err(AppendError::Log(error)) if self.poison.is_none() => {
                 let reason = error.to_string();
                 if self.failed_append.as_deref() != Some(&reason) {
-                    tracing::error!(partition = %self.name, reason, "Batches cannot be appended");
+                    tracing::error!(partition = %self.name, reason, "Failed to append batches");
                     self.failed_append = Some(reason.into());
                 }
             }

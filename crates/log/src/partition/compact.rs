@@ -85,7 +85,7 @@ impl CompactionSwap {
         if let Some(state) = &self.state
             && let Err(error) = state.write_cleaner_checkpoint()
         {
-            tracing::warn!(dir = %self.log_dir.display(), %error, "Cleaner checkpoint cannot be written yet");
+            tracing::warn!(dir = %self.log_dir.display(), %error, "Failed to write the cleaner checkpoint, retrying later");
         }
     }
 }
@@ -220,7 +220,7 @@ impl PartitionLog {
         let is_current =
             self.is_current(job) && outcome.cleaned.iter().all(|cleaned| self.range_of(cleaned).is_some());
         if !is_current {
-            tracing::info!(partition = %self.name, "Log has changed while it was compacted, and stays as it is");
+            tracing::info!(partition = %self.name, "Discarded a compaction because the log changed meanwhile");
             return Ok(None);
         }
         let mut renamed = Vec::new();
@@ -277,7 +277,7 @@ impl PartitionLog {
         let CompactionStats { keys, bytes_before, bytes_after, .. } = stats;
         tracing::info!(
             partition = %self.name, keys, bytes_before, bytes_after, cleaned_to = self.cleaned_to.0,
-            "Log is compacted"
+            "Compacted a log"
         );
         self.name_unread(&swap.newly_unread);
         Ok(stats)
@@ -289,14 +289,14 @@ impl PartitionLog {
             tracing::warn!(
                 partition = %self.name, base_offset = batch.base_offset.0, last_offset = batch.last_offset.0,
                 reason = batch.reason,
-                "Batch cannot be read by compaction and stays, with all tombstones and transaction markers after it"
+                "Compaction kept an unreadable batch, and all tombstones and transaction markers after it"
             );
         }
         let others = newly.count - newly.named.len() as u64;
         if others > 0 {
             tracing::warn!(
                 partition = %self.name, batches = others, end_offset = newly.end.0,
-                "More batches cannot be read by compaction and stay"
+                "Compaction kept more unreadable batches"
             );
         }
     }

@@ -277,7 +277,7 @@ impl Region<'_> {
             partition = %self.name, segment = self.segment.0, position = batch.position,
             found_offset = batch.header.base_offset.0, expected_offset = base_offset.0,
             found_epoch = batch.header.leader_epoch.0, expected_epoch = epoch.0,
-            "Batch had a damaged bit that its CRC does not cover, and is put right"
+            "Repaired a flipped bit outside the batch's CRC"
         );
         batch.header.base_offset = base_offset;
         batch.header.leader_epoch = epoch;

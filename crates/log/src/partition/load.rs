@@ -97,7 +97,7 @@ impl PartitionLog {
             Err(error) => {
                 // What is there of it would be in the way of the next attempt. Nothing was in the directory before.
                 if let Err(error) = home.disk.remove_dir(&home.dir) {
-                    tracing::warn!(dir = %home.dir.display(), %error, "Half a partition cannot be removed");
+                    tracing::warn!(dir = %home.dir.display(), %error, "Failed to remove an incomplete partition");
                 }
                 return Err(error);
             }
@@ -275,13 +275,13 @@ impl Loading {
             Ok(next) => {
                 tracing::error!(
                     partition = %name, segment, log_end = next.0, recovery_point = recovery_point.0,
-                    "Log does not end where it was closed in order"
+                    "Log does not end where it was cleanly closed"
                 );
                 Ok(None)
             }
             Err(ScanError::Io(error)) => Err(error.into()),
             Err(ScanError::Corrupt(fault)) => {
-                tracing::error!(partition = %name, segment, %fault, "Log is damaged although it was closed in order");
+                tracing::error!(partition = %name, segment, %fault, "Log is damaged although it was cleanly closed");
                 Ok(None)
             }
         }
@@ -312,7 +312,7 @@ impl Loading {
                         return Ok(());
                     }
                     Err(error) => {
-                        tracing::warn!(path = %path.display(), %error, "Producer snapshot is of no use");
+                        tracing::warn!(path = %path.display(), %error, "Ignored an invalid producer snapshot");
                     }
                 }
             }
@@ -327,7 +327,7 @@ impl Loading {
     fn restart_at(&mut self, name: &TopicPartition, log_start: Offset, now_ms: i64) -> Result<(), LogError> {
         tracing::warn!(
             partition = %name, log_end = self.log_end.0, log_start = log_start.0,
-            "Log ends below its start and begins anew there"
+            "Log ends below its start offset and restarts empty there"
         );
         for mut segment in std::mem::take(&mut self.segments) {
             for path in segment.mark_deleted(&self.home, true)? {
@@ -357,7 +357,7 @@ impl Loading {
     /// Makes the leader epochs anew from all batches. The first epoch is taken to begin with the log: its first
     /// batches may have been compacted away.
     fn rebuild_epochs(&mut self, name: &TopicPartition, log_start: Offset) -> Result<(), LogError> {
-        tracing::warn!(partition = %name, "Leader epochs are made anew from the batches");
+        tracing::warn!(partition = %name, "Rebuilt leader epochs from the batches");
         self.epochs.clear();
         for segment in &mut self.segments {
             let file = segment.file(&self.home)?;
@@ -408,7 +408,7 @@ fn sort_out(home: &Home) -> io::Result<Found> {
         }
     }
     for (&offset, files) in found.segments.iter().filter(|(_, files)| !files.log) {
-        tracing::warn!(dir = %home.dir.display(), offset = offset.0, "Index without a log is deleted");
+        tracing::warn!(dir = %home.dir.display(), offset = offset.0, "Deleted an index without a log");
         for (there, suffix) in [
             (files.index, INDEX_SUFFIX),
             (files.time_index, TIME_INDEX_SUFFIX),

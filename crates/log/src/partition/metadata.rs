@@ -28,7 +28,7 @@ pub fn read(disk: &Disk, dir: &Path) -> io::Result<Option<Uuid>> {
     let Some(bytes) = disk.read_if_exists(&path)? else { return Ok(None) };
     let topic_id = std::str::from_utf8(&bytes).ok().and_then(parse);
     if topic_id.is_none() {
-        tracing::warn!(path = %path.display(), "Partition metadata is of no use");
+        tracing::warn!(path = %path.display(), "Ignored invalid partition metadata");
     }
     Ok(topic_id)
 }

@@ -242,7 +242,7 @@ impl PartitionLog {
         self.noted_damage = Some((segment, fault.position));
         tracing::error!(
             partition = %self.name, segment = segment.0, position = fault.position, %fault,
-            "Batch is damaged and is not served"
+            "Batch is damaged and cannot be served"
         );
     }
 
@@ -333,7 +333,7 @@ impl PartitionLog {
             && let Some(oldest) = self.segments[..active].iter_mut().find(|segment| segment.is_open())
             && let Err(error) = oldest.release(&self.home)
         {
-            tracing::warn!(partition = %self.name, %error, "Segment cannot be closed");
+            tracing::warn!(partition = %self.name, %error, "Failed to close a segment");
         }
     }
 

@@ -64,7 +64,7 @@ impl Loading {
         if self.log_end < recovery_point {
             tracing::error!(
                 partition = %name, log_end = self.log_end.0, recovery_point = recovery_point.0,
-                "Records that had been synced are gone"
+                "Synced records are missing"
             );
         }
         recall_in_flight(&self.home, &mut self.segments, &mut self.producers)?;
@@ -121,7 +121,7 @@ impl Loading {
         let (end, segment) = (examined.end, &mut self.segments[index]);
         if end < segment.size_bytes() {
             let cut_bytes = segment.size_bytes() - end;
-            tracing::warn!(partition = %name, segment = base.0, cut_bytes, "Segment has bytes behind its last batch and is cut");
+            tracing::warn!(partition = %name, segment = base.0, cut_bytes, "Truncated bytes behind the last batch of a segment");
             segment.cut(&self.home, end)?;
             segment.truncate_transactions(&self.home, limit)?;
             segment.rebuild_indexes(&self.home).map_err(LogError::in_segment(base))?;
@@ -232,12 +232,12 @@ impl Loading {
                 let aside = SetAside::keep_end(&self.home, name, segment, valid_bytes, log_end)?;
                 tracing::error!(
                     partition = %name, segment = segment.base_offset.0, %fault, cut_bytes, log_end = log_end.0,
-                    kept_in = %aside.dir().display(), "Log is damaged and is cut; what it held from there on is set aside"
+                    kept_in = %aside.dir().display(), "Truncated a damaged log; set aside what followed the damage"
                 );
             }
             Err(ScanError::Corrupt(fault)) => tracing::warn!(
                 partition = %name, segment = segment.base_offset.0, %fault, cut_bytes, log_end = log_end.0,
-                "Log ends with bytes that are no valid batch and is cut"
+                "Truncated invalid bytes at the end of a log"
             ),
         }
         // Also when nothing is cut: space that was reserved beyond the end is given back.
@@ -258,7 +258,7 @@ impl Loading {
             tracing::error!(
                 partition = %name, segment = segment.base_offset.0, size_bytes = segment.size_bytes(),
                 log_end = self.log_end.0, kept_in = %aside.dir().display(),
-                "Segment does not follow the one before, whose end is cut or lost, and is set aside"
+                "Set aside a segment that does not follow the one before, whose end was truncated or lost"
             );
         }
         aside.take_from(&mut self.segments, index)?;

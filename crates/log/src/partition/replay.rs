@@ -47,7 +47,7 @@ pub(super) fn replay_producers(
     let mut prepared = PreparedAppend::default();
     let marker = end_marker(header, bytes);
     if let Err(error) = producers.prepare(&mut prepared, header, marker, AppendOrigin::Replication, 0) {
-        tracing::warn!(offset = header.base_offset.0, %error, "A stored batch does not fit its producer's state");
+        tracing::warn!(offset = header.base_offset.0, %error, "Stored batch does not match its producer's state");
         return None;
     }
     let aborted = producers.aborted_by(&prepared).pop();

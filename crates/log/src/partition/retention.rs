@@ -147,7 +147,7 @@ impl PartitionLog {
         for mut segment in removed {
             tracing::info!(
                 partition = %self.name, segment = segment.base_offset.0, size_bytes = segment.size_bytes(),
-                log_start = self.log_start.0, "Segment is deleted"
+                log_start = self.log_start.0, "Deleted a segment"
             );
             // The snapshot at the segment's base goes with it, unless it is the newest.
             match segment.mark_deleted(&self.home, true) {

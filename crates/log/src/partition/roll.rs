@@ -150,7 +150,7 @@ impl PartitionLog {
         let closable = self.segments.len().saturating_sub(OPEN_SEGMENTS_MAX + 1);
         for segment in self.segments[..closable].iter_mut().filter(|segment| segment.is_open()) {
             if let Err(error) = segment.release(&self.home) {
-                tracing::warn!(partition = %self.name, %error, "Segment cannot be closed");
+                tracing::warn!(partition = %self.name, %error, "Failed to close a segment");
             }
         }
     }
@@ -169,7 +169,7 @@ impl PartitionLog {
                 Ok(()) => renamed.push(to),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
-                    tracing::warn!(offset = offset.0, %error, "Producer snapshot cannot be removed");
+                    tracing::warn!(offset = offset.0, %error, "Failed to remove a producer snapshot");
                 }
             }
         }

@@ -61,7 +61,7 @@ impl PartitionLog {
         };
         tracing::error!(
             partition = %self.name, offset = offset.0, high_watermark = self.high_watermark.0, log_end = self.log_end.0,
-            kept_in = %aside.dir().display(), "Log is truncated below its high watermark; what goes is set aside"
+            kept_in = %aside.dir().display(), "Truncated a log below its high watermark; set aside the truncated records"
         );
         Ok(aside)
     }
@@ -128,7 +128,7 @@ impl PartitionLog {
         tracing::error!(
             partition = %self.name, segment = base.0, %fault, offset = offset.0, log_end = end.0,
             kept_in = %aside.dir().display(),
-            "Log is damaged before the offset to which it is truncated, and is cut there; what goes is set aside"
+            "Log is damaged below its truncation offset; truncated it at the damage and set aside the rest"
         );
         active.cut(&self.home, position)?;
         file.sync_data()?;
@@ -187,14 +187,14 @@ impl PartitionLog {
             if end < next && end >= self.recovery_point && next > self.cleaned_to {
                 tracing::warn!(
                     partition = %self.name, log_end = end.0, next = next.0,
-                    "Log ends before its next segment begins: what lies between was not written out"
+                    "Log ends before its next segment begins: the bytes between were never written"
                 );
                 let aside = SetAside::create(&self.home, &self.name)?;
                 for lost in &self.segments[index + 1..] {
                     tracing::error!(
                         partition = %self.name, segment = lost.base_offset.0, size_bytes = lost.size_bytes(),
                         log_end = end.0, kept_in = %aside.dir().display(),
-                        "Segment does not follow the one before, whose end is lost, and is set aside"
+                        "Set aside a segment that does not follow the one before, whose end is lost"
                     );
                 }
                 aside.take_from(&mut self.segments, index + 1)?;
@@ -230,7 +230,7 @@ impl PartitionLog {
         tracing::error!(
             partition = %self.name, segment = gap.segment.0, position = gap.position,
             expected = gap.expected.0, found = gap.found.0, kept_in = %aside.dir().display(),
-            "The last batch of a log that is not compacted leaves a gap before it, and is set aside"
+            "Set aside the last batch, which leaves a gap in a log that is not compacted"
         );
         self.truncate_to(gap.expected.max(self.log_start))?;
         Ok(())
@@ -286,7 +286,7 @@ impl PartitionLog {
         self.unread_named_to = self.unread_named_to.min(self.log_end);
         self.set_high_watermark(self.high_watermark);
         if let Err(error) = self.epochs.write(&self.home.disk, &self.home.dir, Durability::PageCache) {
-            tracing::warn!(partition = %self.name, %error, "Leader epochs cannot be written yet");
+            tracing::warn!(partition = %self.name, %error, "Failed to write leader epochs, retrying later");
         }
         self.note_txn_indexes();
         self.publish();
@@ -333,7 +333,7 @@ impl PartitionLog {
                         break;
                     }
                     Err(error) => {
-                        tracing::warn!(path = %path.display(), %error, "Producer snapshot is of no use");
+                        tracing::warn!(path = %path.display(), %error, "Ignored an invalid producer snapshot");
                     }
                 }
             }

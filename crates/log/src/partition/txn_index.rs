@@ -34,7 +34,7 @@ impl PartitionLog {
     /// As [`PartitionLog::write_txn_checkpoint`], where a failure costs no more than an index that is made again.
     pub(super) fn note_txn_indexes(&mut self) {
         if let Err(error) = self.write_txn_checkpoint() {
-            tracing::warn!(partition = %self.name, %error, "Checkpoint of the transaction indexes cannot be written yet");
+            tracing::warn!(partition = %self.name, %error, "Failed to write the transaction index checkpoint, retrying later");
         }
     }
 }
@@ -69,7 +69,7 @@ impl Loading {
         let expected = match checkpoint::read_txn_indexes(&self.home.disk, &path) {
             Ok(expected) => Some(expected),
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "Checkpoint of the transaction indexes is of no use");
+                tracing::warn!(path = %path.display(), %error, "Ignored an invalid transaction index checkpoint");
                 None
             }
         };
@@ -83,7 +83,7 @@ impl Loading {
             }
             tracing::warn!(
                 partition = %name, segment = base.0,
-                "Transaction index is not what it was, and is made again from the batches"
+                "Transaction index does not match its checkpoint; rebuilding it from the batches"
             );
             self.remake_txn_index(index, config, now_ms)?;
             remade = true;

@@ -295,7 +295,7 @@ impl PreparedProducer {
         }
         let error = InvalidProducerEpoch { producer_id: self.producer_id, epoch, current, offset };
         if origin == AppendOrigin::Replication {
-            tracing::warn!(%error, "A replicated batch has a stale producer epoch");
+            tracing::warn!(%error, "Replicated batch has a stale producer epoch");
             return Ok(());
         }
         Err(error.into())
@@ -335,7 +335,7 @@ impl PreparedProducer {
             if origin != AppendOrigin::Replication {
                 return Err(error.into());
             }
-            tracing::info!(%error, "A replicated marker has a stale coordinator epoch");
+            tracing::info!(%error, "Replicated marker has a stale coordinator epoch");
         }
         let completed = self.updated.transaction_start.take().map(|first_offset| CompletedTransaction {
             producer_id: self.producer_id,

@@ -70,7 +70,7 @@ impl Ahead {
             if wanted { self.make_pages(file, size_bytes, incoming) } else { Ok(()) }
         });
         if let Err(error) = made {
-            tracing::debug!(%error, "No room can be made ahead of the end of a segment");
+            tracing::debug!(%error, "Failed to preallocate space at the end of a segment");
             self.refused = true;
         }
     }
@@ -162,7 +162,7 @@ impl Segment {
 
     fn undo_write(&mut self, file: &LogFile, error: io::Error) -> WriteError {
         if let Err(cut) = file.set_len(self.size_bytes) {
-            tracing::error!(%error, %cut, "Segment cannot be cut back after a failed write");
+            tracing::error!(%error, %cut, "Failed to truncate a segment after a failed write");
             return WriteError::Failed(cut);
         }
         self.ahead = Ahead::default();
@@ -221,7 +221,7 @@ impl Segment {
             None => match self.times.last(&home.disk, &path()) {
                 Ok(last) => last.map_or(NO_TIME.timestamp, |entry| entry.timestamp),
                 Err(error) => {
-                    tracing::warn!(path = %path().display(), %error, "Time index cannot be read");
+                    tracing::warn!(path = %path().display(), %error, "Failed to read a time index");
                     return;
                 }
             },

@@ -145,19 +145,19 @@ fn log(error: &thalweg_log::AppendError) -> ErrorCode {
 pub fn coordinator_error(partition: &Partition, error: &AppendError) -> ErrorCode {
     match error.code() {
         code @ (ErrorCode::NotEnoughReplicas | ErrorCode::RequestTimedOut) => {
-            tracing::debug!(?partition, ?code, "A coordinator's write has to wait for replicas");
+            tracing::debug!(?partition, ?code, "Coordinator write waits for replicas");
             ErrorCode::CoordinatorNotAvailable
         }
         ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch | ErrorCode::KafkaStorageError => {
-            tracing::warn!(?partition, %error, "A coordinator could not write");
+            tracing::warn!(?partition, %error, "Coordinator write failed");
             ErrorCode::NotCoordinator
         }
         code @ (ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge) => {
-            tracing::warn!(?partition, %error, "A coordinator could not write");
+            tracing::warn!(?partition, %error, "Coordinator write failed");
             code
         }
         _ => {
-            tracing::error!(?partition, %error, "A coordinator could not write");
+            tracing::error!(?partition, %error, "Coordinator write failed");
             ErrorCode::UnknownServerError
         }
     }

@@ -93,7 +93,7 @@ impl Partition {
         }
         read.inspect_err(|error| {
             if *error == ErrorCode::KafkaStorageError {
-                tracing::error!(partition = ?self, offset = from.offset.0, "A log could not be read");
+                tracing::error!(partition = ?self, offset = from.offset.0, "Failed to read a log");
             }
         })
     }

@@ -67,7 +67,7 @@ impl Partition {
             // Nothing to sync, or a log that is refused: its next append says why.
             Ok(None) => return Ok(Synced::This),
             Err(error) => {
-                tracing::error!(?partition, %error, "Flushing failed");
+                tracing::error!(?partition, %error, "Failed to flush a log");
                 return Err(ErrorCode::KafkaStorageError);
             }
         };
@@ -82,7 +82,7 @@ impl Partition {
                 completed.map(|()| if is_this { Synced::This } else { Synced::Another })
             };
             completed.map_err(|error| {
-                tracing::error!(partition = ?synced, %error, "Flushing failed");
+                tracing::error!(partition = ?synced, %error, "Failed to flush a log");
                 ErrorCode::KafkaStorageError
             })
         });

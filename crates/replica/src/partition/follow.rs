@@ -73,14 +73,14 @@ impl Partition {
                     if found.first >= state.log.high_watermark() || state.log.is_empty() =>
                 {
                     // The leader has a batch around the log end: what is here in its place is not the leader's.
-                    tracing::warn!(partition = ?self, first = found.first.0, end = from.0, "Drops records that the leader does not have");
+                    tracing::warn!(partition = ?self, first = found.first.0, end = from.0, "Dropping records that the leader lacks");
                     state.truncate_to(found.first)?;
                     state.log.append_as_follower(records, epoch)?
                 }
                 Err(AppendError::OffsetsMissing(gap)) if state.leader_insists_on(&gap, high_watermark) => {
                     tracing::error!(
                         partition = ?self, expected = gap.expected.0, found = gap.first.0,
-                        "The leader has no batch for these offsets, and this log goes on without them, as if they had been compacted"
+                        "The leader has no batch for these offsets; skipping them as if compacted"
                     );
                     state.log.accept_gaps();
                     state.log.append_as_follower(records, epoch)?
@@ -127,11 +127,11 @@ impl Partition {
         if leader_end < log_end {
             tracing::warn!(
                 partition = ?self, log_end = log_end.0, leader_end = leader_end.0,
-                "The leader's log ends before this one, as after an unclean election"
+                "Leader's log ends before this one, as after an unclean election"
             );
             state.cut(self, leader_end)?;
         } else if leader_start > log_end {
-            tracing::info!(partition = ?self, log_end = log_end.0, leader_start = leader_start.0, "The leader's log begins behind the end of this one");
+            tracing::info!(partition = ?self, log_end = log_end.0, leader_start = leader_start.0, "Leader's log starts behind the end of this one");
             state.log.truncate_fully_and_start_at(leader_start, None)?;
             state.note_cut(Offset::ZERO);
         }
@@ -182,7 +182,7 @@ impl State {
         // What may be damaged here, the leader has.
         let to = self.log.doubtful_from().map_or(to, |from| to.min(from.max(self.log.log_start_offset())));
         if let Err(error) = self.cut(partition, to) {
-            tracing::error!(?partition, %error, "A log could not be truncated");
+            tracing::error!(?partition, %error, "Failed to truncate a log");
         }
     }
 
@@ -199,7 +199,7 @@ impl State {
                     high_watermark = hw,
                     leader,
                     leader_epoch = epoch,
-                    "Follower gives up acknowledged records that its leader lacks; they are set aside"
+                    "Follower truncated acknowledged records that its leader lacks, and set them aside"
                 );
             } else {
                 tracing::info!(?partition, from, to, high_watermark = hw, "Truncated a log");
@@ -231,7 +231,7 @@ impl State {
         if start > self.log.log_start_offset()
             && let Err(error) = self.log.delete_records(start)
         {
-            tracing::error!(?partition, %error, "The log start of the leader could not be taken over");
+            tracing::error!(?partition, %error, "Failed to advance the log start offset to the leader's");
         }
     }
 }

@@ -87,7 +87,7 @@ impl Partition {
     }
 
     fn propose(&self, change: IsrChange) {
-        tracing::debug!(partition = ?self, isr = ?change.isr, epoch = change.leader_epoch, "In-sync replicas should change");
+        tracing::debug!(partition = ?self, isr = ?change.isr, epoch = change.leader_epoch, "Proposing new in-sync replicas");
         self.context.isr_changes.submit(self.topic_id, self.index, change);
     }
 
@@ -108,7 +108,7 @@ impl State {
         if self.registration.leader_recovery_state == LeaderRecoveryState::Recovering {
             tracing::warn!(
                 partition = %self.log.name(), epoch = epoch.0,
-                "Leads after an unclean election: records that only others had are lost"
+                "Became leader by unclean election: records that only other replicas had are lost"
             );
         }
     }

@@ -193,7 +193,7 @@ impl Partition {
         if state.idle_since == end
             && let Err(error) = state.log.release_idle_resources()
         {
-            tracing::warn!(partition = ?self, %error, "Releasing an idle log failed");
+            tracing::warn!(partition = ?self, %error, "Failed to release an idle log");
         }
         state.idle_since = end;
     }
@@ -201,7 +201,7 @@ impl Partition {
     /// Ends the newest file where its batches end, when nothing was appended since the last call.
     pub fn trim_if_quiet(&self) {
         if let Err(error) = self.with_log(PartitionLog::trim_if_quiet) {
-            tracing::warn!(partition = ?self, %error, "Trimming a log failed");
+            tracing::warn!(partition = ?self, %error, "Failed to trim a log");
         }
     }
 

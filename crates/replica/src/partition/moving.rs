@@ -113,7 +113,7 @@ impl Partition {
             copy.end_at_gap()?;
         }
         if !state.is_of_log(&mut copy) {
-            tracing::info!(partition = ?self, path = %copy.dir().display(), "A copy does not fit its log and begins anew");
+            tracing::info!(partition = ?self, path = %copy.dir().display(), "Copy does not match its log, restarting it");
             take(&mut copy, Step::BeginAt(state.log.log_start_offset()))?;
         }
         *future = Some(copy);
@@ -147,9 +147,9 @@ impl Partition {
     fn give_up(&self, future: &mut Option<PartitionLog>, dirs: &LogDirs) {
         let Some(mut copy) = future.take() else { return };
         self.moving.store(false, Ordering::Relaxed);
-        tracing::info!(partition = ?self, path = %copy.dir().display(), "Move to another log directory is given up");
+        tracing::info!(partition = ?self, path = %copy.dir().display(), "Abandoned a move to another log directory");
         if let Err(error) = dirs.delete(&mut copy) {
-            tracing::error!(partition = ?self, %error, "The copy of a partition cannot be deleted");
+            tracing::error!(partition = ?self, %error, "Failed to delete the copy of a partition");
         }
     }
 

@@ -129,10 +129,10 @@ impl Partition {
     fn unreadable(&self, error: &LogError) -> ErrorCode {
         // The disk is well: whoever asks learns what is wrong, and the log of the broker does not fill with it.
         if let LogError::UnreadableRecords { .. } = error {
-            tracing::debug!(partition = ?self, %error, "Records could not be searched");
+            tracing::debug!(partition = ?self, %error, "Failed to search records");
             return ErrorCode::CorruptMessage;
         }
-        tracing::error!(partition = ?self, %error, "A log could not be read");
+        tracing::error!(partition = ?self, %error, "Failed to read a log");
         ErrorCode::KafkaStorageError
     }
 }

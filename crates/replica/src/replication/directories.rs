@@ -85,7 +85,7 @@ pub async fn run(replication: Arc<Replication>) {
         match tell(&replication, &places).await {
             Ok(told) => places.retain(|key, _| !told.contains(key)),
             Err(reason) if failures == 0 => {
-                tracing::warn!(reason, "The directories of replicas could not be told; it is tried again");
+                tracing::warn!(reason, "Failed to report replica directories, retrying");
             }
             Err(_) => {}
         }
@@ -111,7 +111,7 @@ pub async fn give_up_lost(replication: &Replication, until: Instant) -> Result<(
     tracing::error!(
         partitions = places.len(),
         first,
-        "Logs are gone from a directory that is still there: their replicas are not in sync and begin again empty"
+        "Logs are missing from an existing directory: their replicas leave the in-sync set and restart empty"
     );
     let mut failures = 0;
     while !places.is_empty() {
@@ -164,7 +164,7 @@ async fn tell(replication: &Replication, places: &Places) -> Result<Vec<Partitio
         let taken = topic.partitions.iter().filter(|partition| partition.error_code == 0);
         told.extend(taken.map(|partition| (topic.topic_id, partition.partition_index)));
     }
-    tracing::info!(partitions = told.len(), "Told the controller in which directories replicas lie");
+    tracing::info!(partitions = told.len(), "Reported replica directories to the controller");
     Ok(told)
 }
 

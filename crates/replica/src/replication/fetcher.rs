@@ -253,7 +253,7 @@ impl Fetcher {
         self.session.reset();
         let timeout = self.replication.settings().socket_timeout;
         let connection = self.replication.peers.connect(self.leader, "fetcher", timeout).await?;
-        tracing::debug!(leader = self.leader, address = %connection.peer(), "Fetcher is connected");
+        tracing::debug!(leader = self.leader, address = %connection.peer(), "Fetcher connected");
         self.connection = Some(connection.clone());
         Ok(connection)
     }
@@ -262,7 +262,7 @@ impl Fetcher {
     async fn failed(&mut self, error: &RoundError) {
         if self.failures == 0 {
             let partitions = self.followed.len();
-            tracing::warn!(leader = self.leader, partitions, %error, "Fetching from a leader failed; it is tried again");
+            tracing::warn!(leader = self.leader, partitions, %error, "Failed to fetch from a leader, retrying");
         }
         if let Some(connection) = self.connection.take() {
             connection.close();
@@ -289,7 +289,7 @@ impl Fetcher {
                 return;
             }
             code => {
-                tracing::info!(leader = self.leader, ?code, "A fetch session has to begin anew");
+                tracing::info!(leader = self.leader, ?code, "Restarting a fetch session");
                 self.rest_all().await;
                 return;
             }
@@ -308,7 +308,7 @@ impl Fetcher {
         // The next fetch tells the leader what is here; where the policy wants it, that must be on the medium by then.
         for partition in unflushed {
             if let Err(error) = Partition::flush_all(&partition).await {
-                tracing::error!(?partition, ?error, "Replicated records could not be flushed");
+                tracing::error!(?partition, ?error, "Failed to flush replicated records");
             }
         }
     }
@@ -349,7 +349,7 @@ impl Fetcher {
                     leader = self.leader,
                     epoch = epoch.0,
                     ?code,
-                    "A leader did not serve"
+                    "Leader did not serve a partition"
                 );
                 self.rest(key);
                 None
@@ -360,7 +360,7 @@ impl Fetcher {
                     leader = self.leader,
                     epoch = epoch.0,
                     ?code,
-                    "Waits for another leader epoch"
+                    "Waiting for a new leader epoch"
                 );
                 self.session.remove(&key);
                 if let Some(followed) = self.followed.get_mut(&key) {
@@ -397,7 +397,7 @@ impl Fetcher {
             Err(error) => {
                 // Told once for a row of failures: it is tried again for as long as a disk is full.
                 if followed.failures == 0 {
-                    tracing::error!(partition = ?followed.partition, leader = self.leader, from = from.0, %error, "Replicated records could not be appended");
+                    tracing::error!(partition = ?followed.partition, leader = self.leader, from = from.0, %error, "Failed to append replicated records");
                 }
                 self.rest(key);
             }
@@ -419,7 +419,7 @@ impl Fetcher {
             from = from.0,
             diverging_epoch = leader.leader_epoch.0,
             end_offset = leader.end_offset.0,
-            "The leader's log differs"
+            "Log diverges from the leader's"
         );
         self.change_log(key, move || partition.truncate_to_leader(epoch, from, leader)).await;
     }
@@ -433,7 +433,7 @@ impl Fetcher {
         let done = self.replication.log_dirs.disk().spawn(work).await.expect("work on a log does not panic");
         match done {
             Err(error @ (FollowError::Append(_) | FollowError::Log(_))) => {
-                tracing::error!(topic = %key.0, partition = key.1, %error, "A log could not be truncated");
+                tracing::error!(topic = %key.0, partition = key.1, %error, "Failed to truncate a log");
                 self.rest(key);
             }
             position => self.go_on(key, position),
@@ -455,7 +455,7 @@ impl Fetcher {
                     ?partition,
                     leader = self.leader,
                     reason,
-                    "The leader does not say where its log begins and ends"
+                    "Leader did not return its log start and end offsets"
                 );
                 self.rest(key);
                 return;
@@ -468,7 +468,7 @@ impl Fetcher {
             from = from.0,
             start = start.0,
             end = end.0,
-            "The leader's log does not hold what comes next"
+            "Leader's log does not contain the next offset"
         );
         self.change_log(key, move || partition.reset_to_leader(epoch, from, start, end)).await;
         if let Some(followed) = self.followed.get_mut(&key) {

@@ -102,7 +102,7 @@ pub async fn run(replication: Arc<Replication>) {
         let failed = send(&replication, &mut changes).await;
         if let Some(reason) = &failed {
             if failures == 0 {
-                tracing::warn!(reason, "In-sync replicas could not be changed; it is tried again");
+                tracing::warn!(reason, "Failed to change in-sync replicas, retrying");
             }
             failures = failures.saturating_add(1);
         } else {
@@ -147,13 +147,13 @@ fn tell(partition: &Partition, change: &IsrChange, outcome: &ChangeOutcome) {
     let listed = |ids: &[i32]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     match outcome {
         ChangeOutcome::Made { isr, .. } if change.grows => {
-            tracing::info!(?partition, isr = %listed(isr), "In-sync replicas have grown");
+            tracing::info!(?partition, isr = %listed(isr), "Expanded in-sync replicas");
         }
         ChangeOutcome::Made { isr, .. } => {
-            tracing::info!(?partition, isr = %listed(isr), "In-sync replicas have shrunk");
+            tracing::info!(?partition, isr = %listed(isr), "Shrank in-sync replicas");
         }
         ChangeOutcome::Refused | ChangeOutcome::Outdated => {
-            tracing::debug!(?partition, isr = ?change.isr, ?outcome, "In-sync replicas stay as they are");
+            tracing::debug!(?partition, isr = ?change.isr, ?outcome, "In-sync replicas are unchanged");
         }
     }
 }

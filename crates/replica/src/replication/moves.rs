@@ -130,13 +130,13 @@ async fn move_one(replication: Arc<Replication>, partition: Arc<Partition>, slot
             Ok(Progress::CaughtUp) => tokio::time::sleep(RETRY_MAX).await,
             Err(error) if error.is_for_lack_of_room() => {
                 if failures == 0 {
-                    tracing::warn!(?partition, %error, "Move to another log directory waits for room on its disk");
+                    tracing::warn!(?partition, %error, "Move to another log directory waits for disk space");
                 }
                 failures += 1;
                 tokio::time::sleep(backoff(failures, RETRY_MAX)).await;
             }
             Err(error) => {
-                tracing::error!(?partition, %error, "Moving a partition to another log directory failed");
+                tracing::error!(?partition, %error, "Failed to move a partition to another log directory");
                 let (worker, given_up) = (Arc::clone(&replication), Arc::clone(&partition));
                 let work = replication.log_dirs.disk().spawn(move || given_up.cancel_move(&worker.log_dirs));
                 work.await.expect("giving up a move does not panic");

@@ -52,7 +52,7 @@ pub async fn run(upkeep: Arc<Upkeep>) {
                 Ok(Done::Compacted) if waiting.is_empty() => next_survey = Instant::now(),
                 Ok(Done::Uncleanable(id)) => drop(uncleanable.insert(id)),
                 Ok(Done::Compacted | Done::Nothing) => {}
-                Err(error) => tracing::error!(%error, "A compaction has panicked, and its log stays as it is"),
+                Err(error) => tracing::error!(%error, "Compaction panicked, log is unchanged"),
             },
             () = tokio::time::sleep_until(next_survey) => {
                 waiting = dirtiest_first(&upkeep, &mut uncleanable).await;
@@ -96,7 +96,7 @@ async fn dirtiest_first(upkeep: &Arc<Upkeep>, uncleanable: &mut Uncleanable) -> 
                     if matches!(error, LogError::Corrupt { .. }) {
                         known.insert(id(&partition));
                     }
-                    tracing::error!(?partition, %error, "A compaction could not be planned");
+                    tracing::error!(?partition, %error, "Failed to plan a compaction");
                 }
             }
         }
@@ -109,7 +109,7 @@ async fn dirtiest_first(upkeep: &Arc<Upkeep>, uncleanable: &mut Uncleanable) -> 
             found
         }
         Err(error) => {
-            tracing::error!(%error, "Looking for logs to compact has panicked");
+            tracing::error!(%error, "Selecting logs to compact panicked");
             VecDeque::new()
         }
     }
@@ -125,7 +125,7 @@ async fn compact(upkeep: Arc<Upkeep>, throttle: Arc<IoThrottle>, partition: Arc<
     let (disk, now_ms) = (upkeep.log_dirs.disk().clone(), upkeep.clock.now_ms());
     let retained = disk.spawn(move || super::delete_old_segments_of(&partition, now_ms));
     if let Err(error) = retained.await {
-        tracing::error!(%error, "Deleting old segments after a compaction has panicked");
+        tracing::error!(%error, "Deleting old segments after a compaction panicked");
     }
     done
 }
@@ -192,7 +192,7 @@ fn plan(
         }
         Ok(None) => Ok(None),
         Err(error) => {
-            tracing::error!(?partition, %error, "A compaction could not be planned");
+            tracing::error!(?partition, %error, "Failed to plan a compaction");
             if matches!(error, LogError::Corrupt { .. }) { Err(id(partition)) } else { Ok(None) }
         }
     }
@@ -207,15 +207,18 @@ fn end(
     match outcome {
         Some(Ok(outcome)) => return Ok(take_over(partition, job, outcome)),
         Some(Err(error @ (CompactionError::Corrupt { .. } | CompactionError::TooManyKeys { .. }))) => {
-            tracing::error!(?partition, %error, "Log cannot be compacted, and is left alone until the next start");
+            tracing::error!(?partition, %error, "Log cannot be compacted and is skipped until the next start");
             job.discard();
             return Err(id(partition));
         }
         Some(Err(error)) => {
-            tracing::error!(?partition, %error, "A compaction failed, and the log stays as it is")
+            tracing::error!(?partition, %error, "Compaction failed, log is unchanged")
         }
         None => {
-            tracing::debug!(?partition, "A compaction is given up, since the log was cut, moved or deleted")
+            tracing::debug!(
+                ?partition,
+                "Abandoned a compaction of a log that was truncated, moved or deleted"
+            )
         }
     }
     job.discard();
@@ -242,7 +245,7 @@ fn take_over(partition: &Partition, job: &CompactionJob, outcome: CompactionOutc
         Err(error) => Err(error),
     };
     completed.unwrap_or_else(|error| {
-        tracing::error!(?partition, %error, "The result of a compaction could not be put in place");
+        tracing::error!(?partition, %error, "Failed to install the result of a compaction");
         false
     })
 }

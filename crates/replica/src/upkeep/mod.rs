@@ -96,7 +96,7 @@ fn every(tasks: &mut JoinSet<()>, upkeep: &Arc<Upkeep>, period: Duration, work: 
             let upkeep = Arc::clone(&upkeep);
             let disk = upkeep.log_dirs.disk().clone();
             if disk.spawn(move || work(&upkeep)).await.is_err() {
-                tracing::error!("A periodic task has panicked; it goes on at its next turn");
+                tracing::error!("Periodic task panicked, retrying later");
             }
         }
     });
@@ -115,7 +115,7 @@ fn delete_old_segments_of(partition: &Partition, now_ms: i64) {
     match partition.with_log(|log| log.delete_old_segments(now_ms)) {
         Ok(0) => {}
         Ok(segments) => tracing::info!(?partition, segments, "Deleted old segments"),
-        Err(error) => tracing::error!(?partition, %error, "Deleting old segments failed"),
+        Err(error) => tracing::error!(?partition, %error, "Failed to delete old segments"),
     }
 }
 

@@ -68,6 +68,6 @@ impl Connect {
 /// Says which settings have no effect.
 pub fn warn_about_rest(properties: &Properties) {
     for key in properties.rest() {
-        tracing::warn!("The setting {key} is not known here and has no effect");
+        tracing::warn!("Unknown setting {key} has no effect");
     }
 }

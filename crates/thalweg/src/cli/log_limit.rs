@@ -231,7 +231,7 @@ mod tests {
             "frame" => {
                 tracing::warn!(target: "thalweg_net", %address, "Closed a connection");
             }
-            _ => tracing::warn!(target: "thalweg_net", %address, "Turned a connection away"),
+            _ => tracing::warn!(target: "thalweg_net", %address, "Rejected a connection"),
         }
     }
 
@@ -250,7 +250,7 @@ mod tests {
         let mut omitted = limit.take_omitted(Instant::now() + WINDOW, false);
         omitted.sort_by(|a, b| a.message.cmp(&b.message));
         let told: Vec<_> = omitted.iter().map(|omitted| (omitted.message.as_str(), omitted.count)).collect();
-        assert_eq!(told, [("Closed a connection", 4990), ("Turned a connection away", 4990)]);
+        assert_eq!(told, [("Closed a connection", 4990), ("Rejected a connection", 4990)]);
         assert_eq!(omitted[0].source, source("10.0.0.1"));
         assert_eq!(written(limit, || from("10.0.0.1:1", "frame")), 1, "a new minute has begun");
     }
@@ -274,7 +274,7 @@ mod tests {
         let lines = written(limit(), || {
             for partition in 0..5000 {
                 tracing::error!(target: "thalweg_log::partition::recover", partition, "Segment is damaged");
-                tracing::debug!(target: "thalweg_net", address = "10.0.0.1:1", "A connection ended");
+                tracing::debug!(target: "thalweg_net", address = "10.0.0.1:1", "Connection ended");
             }
             for _ in 0..5000 {
                 tracing::info!(target: "thalweg_coordinator::group", "Preparing to rebalance group");

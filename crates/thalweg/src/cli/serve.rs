@@ -253,7 +253,7 @@ async fn serve(config: BrokerConfig, started: Instant, bars: MultiProgress) -> R
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
         reason = running.node.failed() => {
-            tracing::error!(reason, "The cluster cannot be followed any more; the process stops");
+            tracing::error!(reason, "Failed to follow the cluster, stopping");
             running.stop().await;
             bail!("the cluster cannot be followed: {reason}");
         }
@@ -362,7 +362,7 @@ fn raise_descriptor_limit() {
     if limit.current != limit.maximum {
         limit.current = limit.maximum;
         if let Err(error) = setrlimit(Resource::Nofile, limit) {
-            tracing::warn!(%error, "The limit of open files could not be raised");
+            tracing::warn!(%error, "Failed to raise the limit of open files");
         }
     }
 }

@@ -57,7 +57,7 @@ impl HttpListening {
             });
             tasks.spawn(async move {
                 if let Err(error) = served.await {
-                    tracing::error!(%error, "HTTP server has ended");
+                    tracing::error!(%error, "HTTP server stopped");
                 }
             });
         }

@@ -48,7 +48,7 @@ impl ClassicGroup {
             }
             member.member_id.as_str().into()
         };
-        tracing::info!(group = %self.id, member = %id, reason, "Member has left");
+        tracing::info!(group = %self.id, member = %id, reason, "Member left");
         self.remove(cx, &id);
         Ok(())
     }
@@ -69,7 +69,7 @@ impl ClassicGroup {
         if !cx.timers.is_due(&mut member.session, timer, now_ms) || member.is_alive_by_waiting() {
             return;
         }
-        tracing::info!(group = %self.id, member = id, "Member has failed: its session is over");
+        tracing::info!(group = %self.id, member = id, "Member failed: session expired");
         self.remove(cx, id);
         match self.state {
             GroupState::CompletingRebalance | GroupState::Stable => self.rebalance_or_complete_join(cx),

@@ -118,7 +118,7 @@ impl ClassicGroup {
         }
         match self.in_order().into_iter().find(|m| m.awaiting_join.is_some()).map(|m| m.id.clone()) {
             Some(id) => {
-                tracing::info!(group = %self.id, leader = %id, "The leader did not join in time: another leads");
+                tracing::info!(group = %self.id, leader = %id, "Leader did not join in time, electing another");
                 self.leader = Some(id);
                 true
             }

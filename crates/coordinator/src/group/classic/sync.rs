@@ -100,7 +100,7 @@ impl ClassicGroup {
                 self.transition_to(GroupState::Stable, cx.now.wall_ms);
             }
             Err(error) => {
-                tracing::warn!(group = %self.id, generation, leader, %error, "An assignment could not be stored");
+                tracing::warn!(group = %self.id, generation, leader, %error, "Failed to store an assignment");
                 self.reset_assignment(cx, error);
                 self.rebalance_or_complete_join(cx);
             }

@@ -21,7 +21,7 @@ impl Shard {
             let pending = self.pending.pop_front().expect("it was just looked at");
             tracing::warn!(
                 offset = pending.last_offset,
-                "A write of the group coordinator was not acknowledged in time"
+                "Group coordinator write was not acknowledged in time"
             );
             self.fail(pending.answers, pending.completion, ErrorCode::CoordinatorNotAvailable, now, false);
             return true;

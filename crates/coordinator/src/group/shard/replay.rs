@@ -55,7 +55,7 @@ impl Shard {
             match decoded {
                 Some(decoded) => self.apply(decoded, offset, producer_id, None, now.wall_ms),
                 None => {
-                    tracing::debug!(offset, "Passing over a record of a group protocol that is not served")
+                    tracing::debug!(offset, "Skipped a record of an unsupported group protocol")
                 }
             }
         }

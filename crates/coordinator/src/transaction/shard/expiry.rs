@@ -55,7 +55,7 @@ impl Shard {
                 producer_id = current.producer_id,
                 producer_epoch = current.producer_epoch,
                 timeout_ms = current.timeout_ms,
-                "Aborting a transaction that took too long"
+                "Aborting a timed-out transaction"
             );
             self.fence(&id, new_id, None, turn);
         }

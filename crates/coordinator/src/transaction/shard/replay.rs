@@ -27,10 +27,7 @@ impl Shard {
                 let decoded = decode(record.key, record.value)
                     .map_err(|error| ReplayError::Record { offset, error })?;
                 let Some(decoded) = decoded else {
-                    tracing::warn!(
-                        offset,
-                        "Passing over a record of __transaction_state of an unknown version"
-                    );
+                    tracing::warn!(offset, "Skipped a __transaction_state record of an unknown version");
                     continue;
                 };
                 let id: Arc<str> = decoded.id.into();

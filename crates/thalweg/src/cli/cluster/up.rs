@@ -131,7 +131,7 @@ async fn all_ended(cluster: &LocalCluster) {
     loop {
         for (name, how) in cluster.ended() {
             if !told.contains(&name) {
-                tracing::warn!("{name} has ended with {how}");
+                tracing::warn!("{name} exited: {how}");
                 told.insert(name);
             }
         }

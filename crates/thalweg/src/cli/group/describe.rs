@@ -106,7 +106,7 @@ async fn describe(cluster: &Cluster, group: String) -> anyhow::Result<Described>
         match end {
             Ok(end) => drop(described.ends.insert(at, end)),
             // Its row has no end and no lag.
-            Err(error) => tracing::warn!("The end of {at} is not known: {error}"),
+            Err(error) => tracing::warn!("Failed to get the end offset of {at}: {error}"),
         }
     }
     Ok(described)
