@@ -39,14 +39,14 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "kafka_network_requestmetrics_errors_total",
         kind: Kind::Counter,
-        help: "Errors in answers to producers and consumers; each partition, topic or group counts for itself.",
+        help: "Errors in answers to producers and consumers; each partition, topic or group counts.",
         labels: &["request", "error"],
         read: refusals,
     },
     Family {
         name: "kafka_network_requestmetrics_totaltimems",
         kind: Kind::Summary,
-        help: "Milliseconds from reading a request to having its answer, with the time that it was made to wait.",
+        help: "Milliseconds from reading a request to its complete answer, including waiting time.",
         labels: &["request"],
         read: times,
     },
