@@ -4,8 +4,8 @@
 //! version: 0
 //! topic_id: <22 characters>
 //! ```
-//! Owns: the format. Refuses: repairing; a file that makes no sense counts as missing, with a warning, and the
-//! broker writes the id again once the cluster tells it.
+//! Owns: the format. Refuses: repairing; an invalid file counts as missing, with a warning, and the broker writes the
+//! id again once it is known.
 
 use std::io;
 use std::path::Path;

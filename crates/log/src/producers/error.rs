@@ -1,4 +1,4 @@
-//! What an append of an idempotent or transactional producer is refused for.
+//! Reasons to refuse an append of an idempotent or transactional producer.
 
 use thalweg_record::{Offset, ProducerEpoch, ProducerId};
 
@@ -29,7 +29,7 @@ pub struct OutOfOrderSequence {
     pub sequence: i32,
     /// The offset that the batch would have had.
     pub offset: Offset,
-    /// What was expected.
+    /// The violated expectation.
     pub fault: SequenceFault,
 }
 

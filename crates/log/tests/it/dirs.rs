@@ -1,4 +1,4 @@
-//! Log directories: whose they are, what is in them, and how they are left.
+//! Log directories: ownership, content, and clean shutdown.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -186,7 +186,7 @@ fn log_that_was_removed_while_no_broker_ran_is_known_as_lost() {
     let (dirs, logs) = open(options(&[dir.path()])).expect("opens again");
     assert_eq!(logs.len(), 1);
     assert_eq!([0, 1, 2, 3].map(|index| dirs.has_lost(&partition(index))), [false, true, true, false]);
-    // It is still known after a start that came to nothing, and no longer once the log has begun again.
+    // It is still known after a failed start, and no longer once the log has restarted empty.
     drop((dirs, logs));
     let (dirs, logs) = open(options(&[dir.path()])).expect("opens again");
     assert!(dirs.has_lost(&partition(1)));
