@@ -1,5 +1,6 @@
-//! How a metadata record lies in the value of a record of `__cluster_metadata` (Kafka's `MetadataRecordSerde`):
-//! frame version, record type and record version, each a variable-length integer, then the body.
+//! The encoding of a metadata record in the value of a record of `__cluster_metadata` (Kafka's
+//! `MetadataRecordSerde`): frame version, record type and record version, each a variable-length integer, then the
+//! body.
 
 use crate::{DecodeError, Decoder, EncodeError, Encoder, MetadataRecord};
 use bytes::Bytes;
