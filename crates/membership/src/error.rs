@@ -29,7 +29,7 @@ pub enum LinkError {
         /// How it ended last.
         last: String,
     },
-    /// A node of the quorum does not say to which cluster it belongs.
+    /// A node of the quorum does not return its cluster id.
     #[error("{address} does not tell the id of its cluster: {}", why_no_cluster_id(*code, message))]
     NoClusterId {
         /// The node.

@@ -1,7 +1,7 @@
-//! Who leads the quorum, as far as answers have told (Kafka's `KafkaRaftClient` as an observer). Pure.
+//! Finds the leader of the quorum from answers (Kafka's `KafkaRaftClient` as an observer). Pure.
 //!
-//! Any node of the quorum can be asked: it names the leader, and where that listens. What an older epoch says is
-//! passed over. A leader that does not answer is forgotten, and the configured servers are asked in turn.
+//! Any node of the quorum can be asked: it returns the leader and its address. Answers of older epochs are ignored. A
+//! leader that does not answer is forgotten, and the configured servers are asked in turn.
 
 use std::collections::BTreeMap;
 
@@ -16,23 +16,23 @@ pub struct Leader {
     pub address: String,
 }
 
-/// What an answer says of the leader.
+/// The leader, from an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Told {
     /// Its id; negative where there is none, or none is known.
     pub leader_id: i32,
     /// The epoch of the node that answered.
     pub epoch: i32,
-    /// Where the leader listens. Answers before version 17 of Fetch do not say.
+    /// The address of the leader. Answers before version 17 of Fetch lack it.
     pub address: Option<String>,
-    /// Whether the node that answered did what only the leader does.
+    /// Whether the answering node acted as the leader.
     pub by_leader: bool,
 }
 
 /// The search for the leader.
 #[derive(Debug)]
 pub(super) struct LeaderSearch {
-    /// Where to ask: `host:port`. The configured ones come first, then the voters that the log names.
+    /// Addresses to ask: `host:port`. The configured ones first, then the voters in the log.
     servers: Vec<String>,
     /// How many are configured.
     configured: usize,
@@ -44,7 +44,7 @@ pub(super) struct LeaderSearch {
 }
 
 impl LeaderSearch {
-    /// Begins with the first of `servers`, of which there must be one.
+    /// Starts with the first of `servers`, which must not be empty.
     pub fn new(servers: Vec<String>, voters: BTreeMap<i32, String>) -> LeaderSearch {
         assert!(!servers.is_empty(), "the configuration demands a server to ask");
         LeaderSearch { configured: servers.len(), servers, voters, next_server: 0, epoch: 0, leader: None }
@@ -63,7 +63,7 @@ impl LeaderSearch {
         self.leader.as_ref()
     }
 
-    /// Whom to ask next.
+    /// The node to ask next.
     pub fn target(&self) -> &str {
         self.leader.as_ref().map_or(&self.servers[self.next_server], |leader| &leader.address)
     }
@@ -85,7 +85,7 @@ impl LeaderSearch {
         let known = || self.voters.get(&told.leader_id).cloned();
         match told.address.clone().or(by_itself).or_else(known) {
             Some(address) => self.leader = Some(Leader { id: told.leader_id, epoch: told.epoch, address }),
-            // The leader is among the servers, or nobody can find it.
+            // The leader is among the servers, or cannot be found.
             None => self.failed(asked),
         }
     }

@@ -17,15 +17,15 @@ use thalweg_watch as watch;
 
 /// How long after a failure a request is tried again.
 const RETRY: Duration = Duration::from_millis(50);
-/// How soon a request is repeated that waits for others, when nothing tells that they are done.
+/// Delay before repeating a request that waits for others, if no notification arrives.
 const REPEAT: Duration = Duration::from_millis(10);
 
-/// How long a broker that leaves tries to say so, though it has not heard the controller for long: as long as a quorum takes
-/// to notice that its leader is gone and to elect another, by Kafka's defaults 2 s and 1 s. Whoever leads then has not given
-/// the broker up, since every session begins anew with it.
+/// How long a stopping broker tries to report it, even if the controller has been silent: the time a quorum takes to
+/// detect the loss of its leader and to elect another, by Kafka's defaults 2 s and 1 s. The new leader has not given
+/// the broker up, because every session restarts with it.
 const LEAVE: Duration = Duration::from_secs(3);
 
-/// What is asked of the member.
+/// Wishes to the member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wish {
     Unfence,
@@ -45,7 +45,7 @@ pub(super) struct Member {
 /// How a heartbeat was answered.
 enum Beat {
     Answered(BrokerHeartbeatResponse),
-    /// The controller does not know this registration any more.
+    /// The controller no longer knows this registration.
     Unknown,
     Failed(String),
 }
@@ -121,8 +121,8 @@ impl Member {
         }
     }
 
-    /// The controller does not admit a broker of these claims. That is final, unless it was not known when they were made
-    /// what the cluster has on: it was starting, or features were turned on since.
+    /// The controller rejects a broker with these claims. This is final, unless the cluster's features were unknown
+    /// when they were made: it was starting, or features were enabled since.
     async fn unsupported(&self, claims: Claims) -> Result<String, JoinError> {
         let asked = self.link.ask_versions().await;
         if !claims.beyond.is_empty() {
@@ -138,7 +138,7 @@ impl Member {
         }
     }
 
-    /// What is said of features: as the image knows the cluster's, or before the first one its controllers.
+    /// The features to claim: by the image, or before the first one by the controllers.
     fn claims(&self) -> Claims {
         let image = self.progress.image.borrow().clone();
         let told = self.link.features();
@@ -149,7 +149,7 @@ impl Member {
         Claims::of(&self.options.features, finalized)
     }
 
-    /// Says once which features are on and not served.
+    /// Logs once which enabled features are not served.
     fn tell_unserved(&mut self, claims: &Claims) {
         if !std::mem::replace(&mut self.told_unserved, true) {
             for (feature, level, refused) in &claims.unserved {
@@ -217,7 +217,7 @@ impl Member {
                 Beat::Unknown => self.register(until).await?,
                 Beat::Failed(why) => last = why,
             }
-            // The registration may be preceded by records in its own batch or others: a little more is to come.
+            // Records before the registration may be in its own batch or others: wait briefly for more.
             let _ = tokio::time::timeout(REPEAT, applied.changed()).await;
         }
         Err(JoinError::Timeout { after: started.elapsed(), last })
@@ -228,7 +228,8 @@ impl Member {
             broker_id: self.options.node_id,
             broker_epoch: *self.epoch.borrow(),
             current_metadata_offset: *self.progress.applied.borrow(),
-            // Together with the wish to shut down it would mean at once, with no leadership moved in order.
+            // Together with the wish to shut down, the controller would fence at once, without moving leadership
+            // first.
             want_fence: self.want_fence || (!want_shut_down && *self.progress.withdrawn.borrow()),
             want_shut_down,
             offline_log_dirs: self.progress.offline.borrow().clone(),
@@ -286,7 +287,8 @@ impl Member {
                         wish = wishes.recv() => match wish {
                             // It registers for itself.
                             Some((Wish::Unfence, done)) => self.unfence(&mut contact, done).await,
-                            // The controller knows of nothing that the broker leads, so it has nothing to hand over.
+                            // The controller knows of no partitions that the broker leads, so there is nothing to
+                            // hand over.
                             Some((Wish::Leave, done)) => {
                                 let _ = done.send(());
                                 return;
@@ -323,7 +325,7 @@ impl Member {
                 Beat::Answered(response) => {
                     contact.answered();
                     if !response.is_fenced {
-                        // Whoever wished may have gone.
+                        // The caller may be gone.
                         let _ = done.send(());
                         return;
                     }
@@ -364,8 +366,8 @@ impl Member {
         tracing::warn!("Controlled shutdown timed out");
     }
 
-    /// Waits until a controller that has heard of the broker for the last time at `heard` has given it up, and until each
-    /// controller that was elected since has: a new one waits for all brokers of its image anew.
+    /// Waits until a controller that last heard of the broker at `heard` has expired its session, and each controller
+    /// elected since as well: a new one restarts the sessions of all brokers in its image.
     async fn given_up(&self, heard: Instant, at_least: Instant) {
         loop {
             let waits_since = self.link.elected().map_or(heard, |elected| elected.max(heard));
@@ -378,12 +380,12 @@ impl Member {
     }
 }
 
-/// What an image shows that a broker beats for at once.
+/// Changes in an image that trigger an immediate heartbeat.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seen {
     /// Another process has registered in this one's place.
     Replaced,
-    /// Another broker is leaving. It is let go once all others have told that they know.
+    /// Another broker is shutting down. It may stop once all others have confirmed.
     Leaving,
     /// The controller has fenced the broker: it was not heard for too long, or wanted it.
     Fenced,
@@ -395,7 +397,7 @@ struct Watch {
     leaving: BTreeSet<i32>,
     /// Whether the broker is fenced, as it is when it has registered.
     fenced: bool,
-    /// Whether it was told that it is.
+    /// Whether the fencing was logged.
     told: bool,
 }
 
@@ -436,11 +438,11 @@ impl Watch {
     }
 }
 
-/// How it stands between the broker and the controller.
+/// The state of the contact with the controller.
 struct Contact {
     /// When a heartbeat was answered last.
     heard: Instant,
-    /// Heartbeats since, which are told of once.
+    /// Failed heartbeats since, logged once.
     unanswered: u32,
 }
 

@@ -1,9 +1,8 @@
-//! One partition's replica on this broker: what it takes and serves as a leader ([`partition`]), how it follows
-//! another broker's, who is in sync, how it moves between directories ([`replication`]), and what is done to it
-//! meanwhile ([`upkeep`]).
+//! One partition's replica on this broker: appends and fetches as a leader ([`partition`]), following another broker,
+//! in-sync replicas and moves between directories ([`replication`]), and periodic work ([`upkeep`]).
 //!
-//! Owns: every log of a topic, each behind the lock of its [`partition::Partition`]. Refuses: requests and answers,
-//! which are the broker's, and what records mean, which is their coordinator's.
+//! Owns: every log of a topic, each behind the lock of its [`partition::Partition`]. Refuses: requests and answers
+//! (the broker's) and the meaning of records (their coordinator's).
 
 pub mod partition;
 pub mod replication;

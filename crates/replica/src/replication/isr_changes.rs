@@ -1,5 +1,5 @@
-//! Changes of in-sync replicas on their way to the controller: one for each partition at the most, all that wait in one
-//! request, one request at a time (Kafka's `AlterPartitionManager`).
+//! Sends changes of in-sync replicas to the controller: at most one per partition, all waiting ones in one request,
+//! one request at a time (Kafka's `AlterPartitionManager`).
 
 use super::PartitionKey;
 use super::Replication;
@@ -53,8 +53,7 @@ impl IsrCounters {
 }
 
 impl IsrChanges {
-    /// Wants a change to be sent. It takes the place of an older one of the same partition, which the partition has given
-    /// up by then.
+    /// Queues a change. It replaces an older one of the same partition, which the partition has given up.
     pub fn submit(&self, topic_id: Uuid, partition: i32, change: IsrChange) {
         self.waiting.lock().insert((topic_id, partition), change);
         self.submitted.notify_one();
@@ -91,7 +90,7 @@ pub async fn run(replication: Arc<Replication>) {
     let mut failures = 0u32;
     loop {
         let mut changes = replication.context.isr_changes.next().await;
-        // What the image has decided meanwhile is not asked any more.
+        // Drop changes that the image has decided meanwhile.
         changes.retain(|(topic, index), change| {
             let topic = replication.partitions.topic_by_id(*topic);
             topic.and_then(|t| t.partition(*index)).is_some_and(|partition| partition.awaits(change))
@@ -115,7 +114,7 @@ pub async fn run(replication: Arc<Replication>) {
     }
 }
 
-/// Sends one request. Leaves in `changes` what is to be sent again, and says why all of it is.
+/// Sends one request. Leaves changes to be retried in `changes`, and returns the reason if all failed.
 async fn send(replication: &Replication, changes: &mut Changes) -> Option<String> {
     let request = request(replication.broker.node_id, replication.broker.epoch(), changes);
     let response = match replication.broker.controller.send(request, AlterPartitionRequest::MAX_VERSION).await
@@ -182,7 +181,7 @@ fn request(node_id: i32, broker_epoch: i64, changes: &Changes) -> AlterPartition
     AlterPartitionRequest { broker_id: node_id, broker_epoch, topics }
 }
 
-/// What an answer means; `None` to ask again.
+/// Interprets an answer; `None` to retry.
 fn outcome(answer: &Answer) -> Option<ChangeOutcome> {
     match ErrorCode::from_i16(answer.error_code) {
         Some(ErrorCode::None) => Some(ChangeOutcome::Made {
@@ -227,7 +226,7 @@ mod tests {
         assert_eq!(partitions.iter().map(|p| p.partition_epoch).collect::<Vec<_>>(), [5, 2]);
         let epochs: Vec<_> = partitions[0].new_isr_with_epochs.iter().map(|m| m.broker_epoch).collect();
         assert_eq!(epochs, [100, 20], "the leader's own epoch is that of its registration");
-        // A newer one has come while the request was under way.
+        // A newer one arrives while the request is in flight.
         changes.submit(Uuid(7), 1, change(9));
         changes.resubmit(next);
         let again = changes.next().await;

@@ -1,10 +1,9 @@
 //! Replication between brokers: a leader's view of its followers, and the fetchers by which this broker follows others.
 //!
-//! The leading side is driven by the followers' fetches: [`Leadership`] decides under the partition's lock how far records
-//! are replicated and who is in sync, and `isr_changes` carries its proposals to the controller. The following side
-//! is a few tasks for each leader broker (`fetcher`): each fetches for many partitions over one connection, by an
-//! incremental session (`session`), and appends the batches as they come. What an answer means for a partition is
-//! decided in `answer`.
+//! The leading side is driven by the followers' fetches: [`Leadership`] decides the high watermark and the in-sync
+//! replicas under the partition's lock, and `isr_changes` sends its proposals to the controller. The following side
+//! is a few tasks per leader broker (`fetcher`): each fetches many partitions over one connection, with an
+//! incremental session (`session`), and appends the batches unchanged. `answer` interprets answers.
 //!
 //! Refuses: electing, placing, and knowing about anything but the image. A partition guards itself against answers that are
 //! older than its leader epoch (`crate::partition`).
@@ -41,15 +40,15 @@ use thalweg_wire::Uuid;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// A partition, whatever its topic is called: the topic's id, and the index.
+/// A partition, independent of its topic's name: the topic's id, and the index.
 pub type PartitionKey = (Uuid, i32);
 
-/// The replicas of this broker: what its fetchers, its proposals to the controller and its moves work with.
+/// The replicas of this broker: shared by fetchers, proposals to the controller and moves.
 #[derive(Debug)]
 pub struct Replication {
-    /// What partitions see of it.
+    /// The context of partitions.
     pub context: Arc<ReplicaContext>,
-    /// In which directories replicas lie, where the controller does not know it.
+    /// Directories of replicas that the controller does not know yet.
     pub directories: DirectoryAssignments,
     /// Partitions on their way from one data directory to another.
     pub moves: Moves,
@@ -102,8 +101,8 @@ impl Replication {
         self.settings.read().clone()
     }
 
-    /// Starts what goes on beside fetches: proposals and reports to the controller, and the look for followers that lag. It
-    /// ends when the set is dropped.
+    /// Starts background tasks: proposals and reports to the controller, and the check for lagging followers. They
+    /// end when the set is dropped.
     pub fn start(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
         tasks.spawn(isr_changes::run(Arc::clone(self)));
         tasks.spawn(directories::run(Arc::clone(self)));

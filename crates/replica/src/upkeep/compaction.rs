@@ -1,7 +1,7 @@
-//! Compaction in the background (Kafka's `LogCleaner`): plans under the partition's lock, works without it, and puts the
-//! result in place under the lock again. At most `log.cleaner.threads` logs are compacted at once, and what they need
-//! for the offsets of keys together stays within `log.cleaner.dedupe.buffer.size`. What they read and write together
-//! keeps to `log.cleaner.io.max.bytes.per.second`.
+//! Compaction in the background (Kafka's `LogCleaner`): plans under the partition's lock, works without it, and
+//! installs the result under the lock again. At most `log.cleaner.threads` logs are compacted at once, and their maps
+//! of keys together stay within `log.cleaner.dedupe.buffer.size`. Their total I/O respects
+//! `log.cleaner.io.max.bytes.per.second`.
 //!
 //! The order is Kafka's: of the logs with enough to compact, the one with the largest dirty share is next. Logs with
 //! records older than `max.compaction.lag.ms` come before all others, which Kafka does not promise. Settings are read
@@ -23,7 +23,7 @@ use throttle::IoThrottle;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Compacts what needs it, again and again, for as long as it is polled.
+/// Compacts logs continuously, as long as it is polled.
 pub async fn run(upkeep: Arc<Upkeep>) {
     if !upkeep.settings().cleaner.enable {
         return;
@@ -62,14 +62,14 @@ pub async fn run(upkeep: Arc<Upkeep>) {
     }
 }
 
-/// Partitions that cannot be compacted (Kafka's uncleanable partitions): they are left alone, after one line that says so,
-/// until the broker starts again or the settings of compaction change.
+/// Partitions that cannot be compacted (Kafka's uncleanable partitions): logged once, and skipped until the broker
+/// restarts or the settings of compaction change.
 type Uncleanable = HashSet<(Uuid, i32)>;
 
-/// What became of a compaction.
+/// The outcome of a compaction.
 enum Done {
     Compacted,
-    /// There was nothing to do any more, or it came to nothing and is tried again.
+    /// There was nothing left to do, or it failed and is retried.
     Nothing,
     Uncleanable((Uuid, i32)),
 }
@@ -130,14 +130,14 @@ async fn compact(upkeep: Arc<Upkeep>, throttle: Arc<IoThrottle>, partition: Arc<
     done
 }
 
-/// Plans a pass, goes through its steps, and puts the outcome in place. Says whether it did; an error names a partition
-/// that is not worth another try.
+/// Plans a pass, runs its steps, and installs the outcome. Returns whether it did; an error names a partition that is
+/// not worth another try.
 async fn pass(
     upkeep: &Upkeep,
     throttle: &IoThrottle,
     partition: &Arc<Partition>,
 ) -> Result<bool, (Uuid, i32)> {
-    // A panic ends this task, and is reported where it is joined.
+    // A panic ends this task, and is reported at the join.
     const NO_PANIC: &str = "work on the disk does not panic";
     let disk = upkeep.log_dirs.disk();
     let (planned, settings) = (Arc::clone(partition), upkeep.settings().cleaner.clone());
@@ -198,7 +198,7 @@ fn plan(
     }
 }
 
-/// Puts the outcome of a pass in place, or removes what it has written; there is none where the log changed meanwhile.
+/// Installs the outcome of a pass, or removes its files if the log changed meanwhile.
 fn end(
     partition: &Partition,
     job: &CompactionJob,
@@ -228,7 +228,7 @@ fn end(
 /// Renames under the lock, and syncs without it.
 fn take_over(partition: &Partition, job: &CompactionJob, outcome: CompactionOutcome) -> bool {
     let finished = partition.with_log(|log| {
-        // A copy that has begun meanwhile would miss the tombstones that went.
+        // A copy started meanwhile would miss the removed tombstones.
         if partition.is_moving() { Ok(None) } else { log.finish_compaction(job, outcome) }
     });
     let completed = match finished {
