@@ -53,7 +53,7 @@ impl ClassicGroup {
         Ok(())
     }
 
-    /// A session is over, of a member or of an id that was given out.
+    /// The session of a member, or the deadline of a generated id, has expired.
     pub(in super::super) fn session_over(&mut self, cx: &mut Context<'_>, id: &str, timer: Timer) {
         let now_ms = cx.now.monotonic_ms;
         if let Some(deadline) = self.pending_members.get_mut(id) {
@@ -65,7 +65,7 @@ impl ClassicGroup {
             return;
         }
         let Some(member) = self.members.get_mut(id) else { return };
-        // Who waits for the coordinator is heard of when it answers, and their session starts over then.
+        // A member that waits for the coordinator is alive; its session restarts with the answer.
         if !cx.timers.is_due(&mut member.session, timer, now_ms) || member.is_alive_by_waiting() {
             return;
         }

@@ -1,4 +1,4 @@
-//! The state from the log: all of it when the shard is loaded, one record at a time as it is written.
+//! Replays the log: all of it when the shard is loaded, one record at a time as it is written.
 
 use super::super::classic::ClassicGroup;
 use super::super::effects::Effects;

@@ -40,7 +40,7 @@ impl Shard {
         Ok(())
     }
 
-    /// The log is replayed: what was decided and had not ended everywhere goes on.
+    /// The log is replayed: continue decided transactions that are not complete.
     pub(in super::super) fn take_up(&mut self, turn: Turn) {
         let mut prepared = Vec::new();
         for (id, entry) in &self.entries {
