@@ -40,7 +40,7 @@ use snapshots::{Snapshotting, snapshot_written};
 
 /// Fetches that may wait at once; the oldest is answered early when there are more.
 const PARKED_MAX: usize = 1024;
-/// Requests that are taken from the queue before a sync begins.
+/// Requests taken from the queue before a sync starts.
 const DECIDED_AT_ONCE_MAX: usize = 64;
 /// After a full disk, how long until writing is tried again by the controller of itself.
 const RETRY: Duration = Duration::from_secs(1);
@@ -49,7 +49,7 @@ const FLUSH_AGAIN: Duration = Duration::from_millis(200);
 
 pub(crate) type Reply = oneshot::Sender<Result<Bytes, HandleError>>;
 
-/// What the task is told.
+/// A command to the task.
 #[derive(Debug)]
 pub(crate) enum Command {
     Ask { ask: Ask, reply: Reply },
@@ -79,7 +79,7 @@ struct Flush {
     image: Arc<Image>,
 }
 
-/// The state, the log, and what waits for either.
+/// The state, the log, and the waiting requests.
 pub(crate) struct Driver {
     state: State,
     log: MetadataLog,
@@ -110,7 +110,7 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// What others see of it.
+    /// Its published state.
     pub fn standing(&self) -> &Arc<Standing> {
         &self.standing
     }
@@ -149,7 +149,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Lives until it is told to stop, or nobody is left to ask, or the log cannot be written.
+    /// Runs until it is stopped, all senders are gone, or the log cannot be written.
     pub async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         self.schedule();
         loop {
@@ -169,7 +169,7 @@ impl Driver {
                             }
                             Some(Command::Stop(done)) => {
                                 let is_clean = self.stop().await;
-                                // Whoever asked may have given up waiting.
+                                // The caller may have given up waiting.
                                 let _ = done.send(is_clean);
                                 return;
                             }
@@ -219,7 +219,7 @@ impl Driver {
         self.carry_out(decision, now, reply);
     }
 
-    /// Writes what was decided, and answers when that is committed.
+    /// Writes a decision, and answers when it is committed.
     fn carry_out(&mut self, decision: Decision, now: Now, reply: Reply) {
         let Decision { records, answer } = decision;
         let frame = match answer {
@@ -241,7 +241,7 @@ impl Driver {
         self.answer_after(self.log.end_offset(), frame, reply);
     }
 
-    /// Answers once what lies before an offset is committed.
+    /// Answers once everything before an offset is committed.
     fn answer_after(&mut self, until: i64, frame: Bytes, reply: Reply) {
         if until <= self.log.high_watermark() {
             send(reply, Ok(frame));
@@ -270,7 +270,7 @@ impl Driver {
         }
     }
 
-    /// Answers a Fetch if there is something to tell, or if it must not wait; gives it back otherwise.
+    /// Answers a Fetch if there is news, or if it must not wait; returns it otherwise.
     fn serve(&mut self, parked: Parked, at_once: bool) -> Option<Parked> {
         let now_ms = self.clock.now_ms();
         let (log, observers) = (&mut self.log, &mut self.observers);
@@ -322,7 +322,7 @@ impl Driver {
         }
     }
 
-    /// The flush did not take place for lack of descriptors, and is tried again; after any other error there is no other one.
+    /// The flush failed for lack of descriptors and is retried; after any other error it is not.
     fn flush_later(&mut self, error: LogError) {
         if !error.is_shortage() || self.log.is_poisoned() {
             return self.die(&error);
@@ -364,14 +364,14 @@ impl Driver {
             self.snapshot_at = Instant::now().checked_add(self.snapshot_interval);
         }
         if self.log.replay_is_long() {
-            // What this start had to go through, the next one need not.
+            // The next start need not repeat this replay.
             self.begin_snapshot();
         }
     }
 
     fn next_deadline(&self) -> Option<Instant> {
         let session = self.state.next_session_end_ms().map(|ms| {
-            // A session that has ended and could not be dealt with is looked at again a little later.
+            // An expired session that could not be processed is retried a little later.
             self.sessions.instant_of(ms).max(Instant::now() + Duration::from_millis(1))
         });
         let has_sessions = self.state.has_open_sessions(self.sessions.elapsed_ms());
@@ -414,7 +414,7 @@ impl Driver {
         }
     }
 
-    /// Writes what nobody asked for. Says whether it could.
+    /// Writes records without a request. Returns whether it could.
     fn write_of_itself(&mut self, records: &[VersionedRecord], now: Now) -> bool {
         match self.write(records, now) {
             Ok(()) => true,
@@ -442,7 +442,7 @@ impl Driver {
         self.dead = true;
     }
 
-    /// Whether the log was closed in order.
+    /// Returns whether the log was closed cleanly.
     async fn stop(mut self) -> bool {
         if let Some(flush) = self.flush.take()
             && let Ok((target, outcome)) = flush.task.await
@@ -481,7 +481,7 @@ impl Driver {
     }
 }
 
-/// Whoever asked may have gone.
+/// The caller may be gone.
 fn send(reply: Reply, answer: Result<Bytes, HandleError>) {
     let _ = reply.send(answer);
 }

@@ -1,4 +1,4 @@
-//! What the controller's task lets others see without asking it: the committed image, and counts since the start.
+//! The controller's published state: the committed image, and counters since the start.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
