@@ -1,5 +1,4 @@
-//! Topics that come into being because somebody asks for them: a client's, by `auto.create.topics.enable`, and the
-//! coordinators' own.
+//! Automatic topic creation: for clients, by `auto.create.topics.enable`, and for the coordinators.
 
 use crate::api::{Call, forward};
 use crate::broker::Broker;
@@ -25,7 +24,7 @@ pub struct AutoTopics {
     failures: Mutex<HashMap<&'static str, Failure>>,
 }
 
-/// Topics of a kind that could not be created when they were asked for last.
+/// Topics of a kind whose last creation failed.
 #[derive(Debug)]
 struct Failure {
     logged_at: Instant,
@@ -34,23 +33,23 @@ struct Failure {
     omitted: u64,
 }
 
-/// Topics whose creation has begun. Who creates them may be dropped in the middle of it, with the connection that asked;
-/// the next to ask must find them free then.
+/// Topics being created. The creating task may be dropped with its connection; the next request must find them free
+/// then.
 struct Creation<'a> {
     topics: &'a AutoTopics,
     names: Vec<String>,
 }
 
 impl AutoTopics {
-    /// Begins to create those of the topics that are not being created already.
+    /// Claims those of the topics that are not being created already.
     fn begin(&self, names: &[String]) -> Creation<'_> {
         let mut in_creation = self.in_creation.lock();
         let names = names.iter().filter(|name| in_creation.insert((*name).clone())).cloned().collect();
         Creation { topics: self, names }
     }
 
-    /// Takes note of a failure. It is logged if it is new, has another reason than before, or lasts: with how many were left
-    /// out.
+    /// Records a failure. It is logged if it is new, has another reason than before, or lasts: with the number of
+    /// omitted ones.
     fn failed(&self, kind: &'static str, reason: &str, now: Instant) -> Option<u64> {
         let mut failures = self.failures.lock();
         let before = failures.get_mut(kind);
@@ -66,7 +65,7 @@ impl AutoTopics {
         Some(omitted)
     }
 
-    /// Takes note of a success. Says whether the ones before failed.
+    /// Records a success. Returns whether the previous attempts failed.
     fn succeeded(&self, kind: &'static str) -> bool {
         self.failures.lock().remove(kind).is_some()
     }
@@ -109,7 +108,7 @@ pub async fn create(broker: &Broker, names: Vec<String>, client: Option<&Call>) 
                     code != ErrorCode::None.code() && code != ErrorCode::TopicAlreadyExists.code()
                 };
                 let mut failed = response.topics.into_iter().filter(|topic| is_failure(topic.error_code));
-                // One of them says what is wrong with all, mostly; a client must not fill the log with names.
+                // Usually all have the same error; a client must not flood the log with names.
                 if let Some(topic) = failed.next() {
                     let code = topic.error_code;
                     let error =

@@ -1,4 +1,4 @@
-//! What a change of the cluster's metadata means here: partitions come, change and go, coordinators follow their
+//! Applies changes of the cluster's metadata: partitions are created, changed and deleted, coordinators follow their
 //! topic, settings take effect (Kafka's `BrokerMetadataPublisher`).
 //!
 //! The order is: deletions, partitions led here, partitions followed, the image for all to see, coordinators, settings.
@@ -59,7 +59,7 @@ impl Publisher {
         }
     }
 
-    /// Tries again to open what could not be opened: there may be room on the disk by now. Blocks.
+    /// Retries opening failed partitions: there may be disk space by now. Blocks.
     pub fn retry_failed_opens(&self) {
         let mut unopened = self.unopened.lock();
         if unopened.is_empty() {
@@ -81,7 +81,7 @@ impl Publisher {
         });
     }
 
-    /// A coordinator that could not load from a partition that was not open begins again.
+    /// Restarts a coordinator that could not load from a partition that was not open.
     fn change_coordinator(&self, opened: &LocalPartition) {
         let registration = &opened.registration;
         if registration.leader != self.broker.node_id {
@@ -131,7 +131,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// Whether the controller counts on a log that is gone from its directory. It is made again when the controller knows.
+    /// Whether the controller counts on a log that is missing from its directory. It is recreated once the controller
+    /// knows.
     fn is_lost(&self, change: &LocalPartition) -> bool {
         let name = TopicPartition::new(&change.topic.name, change.partition);
         if !self.broker.log_dirs.has_lost(&name) {
@@ -149,7 +150,7 @@ impl Publisher {
             && registration.directory(id).is_some_and(is_known)
     }
 
-    /// Goes on with the move of a partition that was under way when the broker stopped.
+    /// Resumes a partition's move that was interrupted by the broker's stop.
     fn resume_move(&self, opened: &Arc<Partition>) {
         let name = TopicPartition::new(&opened.topic, opened.index);
         let Some(copy) = self.broker.log_dirs.take_future(&name) else { return };
@@ -164,7 +165,7 @@ impl Publisher {
         }
     }
 
-    /// Has the controller told in which directory a replica lies, where the image, which is the latest, does not say so.
+    /// Reports the directory of a replica to the controller, if the latest image differs.
     fn tell_directory(&self, change: &LocalPartition, image: &Image) {
         let tracked = image.features().metadata_version().is_some_and(|version| version.has_directories());
         let topic = self.broker.partitions.topic_by_id(change.topic.id);
@@ -188,7 +189,8 @@ impl Publisher {
                 if !is_compacted && let Err(error) = log.end_at_gap() {
                     tracing::error!(partition = %name, %error, "Failed to examine a log");
                 }
-                // What a process wrote that was killed before it could sync: a leader counts on what its followers tell it.
+                // Data written by a process that was killed before it could sync: a leader relies on its followers'
+                // offsets.
                 if log.flush_is_due()
                     && let Err(error) = log.flush()
                 {
@@ -222,20 +224,20 @@ impl Publisher {
             }
             Ok(true) => Some(log),
             Err(error) => {
-                // Nobody else has claimed it. That it is this topic's is noted at the next start, once there is room.
+                // No other topic has claimed it. The topic id is written at the next start, once there is room.
                 tracing::warn!(partition = %log.name(), %error, "Failed to write the topic id beside a log");
                 Some(log)
             }
         }
     }
 
-    /// After the first image, logs that it does not name are strays: their topics were deleted, or their partitions
-    /// moved, while the broker was away, or the metadata is not that of this data. As in Kafka they are kept under
-    /// another name, since nobody has asked for their deletion here.
+    /// After the first image, logs that it does not contain are strays: their topics were deleted, or their
+    /// partitions moved, while the broker was down, or the metadata belongs to other data. As in Kafka they are
+    /// renamed and kept, because their deletion was not requested.
     fn set_strays_aside(&self) {
         let Some(strays) = self.found.lock().take() else { return };
         strays.into_values().for_each(|log| self.set_aside(log));
-        // A copy waits for its log where that may lie in a directory that is offline.
+        // A copy waits for its log if that may be in an offline directory.
         if self.broker.log_dirs.are_complete() {
             self.broker.log_dirs.take_futures().into_iter().for_each(|copy| self.set_aside(copy));
         }
@@ -252,7 +254,7 @@ impl Publisher {
         }
     }
 
-    /// Closes the logs that no image has claimed, where a broker does not come to its first one.
+    /// Closes the logs that no image has claimed, if a broker never gets its first one.
     pub fn close_found(&self) {
         let _no_change_beside = self.unopened.lock();
         for mut log in self.found.lock().take().into_iter().flat_map(HashMap::into_values) {
@@ -295,7 +297,7 @@ impl Publisher {
 
 impl ImageListener for Publisher {
     fn publish(&self, delta: &Delta, image: Arc<Image>) {
-        // Creating directories blocks; other connections go on meanwhile.
+        // Creating directories blocks; other connections continue meanwhile.
         self.disk().work_in_place(|| {
             let local = delta.local_changes(self.broker.node_id);
             let mut unopened = self.unopened.lock();

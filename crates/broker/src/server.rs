@@ -1,9 +1,9 @@
-//! A running broker: from a configuration to served listeners, and back down in order.
+//! A running broker: from a configuration to served listeners, and a clean stop.
 //!
-//! Up: sockets are bound, so that a taken port is told before anything else happens; the data directories are opened and
-//! recovered; the controller is started or found; the metadata log is observed until it is caught up and the
-//! partitions are open; the controller unfences the broker; connections are accepted. Down: the controller
-//! moves leadership away, listeners close, requests end, coordinators stop, logs are flushed and marked clean.
+//! Up: sockets are bound, so that a port conflict is reported first; the data directories are opened and recovered;
+//! the controller is started or found; the metadata log is observed until it is caught up and the partitions are
+//! open; the controller unfences the broker; connections are accepted. Down: the controller moves leadership away,
+//! listeners close, requests end, coordinators stop, logs are flushed and marked clean.
 
 use crate::api::ApiHandler;
 use crate::broker::{Broker, BrokerParts};
@@ -37,8 +37,8 @@ use thalweg_watch as watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// How long connections may take to finish what they have begun when the broker stops. By then it leads nothing, and
-/// whoever goes on sending without a pause is refused again and again.
+/// Time for connections to finish started requests when the broker stops. By then it leads nothing, and later
+/// requests are refused.
 pub(crate) const DRAIN: Duration = Duration::from_secs(2);
 /// How often partitions that could not be opened are tried again.
 const OPEN_AGAIN: Duration = Duration::from_secs(5);
@@ -55,13 +55,13 @@ pub enum StartError {
     /// The embedded controller cannot be started.
     #[error(transparent)]
     Controller(#[from] thalweg_controller::StartError),
-    /// The controllers cannot be spoken to as the configuration says.
+    /// The configured security does not allow connections to the controllers.
     #[error("Connections to controllers: {0}")]
     Security(InvalidSetting),
-    /// The cluster does not take the broker in.
+    /// The cluster rejects the broker.
     #[error(transparent)]
     Membership(#[from] JoinError),
-    /// No controller told the id of its cluster, which empty data directories are to belong to.
+    /// No controller returned its cluster id, which empty data directories need.
     #[error("the id of the cluster could not be learned from its controllers at {servers} within {} ms: {last}", after.as_millis())]
     NoClusterId {
         /// Where was asked.
@@ -93,11 +93,11 @@ pub enum StartError {
 pub struct Server {
     /// The broker.
     pub broker: Arc<Broker>,
-    /// What is listened on: the listener's name and its addresses.
+    /// The bound listeners: name and addresses.
     pub addresses: Vec<(String, Vec<SocketAddr>)>,
-    /// Where the data lies.
+    /// The data directories.
     pub data_dirs: Vec<PathBuf>,
-    /// What can be measured.
+    /// Its metrics.
     pub metrics: Metrics,
     /// The ids of the data directories that were online at the start.
     directories: Vec<thalweg_log::Uuid>,
@@ -115,7 +115,7 @@ pub async fn start(config: BrokerConfig) -> Result<Server, StartError> {
     start_watched(config, &Loading::default()).await
 }
 
-/// Starts a broker as [`start`] does; meanwhile `loading` tells others how far it is.
+/// Starts a broker like [`start`]; `loading` shows the progress meanwhile.
 pub async fn start_watched(config: BrokerConfig, loading: &Loading) -> Result<Server, StartError> {
     start_on(&Machine::real(), config, loading).await
 }
@@ -215,8 +215,8 @@ fn assemble(
     })
 }
 
-/// Joins the cluster, and waits until the image shows the broker unfenced. Connections wait in the kernel until then: a
-/// client that asked before would be told of a cluster without brokers, and some do not ask again for minutes.
+/// Joins the cluster, and waits until the image shows the broker unfenced. Connections wait in the kernel until then:
+/// an earlier client would see a cluster without brokers, and some do not refresh for minutes.
 async fn join(
     broker: &Broker,
     options: MembershipOptions,
@@ -232,14 +232,14 @@ async fn join(
     Ok(membership)
 }
 
-/// Takes note of each new registration: a process that was held up may have had to register anew.
+/// Applies each new registration: a process that was paused may have had to register again.
 async fn note_epochs(broker: Arc<Broker>, mut epochs: watch::Receiver<i64>) {
     while epochs.changed().await.is_ok() {
         broker.registered.set_epoch(*epochs.borrow_and_update());
     }
 }
 
-/// Tries again and again to open what could not be opened when the cluster named it.
+/// Periodically retries opening partitions that failed to open.
 async fn retry_failed_opens(publisher: Arc<Publisher>) {
     loop {
         tokio::time::sleep(OPEN_AGAIN).await;
@@ -260,8 +260,8 @@ fn close_unused(broker: &Broker, publisher: &Publisher) {
     });
 }
 
-/// Closes the logs of all partitions, then the directories, which are marked as left by the broker of this epoch. Whether all
-/// of them are left in order.
+/// Closes the logs of all partitions, then the directories, which are marked with the broker's epoch. Returns whether
+/// all are clean.
 fn close_logs(broker: &Broker, epoch: i64) -> bool {
     let mut first_failure = None;
     let mut failed = 0_usize;
@@ -421,7 +421,7 @@ pub(crate) fn endpoint(listener: &Listener) -> thalweg_metadata::Endpoint {
     }
 }
 
-/// What this machine calls itself, for listeners on all interfaces that advertise nothing else.
+/// The machine's host name, for listeners on all interfaces without an advertised address.
 pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
@@ -461,8 +461,8 @@ fn serve(
 }
 
 impl Server {
-    /// Waits until the cluster's metadata cannot be followed any more, the embedded controller has ended, or the last
-    /// data directory has failed: the broker must not go on then. Says why.
+    /// Waits until the metadata log cannot be applied, the embedded controller has failed, or the last data directory
+    /// has failed: the broker must stop then. Returns the reason.
     pub async fn failed(&self) -> String {
         tokio::select! {
             biased;
@@ -479,7 +479,7 @@ impl Server {
         }
     }
 
-    /// Stops. Whether all was left in order: nothing needs recovery then. Else the next start checks the logs.
+    /// Stops. Returns whether the stop was clean; otherwise the next start checks the logs.
     pub async fn stop(mut self) -> bool {
         if self.broker.config().controller.controlled_shutdown {
             self.membership.controlled_shutdown().await;

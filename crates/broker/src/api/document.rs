@@ -59,13 +59,13 @@ fn range(min: i16, max: i16) -> String {
     if min == max { min.to_string() } else { format!("{min}-{max}") }
 }
 
-/// The versions that Kafka tells its clients of.
+/// The versions that Kafka advertises to clients.
 fn kafkas(key: ApiKey) -> String {
     let (min, max) = key.versions();
     range(min, if key.last_version_is_unstable() { max - 1 } else { max })
 }
 
-/// What a client can notice about a served API, beside its versions.
+/// Differences of a served API that clients can notice, besides its versions.
 fn differs(api: &Api) -> &'static str {
     match api.key {
         ApiKey::Produce => {

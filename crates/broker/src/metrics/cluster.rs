@@ -1,5 +1,5 @@
-//! The cluster: what this broker has seen of its metadata, and what the controller in this process knows (Kafka's
-//! `KafkaController`, `ControllerStats` and `broker-metadata-metrics`).
+//! The cluster: this broker's view of its metadata, and the controller in this process (Kafka's `KafkaController`,
+//! `ControllerStats` and `broker-metadata-metrics`).
 
 use super::exposition::{Kind, Number};
 use super::{Family, Figures};

@@ -19,7 +19,7 @@ pub fn metrics_page() -> String {
                 Kind::Gauge => "gauge",
                 Kind::Summary => "summary",
             };
-            // A String takes everything.
+            // Writing to a String cannot fail.
             let _ =
                 writeln!(page, "| `{}` | {kind} | {} | {} |", family.name, labels.join(", "), family.help);
         }

@@ -1,4 +1,4 @@
-//! The process, as Prometheus' clients name what the system tells of one, and connections.
+//! Metrics of the process, with the names of Prometheus' client libraries, and of connections.
 
 use super::Family;
 use super::exposition::Kind;
@@ -167,7 +167,7 @@ fn seconds(ms: i64) -> f64 {
     ms as f64 / 1000.0
 }
 
-/// Where the system tells it as Linux does.
+/// On systems with Linux' `/proc`.
 #[expect(clippy::cast_precision_loss, reason = "ticks are far below 2^53")]
 fn cpu_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;

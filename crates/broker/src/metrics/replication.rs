@@ -1,4 +1,4 @@
-//! Replicas: who leads, who is in sync, who lags (Kafka's `ReplicaManager`, `Partition`, `FetcherLagMetrics`).
+//! Replicas: leaders, in-sync replicas, lag (Kafka's `ReplicaManager`, `Partition`, `FetcherLagMetrics`).
 
 use super::exposition::{Kind, Number, Samples};
 use super::{Family, Figures};

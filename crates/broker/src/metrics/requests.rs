@@ -1,7 +1,6 @@
 //! Requests as they are answered: how many of each API and version, how long they took, which errors they brought.
 //!
-//! All of it is a few relaxed additions for each request; what is derived from them, such as quantiles, is worked out when
-//! somebody asks.
+//! A request costs a few relaxed additions; derived values, such as quantiles, are computed at scrape time.
 
 use super::exposition::{Kind, Samples};
 use super::{Family, Figures, errors};
@@ -21,7 +20,7 @@ const BUCKETS: usize = 124;
 const VERSIONS: usize = 24;
 /// Kafka's codes go from -1 to here, with room for more.
 const CODES: usize = 160;
-/// Quantiles are over this time at the least, and over twice that and one more interval of whoever asks at the most.
+/// Quantiles cover at least this time, and at most twice that plus one scrape interval.
 const WINDOW: Duration = Duration::from_secs(60);
 /// As Kafka's exporters name them, with the share of requests that were at least as fast.
 const QUANTILES: [(&str, f64); 6] =
@@ -59,9 +58,9 @@ pub struct Label(usize);
 /// The counters of a broker.
 #[derive(Debug)]
 pub struct RequestMetrics {
-    /// As in [`SERVED`], and at the end the fetches of followers.
+    /// In the order of [`SERVED`], followed by the fetches of followers.
     apis: Vec<ApiMetrics>,
-    /// What was counted at earlier times, for quantiles; looked at by whoever asks only.
+    /// Earlier counts, for quantiles; used only by scrapes.
     earlier: Mutex<VecDeque<(Instant, Vec<Counts>)>>,
 }
 
@@ -110,7 +109,7 @@ impl RequestMetrics {
         Label(SERVED.len())
     }
 
-    /// A request that came at `came` is answered now.
+    /// A request received at `came` is answered now.
     pub fn answered(&self, label: Label, version: i16, came: Instant) {
         let metrics = &self.apis[label.0];
         let version = usize::try_from(version).unwrap_or(0).min(VERSIONS - 1);
@@ -134,7 +133,7 @@ impl RequestMetrics {
         errors::each(response, |code| self.failed(label, code));
     }
 
-    /// What was counted until the window began, and from now on for those who ask later.
+    /// The counts at the start of the window, and those that later scrapes will use.
     fn window(&self, now: Instant) -> (Vec<Counts>, Vec<Counts>) {
         let counts: Vec<_> = self.apis.iter().map(ApiMetrics::counts).collect();
         let mut earlier = self.earlier.lock();
@@ -168,7 +167,7 @@ fn longest(bucket: usize) -> u64 {
     ((5 + quarter as u64) << (power - 2)) - 1
 }
 
-/// The time within which a share of what was counted lies, in milliseconds; not a number where nothing was.
+/// The time below which a share of the requests lies, in milliseconds; NaN without requests.
 fn quantile(counts: &Counts, share: f64) -> f64 {
     let total: u64 = counts.iter().sum();
     if total == 0 {
@@ -203,7 +202,7 @@ fn difference(of: &Counts, before: &Counts) -> Counts {
     std::array::from_fn(|bucket| of[bucket].saturating_sub(before[bucket]))
 }
 
-/// Kafka counts a fetch by who sent it, and once more as a fetch.
+/// Kafka counts a fetch by its sender, and again as a fetch.
 fn name(index: usize) -> String {
     match SERVED.get(index).map(|api| api.key) {
         None => "FetchFollower".to_owned(),
@@ -306,7 +305,7 @@ mod tests {
             difference(&now[produce.0], &begin[produce.0]).iter().sum::<u64>()
         };
         metrics.answered(produce, 9, start);
-        // Whoever scrapes does so every 15 seconds.
+        // Scrapes every 15 seconds.
         let counts: Vec<_> = (0..=12).map(|scrape| count_at(15 * scrape)).collect();
         assert_eq!(counts, [1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0]);
         metrics.answered(produce, 9, start);

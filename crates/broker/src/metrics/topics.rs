@@ -1,4 +1,4 @@
-//! What goes through topics (Kafka's `BrokerTopicMetrics`): a sample for each topic that has a partition here, and one
+//! The traffic of topics (Kafka's `BrokerTopicMetrics`): a sample for each topic that has a partition here, and one
 //! without the label for all of them together.
 
 use super::exposition::{Kind, Samples};

@@ -1,4 +1,4 @@
-//! What a fetch has found, as an answer: a head in memory and slices of log segments.
+//! Builds the answer of a fetch: a head in memory and slices of log segments.
 
 use super::plan::{Entry, Plan};
 use super::session::Told;
@@ -16,10 +16,10 @@ use thalweg_wire::request::fetch_response::{
 use thalweg_wire::request::{FetchRequest, FetchResponse};
 use thalweg_wire::{ErrorCode, Records};
 
-/// From this version on, a client that asks the wrong broker is told which is the right one, and where it is (KIP-951).
+/// From this version on, answers name the current leader and its address (KIP-951).
 const TELLS_LEADER: i16 = 16;
 
-/// What became of one partition.
+/// The outcome of one partition.
 #[derive(Debug)]
 pub struct Outcome {
     error: ErrorCode,
@@ -67,7 +67,7 @@ pub fn failed(call: &Call, error: FetchFailed) -> Reply {
     call.reply::<FetchRequest>(&FetchResponse { error_code: error.code(), ..Default::default() })
 }
 
-/// Counts a fetch, what it carries, and what failed.
+/// Counts a fetch, its bytes, and its failures.
 fn count(broker: &Broker, call: &Call, plan: &Plan, outcomes: &[Outcome]) {
     let is_follower = matches!(plan.reader, Reader::Follower { .. });
     let label = match is_follower {
@@ -155,7 +155,7 @@ fn partition_data(plan: &Plan, entry: &Entry, outcome: Outcome, slices: &mut Vec
     data.high_watermark = read.high_watermark.0;
     data.last_stable_offset = read.last_stable_offset.0;
     data.log_start_offset = read.log_start_offset.0;
-    // Only a version that knows the field is sent elsewhere.
+    // Only versions with this field are redirected.
     data.preferred_read_replica = read.preferred_read_replica.unwrap_or(-1);
     if let Some((epoch, end_offset)) = read.diverging {
         data.diverging_epoch = EpochEndOffset { epoch: epoch.0, end_offset: end_offset.0 };
