@@ -1,7 +1,7 @@
 //! Kafka's client settings: read from a file or a command line, taken one by one with their types and bounds.
 //!
-//! The file format is that of `java.util.Properties`, as far as settings use it: `key=value`, `key: value` or
-//! `key value`, comments with `#` or `!`, a backslash at the end of a line that goes on, and the escapes.
+//! The file format is that of `java.util.Properties`, as far as settings use it: `key=value`, `key: value` or `key
+//! value`, comments with `#` or `!`, a backslash at the end of a continued line, and the escapes.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -20,7 +20,7 @@ pub struct InvalidSetting {
     pub key: String,
     /// Its value.
     pub value: String,
-    /// What would be right.
+    /// The expected format.
     pub expected: String,
 }
 
@@ -28,11 +28,11 @@ pub struct InvalidSetting {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no setting: key=value would be right")]
 pub struct InvalidProperty {
-    /// What was given.
+    /// The given text.
     pub text: String,
 }
 
-/// Settings by name. Taking one removes it, so that what is left at the end was of no use to anybody.
+/// Settings by name. Taking one removes it, so that unused ones remain.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Properties(BTreeMap<String, String>);
 
@@ -73,14 +73,14 @@ impl Properties {
         properties
     }
 
-    /// A line of a properties file that says this, whatever stands in the value.
+    /// A line of a properties file with this setting, with any characters in the value.
     pub fn line(key: &str, value: &str) -> String {
         let value = value.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r");
         let before = if value.starts_with(char::is_whitespace) { "\\" } else { "" };
         format!("{key}={before}{value}\n")
     }
 
-    /// Sets what `text`, a `key=value`, says.
+    /// Applies `text`, a `key=value`.
     pub fn set_text(&mut self, text: &str) -> Result<(), InvalidProperty> {
         match text.split_once('=') {
             Some((key, value)) if !key.trim().is_empty() => {
@@ -106,7 +106,7 @@ impl Properties {
         self.0.get(key).map(String::as_str)
     }
 
-    /// The names of those that nobody took.
+    /// The names of the remaining settings.
     pub fn rest(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }

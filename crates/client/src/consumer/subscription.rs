@@ -1,4 +1,4 @@
-//! What a consumer subscribes to, and the metadata that it takes: names of topics, or a pattern that names are matched with.
+//! A consumer's subscription, and the metadata it needs: topic names, or a pattern.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(super) enum Subscription {
 pub struct InvalidPattern {
     /// The text.
     pub pattern: String,
-    /// What is wrong.
+    /// The fault.
     pub reason: String,
 }
 
@@ -64,7 +64,7 @@ impl Subscription {
 }
 
 impl Consumer {
-    /// Looks at the metadata: who leads, and for a member of a group, which topics and partitions there are.
+    /// Refreshes the metadata: leaders, and for a group member the existing topics and partitions.
     pub(super) async fn refresh(&mut self) -> Result<(), ConsumerError> {
         let now = Instant::now();
         self.refresh_at = now + self.config.retry_backoff;
@@ -127,7 +127,7 @@ impl Consumer {
     }
 }
 
-/// When to look again for topics that are about to come, or may.
+/// When to check again for missing topics.
 fn missing(topics: &BTreeSet<String>, metadata: &Metadata, backoff: Duration) -> Option<Duration> {
     let errors = topics.iter().filter_map(|name| metadata.topics.get(name)?.error);
     errors

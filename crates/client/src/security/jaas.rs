@@ -11,7 +11,7 @@ pub(super) struct LoginModule {
     pub(super) options: BTreeMap<String, String>,
 }
 
-/// Why a line cannot be read. It says nothing of the line's values.
+/// Why a line cannot be parsed. Contains none of the line's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum JaasFault {
     #[error("it is empty")]

@@ -25,11 +25,11 @@ const JAAS: &str = "sasl.jaas.config";
 const MECHANISMS: &str = "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512";
 /// Random bytes of a nonce.
 const NONCE_LEN: usize = 24;
-/// The first version of SaslHandshake after which messages come in SaslAuthenticate, not bare.
+/// The first version of SaslHandshake after which messages are sent in SaslAuthenticate, not raw.
 const HANDSHAKE_VERSION: i16 = 1;
 /// Messages of an exchange. SCRAM has two.
 const ROUNDS_MAX: usize = 4;
-/// A broker takes no second exchange within a second.
+/// A broker accepts no second exchange within a second.
 const RENEWAL_MIN: Duration = Duration::from_secs(1);
 
 /// A user with a password, and the mechanism that proves it.
@@ -102,7 +102,7 @@ pub enum AuthenticationFault {
         /// Its code.
         error_code: ErrorCode,
     },
-    /// The exchange is not as SCRAM has it, or the broker does not know the password.
+    /// The exchange violates SCRAM, or the broker does not know the password.
     #[error(transparent)]
     Scram(#[from] ScramFault),
     /// The broker asks for more messages than the mechanism has.
@@ -111,7 +111,7 @@ pub enum AuthenticationFault {
     /// The connection ended meanwhile.
     #[error("the connection ended meanwhile: {0}")]
     Ended(CloseReason),
-    /// The answer did not come in time.
+    /// The answer did not arrive in time.
     #[error("it did not answer within {} ms", .0.as_millis())]
     NoAnswer(Duration),
 }
@@ -164,7 +164,7 @@ impl Credentials {
         &self.password
     }
 
-    /// The first message, and what makes the further ones.
+    /// The first message, and the state for further ones.
     fn begin(&self) -> (Option<Scram>, Vec<u8>) {
         match self.mechanism {
             Mechanism::Plain => (None, format!("\0{}\0{}", self.user, self.password).into_bytes()),
