@@ -34,7 +34,7 @@ pub enum Topic {
 }
 
 impl Topic {
-    /// Does what was asked.
+    /// Runs the command.
     pub async fn run(&self) -> anyhow::Result<()> {
         match self {
             Topic::Create(create) => create.run().await,
@@ -51,7 +51,7 @@ impl Topic {
 pub struct List {
     #[command(flatten)]
     connect: Connect,
-    /// Leave out Kafka's own topics, such as __consumer_offsets.
+    /// Hide Kafka's internal topics, such as __consumer_offsets.
     #[arg(long)]
     exclude_internal: bool,
     /// Print one JSON array instead of lines.

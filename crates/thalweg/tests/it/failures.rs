@@ -1,5 +1,5 @@
-//! What cannot be done is said at once, in one line on standard error, with the right exit code: 1 when it failed, 2 when
-//! it was asked for the wrong thing.
+//! Failures are reported at once, in one line on standard error, with the right exit code: 1 for a failure, 2 for
+//! invalid arguments.
 use thalweg_ports::free_port;
 
 use crate::binary::{Broker, run, run_with_input, thalweg, until};
@@ -27,7 +27,7 @@ fn commands(address: &str) -> [Command; 7] {
     ]
 }
 
-/// Every other command that takes brokers.
+/// Every other command with a broker argument.
 fn others(brokers: &str) -> [Command; 7] {
     let on = |line: &str, option: &str| {
         let mut command = thalweg(line);
@@ -45,7 +45,7 @@ fn others(brokers: &str) -> [Command; 7] {
     ]
 }
 
-/// A server that answers whoever connects with these bytes, and closes.
+/// A server that answers every connection with these bytes, and closes it.
 fn answering(bytes: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -177,7 +177,7 @@ fn a_controllers_port_is_named_as_such() {
         );
         assert_eq!(error, expected, "{command:?}");
     }
-    // The other way round: a broker that takes another broker for its controller.
+    // The other way round: a broker that uses another broker as its controller.
     let dir = tempfile::tempdir().expect("a directory");
     let mut joining =
         thalweg("serve --listen 127.0.0.1:0 --set process.roles=broker --set node.id=2 --data-dir");
@@ -215,7 +215,7 @@ fn the_first_line_of_a_node_says_its_version_and_the_last_whether_it_left_in_ord
         let (code, _, error) = run_with_input(produce.env("THALWEG_BOOTSTRAP_SERVER", &node.address), b"x\n");
         assert_eq!(code, Some(0), "{error}");
         if damage {
-            // What is to be written at the end has no place.
+            // The final writes have no directory.
             std::fs::remove_dir_all(dir.path().join("t-0")).expect("it is there");
         }
         let code = node.exit_code(Signal::TERM);

@@ -1,4 +1,4 @@
-//! What `cluster status` found, for programs.
+//! The result of `cluster status` as JSON.
 
 use serde_json::{Value, json};
 

@@ -12,7 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::cli::failure::{Failed, Usage};
 use crate::cli::table::{align, row};
 
-/// How often processes are looked at.
+/// Interval of checking the processes.
 const POLL: Duration = Duration::from_millis(500);
 
 /// Start a cluster of brokers on this machine, until Ctrl-C.
@@ -40,7 +40,7 @@ pub struct Up {
     /// The port of the first broker; the others follow, and controllers are 100 above. 0 for free ones.
     #[arg(long, value_name = "PORT", default_value_t = 9092, value_parser = clap::value_parser!(u16).range(..=65_000))]
     port: u16,
-    /// Racks that the brokers are spread over, in turn.
+    /// Racks, assigned to the brokers in rotation.
     #[arg(long, value_name = "RACK,...", value_delimiter = ',')]
     racks: Vec<String>,
     /// Set a property of every node, by Kafka's name; can be repeated.
@@ -48,7 +48,7 @@ pub struct Up {
     settings: Vec<String>,
 }
 
-/// Who the controllers of a local cluster are.
+/// The controllers of a local cluster.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Controllers {
     /// One, in the first broker: a single point of failure.
@@ -58,10 +58,10 @@ enum Controllers {
 }
 
 impl Up {
-    /// Starts, waits for a signal, stops in order.
+    /// Starts the cluster, waits for a signal, stops cleanly.
     pub async fn run(&self) -> anyhow::Result<()> {
         let options = self.options()?;
-        // A signal during the start ends what was started too: the cluster is dropped.
+        // A signal during the start also stops started processes: the cluster is dropped.
         let (mut terminate, mut interrupt) =
             (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let cluster = tokio::select! {
@@ -78,7 +78,7 @@ impl Up {
         writeln!(out, "Stopping")?;
         let odd = tokio::select! {
             odd = cluster.stop() => odd,
-            // Dropped, it kills what still runs.
+            // Dropping it kills running processes.
             () = told(&mut terminate, &mut interrupt) => vec!["killed by a second signal".to_owned()],
         };
         if odd.is_empty() {
@@ -125,7 +125,7 @@ async fn told(terminate: &mut Signal, interrupt: &mut Signal) {
     }
 }
 
-/// Says which nodes end by themselves, as they do when somebody tries what happens then; returns when none is left.
+/// Logs nodes that exit, as in experiments; returns when none is left.
 async fn all_ended(cluster: &LocalCluster) {
     let mut told = BTreeSet::new();
     loop {
@@ -142,7 +142,7 @@ async fn all_ended(cluster: &LocalCluster) {
     }
 }
 
-/// What people need to use the cluster.
+/// Instructions for using the cluster.
 fn table(cluster: &LocalCluster, here: &Path) -> String {
     let mut rows = vec![row(["NODE", "ID", "CLIENTS", "CONTROLLER", "PROCESS", "DIRECTORY"])];
     rows.extend(cluster.nodes().iter().map(|node| cells(node, here)));

@@ -1,4 +1,4 @@
-//! `group describe`: what a group has read of which partition, who reads it, and how much is left.
+//! `group describe`: a group's committed offsets by partition, its members, and its lag.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -137,7 +137,7 @@ async fn membership(coordinator: &Connection, group: String) -> anyhow::Result<D
         instance_id: member.group_instance_id,
         client_id: member.client_id,
         host: member.client_host,
-        // Groups of other kinds, such as those of Connect, have assignments of their own.
+        // Groups of other kinds, such as Connect's, have their own assignment format.
         assigned: read_assignment(member.member_assignment).unwrap_or_default(),
     });
     Ok(Described {

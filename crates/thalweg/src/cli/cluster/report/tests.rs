@@ -1,4 +1,4 @@
-//! What is shown of a cluster, and how it is judged.
+//! The display of a cluster's status, and its health.
 
 use super::*;
 
