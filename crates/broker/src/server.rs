@@ -62,7 +62,7 @@ pub enum StartError {
     #[error(transparent)]
     Membership(#[from] JoinError),
     /// No controller returned its cluster id, which empty data directories need.
-    #[error("the id of the cluster could not be learned from its controllers at {servers} within {} ms: {last}", after.as_millis())]
+    #[error("the controllers at {servers} did not return a cluster id within {} ms: {last}", after.as_millis())]
     NoClusterId {
         /// Where was asked.
         servers: String,

@@ -90,7 +90,7 @@ impl ClientError {
 
 /// An address is not `HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{address:?} is no address of a broker: HOST:PORT would be right, for example localhost:9092")]
+#[error("{address:?} is not a broker address: expected HOST:PORT, for example localhost:9092")]
 pub struct InvalidAddress {
     /// The given text.
     pub address: String,
@@ -118,7 +118,7 @@ pub struct ConnectTimedOut {
 
 /// A connection was made, but the peer did not return its versions, which every broker does first.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{peer} did not answer as a Kafka broker does: {fault}")]
+#[error("{peer} did not answer like a Kafka broker: {fault}")]
 pub struct HandshakeFailed {
     /// The `host:port`.
     pub peer: Arc<str>,
@@ -130,10 +130,10 @@ pub struct HandshakeFailed {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum HandshakeFault {
     /// Nothing.
-    #[error("nothing came within {} ms", .0.as_millis())]
+    #[error("no answer within {} ms", .0.as_millis())]
     NoAnswer(Duration),
     /// The end of the connection. A broker that is about to stop does so too.
-    #[error("it closed the connection (a listener that wants TLS does so)")]
+    #[error("it closed the connection (a TLS listener does so)")]
     Closed,
     /// Bytes of another protocol.
     #[error("it speaks {0}")]
@@ -152,7 +152,7 @@ impl From<CloseReason> for HandshakeFault {
                 b"HTTP" => HandshakeFault::Foreign("HTTP"),
                 b"SSH-" => HandshakeFault::Foreign("SSH"),
                 [0x14..=0x17, 0x03, ..] => {
-                    HandshakeFault::Foreign("TLS (security.protocol=SSL or SASL_SSL would be right)")
+                    HandshakeFault::Foreign("TLS (expected security.protocol=SSL or SASL_SSL)")
                 }
                 _ => HandshakeFault::Other(reason),
             },
@@ -175,13 +175,13 @@ pub struct ConnectionClosed {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CloseReason {
     /// The peer closed it.
-    #[error("the other side closed it")]
+    #[error("the peer closed it")]
     ByPeer,
     /// The peer closed it in place of the first answer.
-    #[error("the other side closed it and answered nothing (a listener that wants SASL does so)")]
+    #[error("the peer closed it without an answer (a SASL listener does so)")]
     AtOnce,
     /// All handles of it are gone.
-    #[error("this side closed it")]
+    #[error("closed locally")]
     ByClient,
     /// TLS ended it.
     #[error("{0}")]
@@ -193,10 +193,10 @@ pub enum CloseReason {
     #[error("{0}")]
     Io(#[source] Arc<io::Error>),
     /// The peer announced a frame beyond the limit, or of negative length.
-    #[error("the other side announced a frame of {length} bytes, where at most {limit} are read")]
+    #[error("the peer announced a frame of {length} bytes; the limit is {limit}")]
     FrameLength { length: i32, limit: usize },
     /// An answer belongs to another request than the oldest one.
-    #[error("the answer to request {received} came, where {expected:?} was the next")]
+    #[error("received the answer to request {received}; expected {expected:?}")]
     Correlation { received: i32, expected: Option<i32> },
     /// A request was not answered in time; later answers on this connection are unreliable.
     #[error("{api:?} was not answered within {} ms", timeout.as_millis())]
@@ -248,7 +248,7 @@ fn mismatch(mismatch: &VersionMismatch) -> String {
         Some((min, max)) => format!("{api:?} in versions {min} to {max}"),
         None if *is_controller => {
             return format!(
-                "{peer} is the port of a controller, which serves brokers and no clients: the port of a broker would be right \
+                "{peer} is the port of a controller, which serves brokers, not clients: expected a broker's port \
                  (in its advertised.listeners, often 9092)"
             );
         }
@@ -295,9 +295,7 @@ pub struct BrokerUnknown {
 
 /// There is no bootstrap address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "no broker to connect to first is named: HOST:PORT[,HOST:PORT...] would be right, for example localhost:9092"
-)]
+#[error("no bootstrap server is given: expected HOST:PORT[,HOST:PORT...], for example localhost:9092")]
 pub struct NoBootstrapServer;
 
 /// The bootstrap addresses cannot be parsed.

@@ -78,7 +78,7 @@ pub struct RecordTooLarge {
 
 /// A record names a partition that its topic does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("Topic {topic} has no partition {partition}: 0 to {} would be right", partition_count - 1)]
+#[error("Topic {topic} has no partition {partition}: expected 0 to {}", partition_count - 1)]
 pub struct NoSuchPartition {
     /// The topic.
     pub topic: Arc<str>,

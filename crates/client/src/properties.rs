@@ -14,7 +14,7 @@ use crate::stream::bootstrap_servers;
 
 /// A setting has a value that it cannot have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{key}={value} is invalid: {expected} would be right")]
+#[error("{key}={value} is invalid: expected {expected}")]
 pub struct InvalidSetting {
     /// The setting.
     pub key: String,
@@ -26,7 +26,7 @@ pub struct InvalidSetting {
 
 /// A line of a properties file or argument is not `key=value`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no setting: key=value would be right")]
+#[error("{text:?} is not a setting: expected key=value")]
 pub struct InvalidProperty {
     /// The given text.
     pub text: String,
@@ -247,9 +247,6 @@ mod tests {
         let mut properties = Properties::new();
         properties.set("batch.size", "-1");
         let error = properties.take_number("batch.size", 16384, 0, i32::MAX).expect_err("a refusal");
-        assert_eq!(
-            error.to_string(),
-            "batch.size=-1 is invalid: a number from 0 to 2147483647 would be right"
-        );
+        assert_eq!(error.to_string(), "batch.size=-1 is invalid: expected a number from 0 to 2147483647");
     }
 }

@@ -137,7 +137,7 @@ mod tests {
         let error = Security::take(&mut properties).expect_err("no such protocol");
         assert_eq!(
             error.to_string(),
-            "security.protocol=TLS is invalid: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL would be right"
+            "security.protocol=TLS is invalid: expected PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"
         );
     }
 }

@@ -12,7 +12,7 @@ pub struct Uuid(pub u128);
 
 /// Text that is no id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not an id: 22 characters of base64url would be right")]
+#[error("{text:?} is not an id: expected 22 characters of base64url")]
 pub struct ParseUuidError {
     /// The text.
     pub text: String,

@@ -43,7 +43,7 @@ pub enum BadCheckpoint {
     #[error("it cannot be read: {0}")]
     Io(#[from] io::Error),
     /// The line does not have the expected format.
-    #[error("line {line} is not as expected")]
+    #[error("line {line} is malformed")]
     Malformed {
         /// The line, counted from 1.
         line: usize,

@@ -20,7 +20,7 @@ pub enum SnapshotFault {
     #[error(transparent)]
     Replay(#[from] ReplayError),
     /// It has no header or no footer.
-    #[error("it does not begin with a header and end with a footer")]
+    #[error("it does not start with a header and end with a footer")]
     Incomplete,
 }
 

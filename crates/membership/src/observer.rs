@@ -38,11 +38,11 @@ const TAIL_BATCHES_MAX: usize = 4096;
 pub enum ObserverError {
     #[error("the metadata log cannot be read: {0}")]
     Batch(#[from] MetadataBatchError),
-    #[error("the metadata log holds a record that does not fit: {0}")]
+    #[error("the metadata log contains an invalid record: {0}")]
     Replay(#[from] ReplayError),
     #[error("snapshot {end_offset}-{epoch} of the metadata log cannot be used: {fault}")]
     Snapshot { end_offset: i64, epoch: i32, fault: SnapshotFault },
-    #[error("snapshot {end_offset}-{epoch} of the metadata log has {size} bytes, more than any")]
+    #[error("snapshot {end_offset}-{epoch} of the metadata log has {size} bytes, more than the limit")]
     SnapshotTooLarge { end_offset: i64, epoch: i32, size: i64 },
     #[error("the metadata log diverges at offset {end_offset}, and {applied} has been applied")]
     Diverged { end_offset: i64, applied: i64 },

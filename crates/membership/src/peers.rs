@@ -25,7 +25,7 @@ pub enum PeerError {
         listener: String,
     },
     /// It does not serve the required version.
-    #[error("broker {broker} serves {api} only up to version {version}, which is not for brokers")]
+    #[error("broker {broker} serves {api} only up to version {version}, which is too old for brokers")]
     TooOld {
         /// The broker.
         broker: i32,

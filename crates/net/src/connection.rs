@@ -125,7 +125,7 @@ pub(super) enum Disconnect {
     Idle(Duration),
     #[error("a request arrives too slowly while others wait for memory (queued.max.request.bytes)")]
     TooSlow,
-    #[error("it does not take its answers, and others need their memory")]
+    #[error("it does not read its answers, and others need the memory")]
     Unread,
     #[error("the broker is stopping")]
     Stopping,

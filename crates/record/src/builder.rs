@@ -68,7 +68,7 @@ impl Default for BatchOptions {
 
 /// A record would make the batch larger than [`BUILT_BATCH_BYTES_MAX`]. The batch is as it was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("A record of {record_bytes} bytes does not fit into a batch that has {batch_bytes} bytes already")]
+#[error("A record of {record_bytes} bytes does not fit into a batch of {batch_bytes} bytes")]
 pub struct BatchFull {
     /// Size of the record.
     pub record_bytes: usize,

@@ -43,7 +43,7 @@ pub enum DecompressError {
 
 /// The decompressed records exceed the limit. Kafka has no such limit; RECORD_LIST_TOO_LARGE comes nearest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("Records compressed with {compression} take more than {limit_bytes} bytes when decompressed")]
+#[error("Records compressed with {compression} exceed {limit_bytes} bytes when decompressed")]
 pub struct DecompressedTooLarge {
     /// The codec.
     pub compression: Compression,

@@ -54,7 +54,7 @@ pub enum BatchError {
 /// The bytes end before the batch does: the usual tail of a fetch. Kafka, from a producer: INVALID_RECORD (it sees
 /// no batch at all).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("Record batch needs {needed} bytes, {available} are there")]
+#[error("Record batch needs {needed} bytes, but only {available} are present")]
 pub struct TruncatedBatch {
     /// Bytes that the batch needs, as far as is known yet.
     pub needed: usize,
@@ -65,7 +65,7 @@ pub struct TruncatedBatch {
 /// The length field leaves no room for a header. Kafka: CORRUPT_MESSAGE. Also the result of reading the preallocated
 /// empty end of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("Batch length {batch_length} is smaller than the 49 bytes that a v2 header takes")]
+#[error("Batch length {batch_length} is smaller than the 49 bytes of a v2 header")]
 pub struct BatchLengthTooSmall {
     /// The length field.
     pub batch_length: i32,

@@ -56,7 +56,7 @@ pub enum RecordFault {
     #[error("its bytes end early")]
     Short,
     /// The record's fields end before its length does.
-    #[error("its length is larger than its fields")]
+    #[error("its length exceeds its fields")]
     Long,
     /// An integer has more bytes than its maximum.
     #[error("an integer does not end")]

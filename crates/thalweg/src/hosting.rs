@@ -49,7 +49,7 @@ impl Streams {
             .thread_stack_size(STACK_BYTES)
             .enable_all()
             .build()
-            .context("The runtime of streams could not be started")?;
+            .context("Cannot start the runtime of streams")?;
         let (started, host) = watch::channel(None);
         let (stopping, stop) = watch::channel(false);
         runtime.spawn(start(settings, started, stop));
@@ -142,7 +142,7 @@ pub fn cluster(settings: &StreamSettings, own: &str) -> anyhow::Result<Cluster> 
     if bootstrap == own && protocol != "PLAINTEXT" {
         return Err(Usage(format!(
             "streams.client.config has security.protocol={protocol}, and this broker's first listener is PLAINTEXT: \
-             streams.bootstrap.servers=HOST:PORT of a listener that speaks it would be right"
+             streams.bootstrap.servers=HOST:PORT must name a listener with that protocol"
         ))
         .into());
     }

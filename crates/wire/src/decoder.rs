@@ -20,25 +20,25 @@ pub struct DecodeError {
 /// A fault of a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeProblem {
-    #[error("{needed} bytes are needed and {left} are left")]
+    #[error("{needed} bytes needed, {left} left")]
     Truncated { needed: usize, left: usize },
-    #[error("{left} bytes are left behind the end of the message")]
+    #[error("{left} bytes follow the end of the message")]
     Trailing { left: usize },
-    #[error("a length of {length}, where {left} bytes are left")]
+    #[error("length {length}, with {left} bytes left")]
     Length { length: i64, left: usize },
-    #[error("{count} elements, where {left} bytes are left")]
+    #[error("{count} elements, with {left} bytes left")]
     Count { count: i64, left: usize },
-    #[error("arrays and tagged fields of more than {max} elements in all; ask in several requests")]
+    #[error("more than {max} elements in arrays and tagged fields; split the request")]
     Elements { max: usize },
-    #[error("null, where this version allows none")]
+    #[error("null, which this version does not allow")]
     Null,
     #[error("a variable-length integer of more than five bytes, or beyond 32 bits")]
     Varint,
     #[error("a string that is not UTF-8")]
     Utf8,
-    #[error("tagged field {tag} takes {used} bytes and announces {size}")]
+    #[error("tagged field {tag} has {used} bytes instead of {size}")]
     TaggedFieldSize { tag: u32, used: usize, size: usize },
-    #[error("{value} announces whether a struct is present; 1 or -1 would be right")]
+    #[error("{value} as the presence of a struct; expected 1 or -1")]
     Presence { value: i8 },
 }
 

@@ -13,9 +13,9 @@ pub enum EncodeError {
     NotInVersion { message: &'static str, field: &'static str, version: i16 },
     #[error("{field} of {message} is null, which version {version} does not allow")]
     Null { message: &'static str, field: &'static str, version: i16 },
-    #[error("a string of {length} bytes, where at most 32767 can be sent")]
+    #[error("a string of {length} bytes exceeds the maximum of 32767")]
     StringTooLong { length: usize },
-    #[error("{length} bytes or elements, where at most 2147483647 can be sent")]
+    #[error("{length} bytes or elements exceed the maximum of 2147483647")]
     TooLong { length: usize },
 }
 

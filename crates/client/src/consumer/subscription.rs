@@ -29,7 +29,7 @@ pub(super) enum Subscription {
 
 /// A text is no regular expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{pattern:?} is no regular expression: {reason}")]
+#[error("{pattern:?} is not a regular expression: {reason}")]
 pub struct InvalidPattern {
     /// The text.
     pub pattern: String,
@@ -165,6 +165,6 @@ mod tests {
         assert_eq!(matched(".*", true).len(), 3);
         assert_eq!(matched(".*", false).len(), 4);
         let error = Subscription::pattern("(").expect_err("it is not closed");
-        assert!(error.to_string().starts_with("\"(\" is no regular expression"), "{error}");
+        assert!(error.to_string().starts_with("\"(\" is not a regular expression"), "{error}");
     }
 }

@@ -29,10 +29,10 @@ pub enum TransactionError {
         source: TransactionCause,
     },
     /// The producer can only be dropped.
-    #[error("The transactional producer cannot go on: {0}")]
+    #[error("The transactional producer cannot continue: {0}")]
     Fatal(#[source] TransactionCause),
     /// The open transaction cannot be committed: abort it, then start another.
-    #[error("The transaction has to be aborted: {0}")]
+    #[error("The transaction must be aborted: {0}")]
     Abortable(#[source] TransactionCause),
     /// The outcome is unknown, because no answer arrived within `max.block.ms`: repeat the call.
     #[error("The coordinator did not decide in time: {0}")]

@@ -16,7 +16,7 @@ pub(super) struct LoginModule {
 pub(super) enum JaasFault {
     #[error("it is empty")]
     Empty,
-    #[error("the control flag behind the class is not required, requisite, sufficient or optional")]
+    #[error("the control flag after the class is not required, requisite, sufficient or optional")]
     Flag,
     #[error("an option is not name=value")]
     Option,

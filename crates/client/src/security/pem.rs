@@ -17,10 +17,10 @@ pub(super) struct Section {
 pub(super) enum PemFault {
     #[error("-----BEGIN {0}----- has no -----END {0}-----")]
     NoEnd(String),
-    #[error("what stands under -----BEGIN {0}----- is not base64")]
+    #[error("the content of -----BEGIN {0}----- is not base64")]
     NotBase64(String),
     #[error(
-        "the key is under OpenSSL's old encryption; openssl pkcs8 -topk8 -in KEY -out NEW_KEY writes it anew"
+        "the key uses OpenSSL's old encryption; convert it with openssl pkcs8 -topk8 -in KEY -out NEW_KEY"
     )]
     OldEncryption,
 }

@@ -73,7 +73,7 @@ impl fmt::Debug for Credentials {
 
 /// A broker does not let a client in.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{peer} does not let this client in by {mechanism}: {fault}")]
+#[error("{peer} rejects this client by {mechanism}: {fault}")]
 pub struct AuthenticationFailed {
     /// The other side.
     pub peer: Arc<str>,
@@ -87,10 +87,10 @@ pub struct AuthenticationFailed {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum AuthenticationFault {
     /// The listener has no SASL.
-    #[error("this listener asks for no SASL (security.protocol=PLAINTEXT or SSL would be right)")]
+    #[error("this listener does not use SASL (expected security.protocol=PLAINTEXT or SSL)")]
     NoSasl,
     /// The listener has other mechanisms.
-    #[error("this listener takes {} (sasl.mechanism)", .0.join(", "))]
+    #[error("this listener supports {} (sasl.mechanism)", .0.join(", "))]
     Mechanism(Vec<String>),
     /// User or password are wrong, as a rule.
     #[error(
@@ -106,7 +106,7 @@ pub enum AuthenticationFault {
     #[error(transparent)]
     Scram(#[from] ScramFault),
     /// The broker asks for more messages than the mechanism has.
-    #[error("it asks for more than the mechanism has")]
+    #[error("it continues beyond the mechanism's messages")]
     Rounds,
     /// The connection ended meanwhile.
     #[error("the connection ended meanwhile: {0}")]

@@ -27,19 +27,19 @@ pub(super) enum Hash {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScramFault {
     /// A message does not have SCRAM's format.
-    #[error("its message {0} is not as SCRAM has it")]
+    #[error("its message {0} is not valid SCRAM")]
     Message(&'static str),
     /// The nonce does not start with ours.
-    #[error("it answers another exchange than this one")]
+    #[error("it answers another exchange")]
     Nonce,
     /// The number of iterations is out of bounds.
-    #[error("it asks for {0} iterations, where {ITERATIONS_MIN} to {ITERATIONS_MAX} are taken")]
+    #[error("it requests {0} iterations; expected {ITERATIONS_MIN} to {ITERATIONS_MAX}")]
     Iterations(u32),
     /// The broker's words for a refusal.
     #[error("it says {0}")]
     Refused(String),
     /// The broker does not know the password either.
-    #[error("it does not prove that it knows the password: it may not be the broker that it claims to be")]
+    #[error("it does not prove that it knows the password: it may be an impostor")]
     ServerSignature,
 }
 

@@ -66,7 +66,7 @@ impl fmt::Debug for Acknowledged {
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The partition is led elsewhere by now.
-    #[error("The partition is not led here any more")]
+    #[error("This broker no longer leads the partition")]
     NotLeader,
     /// The log could not be read.
     #[error("The log could not be read: {reason}")]
@@ -105,7 +105,7 @@ pub enum RecordDecodeError {
     #[error(transparent)]
     Decode(#[from] DecodeError),
     /// A value of a version that is not known, from which nothing can be guessed.
-    #[error("its value has version {version}, and {max} is the last one known")]
+    #[error("its value has unknown version {version}; the last known one is {max}")]
     ValueVersion {
         /// The version found.
         version: i16,
@@ -113,7 +113,7 @@ pub enum RecordDecodeError {
         max: i16,
     },
     /// A transaction in a state that there is not.
-    #[error("its value says that a transaction is in state {status}, and there are states 0 to 7")]
+    #[error("its value has transaction state {status}; expected 0 to 7")]
     TransactionStatus {
         /// The state found.
         status: i8,

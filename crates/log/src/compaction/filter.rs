@@ -79,7 +79,7 @@ impl Scratch {
 pub(super) enum Unreadable {
     #[error(transparent)]
     Record(#[from] RecordError),
-    #[error("a record has offset {0}, which lies outside of its batch")]
+    #[error("a record has offset {0}, which is outside its batch")]
     Outside(Offset),
 }
 

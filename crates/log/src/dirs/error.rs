@@ -131,7 +131,7 @@ pub enum CreateError {
 
 /// A partition that is there already.
 #[derive(Debug, thiserror::Error)]
-#[error("partition {name} is in log directory {} already", path.display())]
+#[error("partition {name} is already in log directory {}", path.display())]
 pub struct PartitionExists {
     /// The partition.
     pub name: TopicPartition,
@@ -140,7 +140,7 @@ pub struct PartitionExists {
 
 /// No directory is online, or not the one that contains the partition.
 #[derive(Debug, thiserror::Error)]
-#[error("no log directory is online for the partition; asked for: {directory:?}")]
+#[error("no log directory is online for the partition; requested: {directory:?}")]
 pub struct DirectoryOffline {
     /// The requested directory.
     pub directory: Option<Uuid>,

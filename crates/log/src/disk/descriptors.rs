@@ -34,8 +34,7 @@ struct Counted {
 /// There are too few descriptors left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{taken} of {max} file descriptors are taken and the rest is kept for logs: a higher limit of open files (RLIMIT_NOFILE, \
-     `ulimit -n`) would be right"
+    "{taken} of {max} file descriptors are in use and the rest is reserved for logs: raise the limit of open files (RLIMIT_NOFILE, `ulimit -n`)"
 )]
 pub struct TooFewDescriptors {
     /// How many log files and connections are open.

@@ -41,7 +41,7 @@ pub enum AppendError {
     TooManyOpenFiles(io::Error),
     /// A write or a sync has failed before, in this log or another of its directory, and the log is closed for
     /// appends (KAFKA_STORAGE_ERROR).
-    #[error("the log takes no more batches: {reason}")]
+    #[error("the log is closed for appends: {reason}")]
     Poisoned {
         /// The failure.
         reason: Arc<str>,
@@ -140,7 +140,7 @@ pub enum DeleteRecordsError {
 
 /// An offset that is not in the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("offset {offset} is not within {first} and {last}")]
+#[error("offset {offset} is not between {first} and {last}")]
 pub struct OffsetOutOfRange {
     /// The requested offset.
     pub offset: Offset,
@@ -174,7 +174,7 @@ pub struct OffsetsOutOfOrder {
 
 /// Replicated batches that start below the log end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the batch begins at {first}, below the log end {log_end}")]
+#[error("the batch starts at {first}, below the log end {log_end}")]
 pub struct UnexpectedOffset {
     /// Base offset of the first batch.
     pub first: Offset,
@@ -184,7 +184,7 @@ pub struct UnexpectedOffset {
 
 /// Replicated batches that start behind the log end, in a log that is not compacted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the batch begins at {first}, and offsets from {expected} on are missing before it")]
+#[error("the batch starts at {first}, and offsets from {expected} on are missing before it")]
 pub struct OffsetsMissing {
     /// Base offset of the batch.
     pub first: Offset,
@@ -194,7 +194,7 @@ pub struct OffsetsMissing {
 
 /// A replicated batch whose leader epoch is below that of the batch before, or above that of the leader.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the batch at {first} has leader epoch {found}, which is not within {earliest} and {latest}")]
+#[error("the batch at {first} has leader epoch {found}, which is not between {earliest} and {latest}")]
 pub struct UnexpectedEpoch {
     /// Base offset of the batch.
     pub first: Offset,

@@ -172,7 +172,7 @@ impl Consume {
         for index in &self.partition {
             if !all.contains(index) {
                 let last = all.iter().max().copied().unwrap_or(0);
-                anyhow::bail!("Topic {} has no partition {index}: 0 to {last} would be right", self.topic);
+                anyhow::bail!("Topic {} has no partition {index}: expected 0 to {last}", self.topic);
             }
         }
         let chosen = if self.partition.is_empty() { &all } else { &self.partition };
@@ -193,7 +193,7 @@ impl Consume {
             Some("beginning") => StartAt::Spec(OffsetSpec::Earliest),
             Some(text) => {
                 let offset: i64 = text.parse().map_err(|_| {
-                    Usage(format!("--offset {text:?} is invalid: a number, beginning or end would be right"))
+                    Usage(format!("--offset {text:?} is invalid: expected a number, beginning or end"))
                 })?;
                 match end {
                     Some(end) if offset < 0 => {
@@ -309,7 +309,7 @@ fn parse_time(text: &str) -> Result<i64, Usage> {
     }
     chrono::DateTime::parse_from_rfc3339(text).map(|time| time.timestamp_millis()).map_err(|_| {
         Usage(format!(
-            "--timestamp {text:?} is invalid: milliseconds since 1970, or a time as 2026-01-31T12:00:00Z, would be right"
+            "--timestamp {text:?} is invalid: expected milliseconds since 1970, or a time such as 2026-01-31T12:00:00Z"
         ))
     })
 }

@@ -194,7 +194,7 @@ fn cut<'a>(line: &'a [u8], separator: &str, part: &str, option: &str) -> Result<
 fn split_header(header: &[u8]) -> Result<(&[u8], &[u8]), Usage> {
     split_once(header, b"=")
         .filter(|(name, _)| !name.is_empty())
-        .ok_or_else(|| Usage(format!("the header {:?} is invalid: name=value would be right", shown(header))))
+        .ok_or_else(|| Usage(format!("the header {:?} is invalid: expected name=value", shown(header))))
 }
 
 /// The parts before and after the first `separator`, which is not empty.

@@ -64,7 +64,7 @@ impl Serve {
             .thread_name("thalweg")
             .enable_all()
             .build()
-            .context("The runtime could not be started")?;
+            .context("Cannot start the runtime")?;
         let bars = bars.clone();
         let served = runtime.block_on(async move { tokio::spawn(serve(config, started, bars)).await? });
         if served.as_ref().is_err_and(|error| error.is::<StoppedEarly>()) {
@@ -135,7 +135,7 @@ struct StoppedEarly;
 fn listener(address: &str) -> Result<String> {
     let Some((host, port)) = address.rsplit_once(':') else {
         let problem =
-            format!("--listen {address} has no port: HOST:PORT would be right, as in localhost:9092");
+            format!("--listen {address} has no port: expected HOST:PORT, for example localhost:9092");
         return Err(Usage(problem).into());
     };
     let host = if matches!(host, "0.0.0.0" | "[::]" | "*") { "" } else { host };

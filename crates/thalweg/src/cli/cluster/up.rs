@@ -100,8 +100,8 @@ impl Up {
                     properties.insert(key.trim().to_owned(), value.trim().to_owned());
                 }
                 _ => {
-                    let problem = "would be right: KEY=VALUE, for example num.partitions=6";
-                    return Err(Usage(format!("--set {setting} is no setting; {problem}")));
+                    let problem = "expected KEY=VALUE, for example num.partitions=6";
+                    return Err(Usage(format!("--set {setting} is not a setting: {problem}")));
                 }
             }
         }

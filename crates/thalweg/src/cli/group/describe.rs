@@ -61,7 +61,7 @@ impl Describe {
     /// Describes the groups.
     pub async fn run(&self) -> anyhow::Result<()> {
         if self.groups.is_empty() && !self.all {
-            return Err(Usage("No group: a name, or --all, would be right".to_owned()).into());
+            return Err(Usage("No group: expected a name, or --all".to_owned()).into());
         }
         let cluster = self.connect.cluster().await?;
         let (groups, missing) = match self.all {
