@@ -62,7 +62,7 @@ async fn cluster_id_of(
     patience: Duration,
 ) -> Result<String, StartError> {
     let started = Instant::now();
-    let mut told = false;
+    let mut logged = false;
     loop {
         let last = match link.cluster_id().await {
             Ok(cluster_id) => {
@@ -71,9 +71,9 @@ async fn cluster_id_of(
             }
             Err(error) => error,
         };
-        if !told {
+        if !logged {
             tracing::info!(servers, %last, "No controller has returned the cluster id, retrying");
-            told = true;
+            logged = true;
         }
         let after = started.elapsed();
         if after >= patience {

@@ -12,8 +12,8 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use crate::dispatch::{self, HandleError};
 use crate::driver::{self, Command};
 use crate::options::{ConfigRules, ControllerOptions};
+use crate::published::{ControllerFigures, Published};
 use crate::quorum::StartError;
-use crate::standing::{ControllerFigures, Standing};
 
 /// Requests that may wait for the controller's task.
 const COMMANDS_MAX: usize = 1024;
@@ -27,7 +27,7 @@ pub struct Controller {
     commands: mpsc::Sender<Command>,
     node_id: i32,
     cluster_id: Arc<str>,
-    standing: Arc<Standing>,
+    published: Arc<Published>,
     disk: Disk,
     large: Semaphore,
 }
@@ -44,10 +44,10 @@ impl Controller {
         let opened = disk.clone().spawn(move || driver::Driver::open(options, rules));
         let driver = opened.await.map_err(|_| StartError::Task)??;
         let (commands, queue) = mpsc::channel(COMMANDS_MAX);
-        let standing = Arc::clone(driver.standing());
+        let published = Arc::clone(driver.published());
         tokio::spawn(driver.run(queue));
         let large = Semaphore::new(LARGE_AT_ONCE);
-        Ok(Controller { commands, node_id, cluster_id, standing, disk, large })
+        Ok(Controller { commands, node_id, cluster_id, published, disk, large })
     }
 
     /// The id of the node.
@@ -62,7 +62,7 @@ impl Controller {
 
     /// Current figures, without a command to its task.
     pub fn figures(&self) -> ControllerFigures {
-        self.standing.figures(COMMANDS_MAX - self.commands.capacity())
+        self.published.figures(COMMANDS_MAX - self.commands.capacity())
     }
 
     /// Answers a request: header and body in, header and body out, both without the length in front. The effect of

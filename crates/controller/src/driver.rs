@@ -22,11 +22,11 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 
 use crate::dispatch::{Ask, Decide, Decision, HandleError, encode};
+use crate::published::Published;
 use crate::quorum::{
     AppendFailure, FetchAsk, Leader, MetadataLog, Observers, Ready, describe_quorum, encode_batch,
     fetch_snapshot,
 };
-use crate::standing::Standing;
 use crate::state::{Now, State};
 
 mod drafts;
@@ -103,7 +103,7 @@ pub(crate) struct Driver {
     unclean_election_at: Option<Instant>,
     sessions: SessionClock,
     clock: Clock,
-    standing: Arc<Standing>,
+    published: Arc<Published>,
     /// The last append found no room.
     is_full: bool,
     dead: bool,
@@ -111,8 +111,8 @@ pub(crate) struct Driver {
 
 impl Driver {
     /// Its published state.
-    pub fn standing(&self) -> &Arc<Standing> {
-        &self.standing
+    pub fn published(&self) -> &Arc<Published> {
+        &self.published
     }
 
     fn now(&mut self) -> Now {
@@ -145,7 +145,7 @@ impl Driver {
         self.state
             .apply(records, self.leader.epoch, now)
             .expect("the controller makes records that fit its image");
-        self.standing.wrote(records, self.log.end_offset());
+        self.published.wrote(records, self.log.end_offset());
         Ok(())
     }
 
@@ -214,7 +214,7 @@ impl Driver {
 
     fn on_decide(&mut self, decide: &Decide, reply: Reply) {
         let now = self.now();
-        self.standing.requested();
+        self.published.requested();
         let decision = decide(&mut self.state, now);
         self.carry_out(decision, now, reply);
     }
@@ -229,7 +229,7 @@ impl Driver {
         match self.write(&records, now) {
             Ok(()) => {}
             Err(AppendFailure::Full(error)) => {
-                self.standing.disk_was_full();
+                self.published.disk_was_full();
                 self.note_full(&error);
                 return send(reply, Err(HandleError::DiskFull));
             }
@@ -353,7 +353,7 @@ impl Driver {
     }
 
     fn commit(&mut self, image: Arc<Image>) {
-        self.standing.commit(&image);
+        self.published.commit(&image);
         self.committed = image;
     }
 
@@ -395,7 +395,7 @@ impl Driver {
             if !self.write_of_itself(&fencing.records, now) {
                 return;
             }
-            self.standing.sessions_ended(fencing.brokers);
+            self.published.sessions_ended(fencing.brokers);
         }
         if self.snapshot_at.is_some_and(|at| at <= instant) {
             self.begin_snapshot();

@@ -18,8 +18,8 @@ mod controller;
 mod dispatch;
 mod driver;
 mod options;
+mod published;
 mod quorum;
-mod standing;
 mod state;
 
 pub use controller::Controller;
@@ -27,5 +27,5 @@ pub use dispatch::{HandleError, serves};
 pub use options::{
     ConfigRefusal, ConfigRules, ControllerOptions, EffectiveConfig, default_supported_features,
 };
+pub use published::ControllerFigures;
 pub use quorum::{QuorumStateError, SnapshotError, StartError};
-pub use standing::ControllerFigures;

@@ -39,7 +39,7 @@ pub(super) struct Member {
     epoch: watch::Sender<i64>,
     /// Whether the broker is to be fenced: until it is ready.
     want_fence: bool,
-    told_unserved: bool,
+    logged_unserved: bool,
 }
 
 /// How a heartbeat was answered.
@@ -58,7 +58,7 @@ impl Member {
             progress,
             epoch: watch::Sender::new(-1),
             want_fence: true,
-            told_unserved: false,
+            logged_unserved: false,
         }
     }
 
@@ -86,7 +86,7 @@ impl Member {
 
     async fn try_to_register(&mut self, until: Instant) -> Result<(), JoinError> {
         let started = Instant::now();
-        let mut told = false;
+        let mut logged = false;
         loop {
             let claims = self.claims();
             let request = self.registration(&claims);
@@ -95,7 +95,7 @@ impl Member {
                     Some(ErrorCode::None) => {
                         self.epoch.send_replace(response.broker_epoch);
                         tracing::debug!(epoch = response.broker_epoch, "Registered the broker");
-                        self.tell_unserved(&claims);
+                        self.log_unserved(&claims);
                         return Ok(());
                     }
                     Some(ErrorCode::UnsupportedVersion) => self.unsupported(claims).await?,
@@ -110,9 +110,9 @@ impl Member {
                 },
                 Err(error) => error.to_string(),
             };
-            if !told {
+            if !logged {
                 tracing::info!(last, "Broker is not registered yet, retrying");
-                told = true;
+                logged = true;
             }
             if Instant::now() >= until {
                 return Err(JoinError::Timeout { after: started.elapsed(), last });
@@ -141,17 +141,17 @@ impl Member {
     /// The features to claim: by the image, or before the first one by the controllers.
     fn claims(&self) -> Claims {
         let image = self.progress.image.borrow().clone();
-        let told = self.link.features();
+        let features = self.link.features();
         let of_image = image.features().iter();
-        let of_controllers = told.iter().map(|(name, level)| (name.as_str(), *level));
+        let of_controllers = features.iter().map(|(name, level)| (name.as_str(), *level));
         // The quorum's own version is in no image.
         let finalized: BTreeMap<&str, i16> = of_controllers.chain(of_image).collect();
         Claims::of(&self.options.features, finalized)
     }
 
     /// Logs once which enabled features are not served.
-    fn tell_unserved(&mut self, claims: &Claims) {
-        if !std::mem::replace(&mut self.told_unserved, true) {
+    fn log_unserved(&mut self, claims: &Claims) {
+        if !std::mem::replace(&mut self.logged_unserved, true) {
             for (feature, level, refused) in &claims.unserved {
                 tracing::warn!(
                     feature,
@@ -252,7 +252,7 @@ impl Member {
         let mut offline = self.progress.offline.subscribe();
         let mut withdrawn = self.progress.withdrawn.subscribe();
         let images = self.progress.image.subscribe();
-        let mut watch = Watch { images, leaving: BTreeSet::new(), fenced: true, told: false };
+        let mut watch = Watch { images, leaving: BTreeSet::new(), fenced: true, logged_fence: false };
         let mut contact = Contact { heard: Instant::now(), unanswered: 0 };
         loop {
             tokio::select! {
@@ -398,7 +398,7 @@ struct Watch {
     /// Whether the broker is fenced, as it is when it has registered.
     fenced: bool,
     /// Whether the fencing was logged.
-    told: bool,
+    logged_fence: bool,
 }
 
 impl Watch {
@@ -420,10 +420,10 @@ impl Watch {
                     if !*member.progress.withdrawn.borrow() {
                         tracing::warn!("Controller fenced this broker: its session expired");
                     }
-                    self.told = true;
+                    self.logged_fence = true;
                     return Seen::Fenced;
                 }
-                if !own.fenced && std::mem::take(&mut self.told) {
+                if !own.fenced && std::mem::take(&mut self.logged_fence) {
                     tracing::info!("Broker is unfenced again");
                 }
             }

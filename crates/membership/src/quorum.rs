@@ -23,7 +23,7 @@ use thalweg_wire::{ApiKey, ErrorCode, Request};
 use tokio::time::Instant;
 
 use super::error::LinkError;
-use super::leader::{Leader, LeaderSearch, Told};
+use super::leader::{Leader, LeaderInfo, LeaderSearch};
 use thalweg_watch as watch;
 
 /// How long after a failure a request is sent again.
@@ -149,8 +149,8 @@ impl Quorum {
         let answered = self.ask(Channel::Log, &address, request, version, limit).await;
         {
             let mut search = self.search.lock();
-            match answered.as_ref().ok().and_then(told_by) {
-                Some(told) => search.told(&address, &told),
+            match answered.as_ref().ok().and_then(leader_info) {
+                Some(info) => search.on_answer(&address, &info),
                 None => search.failed(&address),
             }
             let leader = search.leader().cloned();
@@ -280,11 +280,11 @@ impl Quorum {
 }
 
 /// The leader, from an answer to Fetch; `None` if it has no partition.
-fn told_by(response: &FetchResponse) -> Option<Told> {
+fn leader_info(response: &FetchResponse) -> Option<LeaderInfo> {
     let data = response.responses.first()?.partitions.first()?;
     let leader_id = data.current_leader.leader_id;
     let endpoint = response.node_endpoints.iter().find(|endpoint| endpoint.node_id == leader_id);
-    Some(Told {
+    Some(LeaderInfo {
         leader_id,
         epoch: data.current_leader.leader_epoch,
         address: endpoint.map(|endpoint| host_and_port(&endpoint.host, endpoint.port)),

@@ -176,7 +176,7 @@ async fn a_broker_that_withdraws_is_fenced_until_it_wants_to_lead_again() {
 }
 
 #[tokio::test]
-async fn the_first_image_after_a_crash_shows_this_process_and_nothing_led_by_the_one_before() {
+async fn the_first_image_after_a_crash_has_no_leaderships_of_the_previous_process() {
     let dir = temporary();
     let node = Node::start(controller_options(dir.path())).await;
     node.create("a", 1).await;

@@ -64,7 +64,7 @@ pub struct Call {
     /// The client.
     pub peer: Arc<Peer>,
     /// When it was received.
-    pub came: Instant,
+    pub received_at: Instant,
     /// The request's bytes, from its header on, for forwarding. Empty in a call that waits for anything else, so that
     /// the request's memory is freed.
     pub frame: Bytes,
@@ -73,13 +73,13 @@ pub struct Call {
 impl Call {
     /// Counts the request as answered.
     pub fn answered(&self, broker: &Broker) {
-        broker.requests.answered(RequestMetrics::label(self.key), self.version, self.came);
+        broker.requests.answered(RequestMetrics::label(self.key), self.version, self.received_at);
     }
 
     /// Counts the request as answered, and the errors in the answer.
     fn answered_with(&self, broker: &Broker, response: &dyn Any) {
         let label = RequestMetrics::label(self.key);
-        broker.requests.answered(label, self.version, self.came);
+        broker.requests.answered(label, self.version, self.received_at);
         broker.requests.failed_in(label, response);
     }
 
@@ -282,7 +282,7 @@ impl Handler for ApiHandler {
     }
 
     fn handle(&self, peer: &mut Arc<Peer>, frame: Bytes) -> Reply {
-        let came = Instant::now();
+        let received_at = Instant::now();
         let prefix = match peek_request(&frame) {
             Ok(prefix) => prefix,
             Err(error) => return Reply::Close(format!("a request without a header: {error}")),
@@ -312,7 +312,7 @@ impl Handler for ApiHandler {
             correlation_id: prefix.correlation_id,
             client_id: header.client_id,
             peer: Arc::clone(peer),
-            came,
+            received_at,
             frame,
         };
         if large::is_large(&self.broker, api.key, call.frame.len()) {

@@ -109,11 +109,11 @@ impl RequestMetrics {
         Label(SERVED.len())
     }
 
-    /// A request received at `came` is answered now.
-    pub fn answered(&self, label: Label, version: i16, came: Instant) {
+    /// A request received at `received_at` is answered now.
+    pub fn answered(&self, label: Label, version: i16, received_at: Instant) {
         let metrics = &self.apis[label.0];
         let version = usize::try_from(version).unwrap_or(0).min(VERSIONS - 1);
-        let us = u64::try_from(came.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let us = u64::try_from(received_at.elapsed().as_micros()).unwrap_or(u64::MAX);
         metrics.versions[version].fetch_add(1, Ordering::Relaxed);
         metrics.buckets[bucket(us)].fetch_add(1, Ordering::Relaxed);
         metrics.total_us.fetch_add(us, Ordering::Relaxed);

@@ -48,7 +48,7 @@ pub(super) struct Done {
 impl Driver {
     /// Starts deciding a large request, or queues it behind the current one.
     pub(super) fn on_large(&mut self, decide: Decide, reply: Reply) {
-        self.standing.requested();
+        self.published.requested();
         self.drafts.waiting.push_back((decide, reply));
         self.next_draft();
     }

@@ -68,7 +68,7 @@ impl Driver {
             unclean_election_at: None,
             sessions: SessionClock::new(options.broker_session_timeout, Instant::now()),
             clock: options.clock.clone(),
-            standing: Arc::default(),
+            published: Arc::default(),
             is_full: false,
             dead: false,
         };
@@ -103,7 +103,7 @@ impl Driver {
         self.write(&[registration], now).map_err(start_error)?;
         self.log.flush()?;
         self.commit(self.state.image().clone());
-        self.standing.lead(self.leader.epoch);
+        self.published.lead(self.leader.epoch);
         tracing::info!(
             epoch = self.leader.epoch,
             offset = self.log.end_offset(),

@@ -64,7 +64,7 @@ impl Verification {
     }
 
     /// The error as returned to this client.
-    fn told(self, error: ErrorCode) -> ErrorCode {
+    fn client_error(self, error: ErrorCode) -> ErrorCode {
         match error {
             ErrorCode::ProducerFenced => ErrorCode::InvalidProducerEpoch,
             ErrorCode::TransactionAbortable if self == Verification::Older => ErrorCode::InvalidTxnState,
@@ -177,7 +177,7 @@ impl Verifier {
             };
             if guard.is_ok() && error != ErrorCode::None {
                 tracing::debug!(?partition, transactional_id = id, %error, "Partition is not part of the transaction");
-                *guard = Err(verification.told(error));
+                *guard = Err(verification.client_error(error));
             }
         }
     }

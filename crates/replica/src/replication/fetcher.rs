@@ -370,13 +370,13 @@ impl Fetcher {
         }
     }
 
-    /// Continues behind the appended records, or pauses if nothing could be appended. `came` tells whether the leader
+    /// Continues behind the appended records, or pauses if nothing could be appended. `received_any` tells whether the leader
     /// sent any.
     fn note_appended(
         &mut self,
         key: PartitionKey,
         from: Offset,
-        came: bool,
+        received_any: bool,
         taken: Result<Replicated, FollowError>,
     ) {
         let Some(followed) = self.followed.get_mut(&key) else { return };
@@ -386,7 +386,7 @@ impl Fetcher {
                 // A repeated position need not be sent, unless the leader sent an unusable part, such as the
                 // beginning of a batch.
                 let told = self.session.partition(&key).map(|told| told.log_start_offset);
-                if next.offset != from || came || told != Some(next.log_start_offset.0) {
+                if next.offset != from || received_any || told != Some(next.log_start_offset.0) {
                     self.go_on(key, Ok(next));
                 }
             }

@@ -65,9 +65,9 @@ impl FetchSession {
     /// The next request.
     pub fn request(&self) -> SessionRequest {
         let all = self.epoch == 0;
-        let told = self.wanted.iter().filter(|(key, _)| all || self.changed.contains(key));
+        let listed = self.wanted.iter().filter(|(key, _)| all || self.changed.contains(key));
         let mut topics: Vec<FetchTopic> = Vec::new();
-        for ((topic_id, _), partition) in told {
+        for ((topic_id, _), partition) in listed {
             match topics.last_mut().filter(|topic| topic.topic_id == *topic_id) {
                 Some(topic) => topic.partitions.push(partition.clone()),
                 None => topics.push(FetchTopic {
@@ -134,9 +134,9 @@ mod tests {
     }
 
     /// Session, epoch, listed partitions, forgotten partitions.
-    type Told = (i32, i32, Vec<(u128, i32, i64)>, Vec<(u128, i32)>);
+    type Listed = (i32, i32, Vec<(u128, i32, i64)>, Vec<(u128, i32)>);
 
-    fn told(session: &FetchSession) -> Told {
+    fn listed(session: &FetchSession) -> Listed {
         let SessionRequest { id, epoch, topics, forgotten } = session.request();
         let of = |topic: FetchTopic| {
             let id = topic.topic_id.0;
@@ -147,19 +147,19 @@ mod tests {
     }
 
     #[test]
-    fn only_changes_are_told_once_a_session_is_open() {
+    fn only_changes_are_listed_once_a_session_is_open() {
         let mut session = FetchSession::default();
         session.set((A, 0), at(0, 10));
         session.set((A, 1), at(1, 20));
         session.set((B, 0), at(0, 30));
-        assert_eq!(told(&session), (0, 0, vec![(1, 0, 10), (1, 1, 20), (2, 0, 30)], vec![]));
+        assert_eq!(listed(&session), (0, 0, vec![(1, 0, 10), (1, 1, 20), (2, 0, 30)], vec![]));
         session.answered(77);
-        assert_eq!(told(&session), (77, 1, vec![], vec![]));
+        assert_eq!(listed(&session), (77, 1, vec![], vec![]));
         session.set((A, 1), at(1, 25));
         session.remove(&(B, 0));
-        assert_eq!(told(&session), (77, 1, vec![(1, 1, 25)], vec![(2, 0)]));
+        assert_eq!(listed(&session), (77, 1, vec![(1, 1, 25)], vec![(2, 0)]));
         session.answered(77);
-        assert_eq!(told(&session), (77, 2, vec![], vec![]));
+        assert_eq!(listed(&session), (77, 2, vec![], vec![]));
     }
 
     #[test]
@@ -170,15 +170,15 @@ mod tests {
         session.answered(7);
         session.remove(&(A, 0));
         session.set((A, 0), at(0, 11));
-        assert_eq!(told(&session), (7, 1, vec![(1, 0, 11)], vec![]));
+        assert_eq!(listed(&session), (7, 1, vec![(1, 0, 11)], vec![]));
     }
 
     #[test]
-    fn without_a_session_everything_is_told_each_time() {
+    fn without_a_session_everything_is_listed_each_time() {
         let mut session = FetchSession::default();
         session.set((A, 0), at(0, 10));
         session.answered(0);
-        assert_eq!(told(&session), (0, 0, vec![(1, 0, 10)], vec![]));
+        assert_eq!(listed(&session), (0, 0, vec![(1, 0, 10)], vec![]));
     }
 
     #[test]
@@ -187,12 +187,12 @@ mod tests {
         session.set((A, 0), at(0, 10));
         session.answered(7);
         session.reset();
-        assert_eq!(told(&session), (7, 0, vec![(1, 0, 10)], vec![]));
+        assert_eq!(listed(&session), (7, 0, vec![(1, 0, 10)], vec![]));
         session.answered(8);
         session.not_taken();
-        assert_eq!(told(&session), (8, 0, vec![(1, 0, 10)], vec![]), "the leader tells all anew");
+        assert_eq!(listed(&session), (8, 0, vec![(1, 0, 10)], vec![]), "the leader wants everything again");
         session.answered(9);
         session.lost();
-        assert_eq!(told(&session), (0, 0, vec![(1, 0, 10)], vec![]));
+        assert_eq!(listed(&session), (0, 0, vec![(1, 0, 10)], vec![]));
     }
 }

@@ -1,7 +1,7 @@
 //! Builds the answer of a fetch: a head in memory and slices of log segments.
 
 use super::plan::{Entry, Plan};
-use super::session::Told;
+use super::session::Answered;
 use super::{FetchFailed, is_silent};
 use crate::api::{Call, elsewhere};
 use crate::broker::Broker;
@@ -53,8 +53,8 @@ impl Outcome {
             })
     }
 
-    fn told(&self) -> Told {
-        Told {
+    fn answered(&self) -> Answered {
+        Answered {
             error_code: self.error.code(),
             high_watermark: self.read.as_ref().map_or(-1, |read| read.high_watermark.0),
             log_start_offset: self.read.as_ref().map_or(-1, |read| read.log_start_offset.0),
@@ -74,7 +74,7 @@ fn count(broker: &Broker, call: &Call, plan: &Plan, outcomes: &[Outcome]) {
         true => RequestMetrics::label_of_followers(),
         false => RequestMetrics::label(call.key),
     };
-    broker.requests.answered(label, call.version, call.came);
+    broker.requests.answered(label, call.version, call.received_at);
     for (entry, outcome) in plan.entries.iter().zip(outcomes) {
         match (outcome.bytes(), &entry.partition) {
             (0, _) if outcome.error == ErrorCode::None => {}
@@ -88,16 +88,16 @@ fn count(broker: &Broker, call: &Call, plan: &Plan, outcomes: &[Outcome]) {
 /// The answer to a fetch.
 pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>) -> Reply {
     count(broker, call, &plan, &outcomes);
-    let told: Vec<_> = plan
+    let answered: Vec<_> = plan
         .entries
         .iter()
         .zip(&outcomes)
         .map(|(entry, outcome)| {
             let news = outcome.read.as_ref().is_some_and(|read| !is_silent(read));
-            (entry.key.clone(), outcome.told(), news)
+            (entry.key.clone(), outcome.answered(), news)
         })
         .collect();
-    let mentioned = broker.fetch_sessions.finish(plan.session, &told);
+    let mentioned = broker.fetch_sessions.finish(plan.session, &answered);
     let mut response = FetchResponse { session_id: plan.session.id(), ..Default::default() };
     let mut slices = Vec::new();
     let mut leaders = Vec::new();

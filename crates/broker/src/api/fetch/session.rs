@@ -46,12 +46,12 @@ struct Cached {
     key: Key,
     wanted: FetchPartition,
     /// The values in the last answer.
-    told: Option<Told>,
+    answered: Option<Answered>,
 }
 
 /// The values that decide whether a partition without new records is included in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct Answered {
     pub error_code: i16,
     pub high_watermark: i64,
     pub log_start_offset: i64,
@@ -210,10 +210,10 @@ impl FetchSessions {
     }
 
     /// Records the values of an answer, partition by partition in the order of [`FetchSessions::begin`], and returns
-    /// which must be included. `told` has the values of each, `has_records` whether it has records.
-    pub fn finish(&self, fetch: SessionFetch, told: &[(Key, Told, bool)]) -> Vec<bool> {
+    /// which must be included. `answered` has the values of each, `has_records` whether it has records.
+    pub fn finish(&self, fetch: SessionFetch, answered: &[(Key, Answered, bool)]) -> Vec<bool> {
         let full = !matches!(fetch, SessionFetch::Incremental { .. });
-        let mut mentioned = vec![true; told.len()];
+        let mut mentioned = vec![true; answered.len()];
         if fetch == SessionFetch::None {
             return mentioned;
         }
@@ -221,15 +221,15 @@ impl FetchSessions {
         let mut session = slot.session.lock();
         let session = &mut *session;
         let mut moved = vec![false; session.partitions.len()];
-        for (position, (key, now, has_records)) in told.iter().enumerate() {
+        for (position, (key, now, has_records)) in answered.iter().enumerate() {
             // Usually nothing has moved since the fetch began, and the index is not needed.
             let at = session.order.get(position).filter(|at| session.partitions[**at as usize].key == *key);
             let Some(at) = at.or_else(|| session.index.get(key)).map(|at| *at as usize) else { continue };
             let cached = &mut session.partitions[at];
-            let changed = *has_records || cached.told != Some(*now) || now.error_code != 0;
+            let changed = *has_records || cached.answered != Some(*now) || now.error_code != 0;
             mentioned[position] = full || changed;
             // An error is repeated until it is gone, and the recovery is reported.
-            cached.told = (now.error_code == 0).then_some(*now);
+            cached.answered = (now.error_code == 0).then_some(*now);
             moved[at] |= *has_records;
         }
         session.read_last(&moved);
@@ -280,7 +280,7 @@ impl Session {
         for (key, wanted) in wanted {
             match self.index.get(&key) {
                 Some(&at) => self.partitions[at as usize].wanted = wanted,
-                None => self.add(Cached { key, wanted, told: None }),
+                None => self.add(Cached { key, wanted, answered: None }),
             }
         }
         if !forgotten.is_empty() {

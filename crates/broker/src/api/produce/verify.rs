@@ -121,15 +121,17 @@ impl Unverified {
 
     fn into_guards(self, required: bool) -> Guards {
         let verification = self.verification;
-        let guards =
-            self.guarded.into_iter().map(|(_, guard)| guard.map_err(|error| told(error, verification)));
+        let guards = self
+            .guarded
+            .into_iter()
+            .map(|(_, guard)| guard.map_err(|error| client_error(error, verification)));
         Guards { required, known: self.places.into_iter().zip(guards).collect() }
     }
 }
 
 /// The error for a producer: older clients know only one retriable error that does not make them look for another
 /// leader.
-fn told(error: ErrorCode, verification: Verification) -> AppendError {
+fn client_error(error: ErrorCode, verification: Verification) -> AppendError {
     match error {
         ErrorCode::NetworkException
         | ErrorCode::CoordinatorLoadInProgress

@@ -2,7 +2,7 @@
 
 use crate::cli::failure::Unhealthy;
 
-use super::report::{BrokerStatus, NotTold, PartitionStatus, Reach, Status};
+use super::report::{BrokerStatus, PartitionStatus, Reach, Status, Unavailable};
 
 /// A voter that has not fetched for so long is taken for gone. Kafka's voters fetch at least every half second.
 pub const SILENT_MS: i64 = 10_000;
@@ -121,7 +121,7 @@ impl Status {
         let problem = |text: String| Problem { health: Health::Degraded, text };
         let quorum = match &self.quorum {
             Ok(quorum) => quorum,
-            Err(NotTold { is_problem: true, .. }) => {
+            Err(Unavailable { is_problem: true, .. }) => {
                 return vec![problem("no active controller answers".to_owned())];
             }
             Err(_) => return Vec::new(),

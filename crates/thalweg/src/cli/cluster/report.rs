@@ -22,14 +22,14 @@ pub struct Status {
     /// All partitions.
     pub partitions: Vec<PartitionStatus>,
     /// The reassignments in progress, or why they are unknown.
-    pub reassignments: Result<Vec<Reassignment>, NotTold>,
+    pub reassignments: Result<Vec<Reassignment>, Unavailable>,
     /// The controllers' quorum, or why it is not known.
-    pub quorum: Result<Quorum, NotTold>,
+    pub quorum: Result<Quorum, Unavailable>,
 }
 
 /// Why something is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotTold {
+pub struct Unavailable {
     /// Whether that is a problem of the cluster; else it does not serve the request, or not to this client.
     pub is_problem: bool,
     /// The error of the request.
@@ -312,7 +312,7 @@ impl Status {
     fn reassignment_text(&self) -> String {
         let found = match &self.reassignments {
             Ok(found) => found,
-            Err(NotTold { why, .. }) => return format!("Reassignments: not known ({why})\n"),
+            Err(Unavailable { why, .. }) => return format!("Reassignments: not known ({why})\n"),
         };
         if found.is_empty() {
             return "Reassignments: none\n".to_owned();
@@ -328,7 +328,7 @@ impl Status {
     fn quorum_text(&self) -> String {
         let quorum = match &self.quorum {
             Ok(quorum) => quorum,
-            Err(NotTold { why, is_problem }) => {
+            Err(Unavailable { why, is_problem }) => {
                 let known = "Without an active controller, brokers answer with what they knew last.\n";
                 let known = if *is_problem { known } else { "" };
                 return format!("Controller quorum: not known ({why})\n{known}");

@@ -16,7 +16,7 @@ use thalweg_wire::request::{
 };
 
 use super::health::Health;
-use super::report::{NotTold, PartitionStatus, Quorum, QuorumNode, Reassignment, Role, Status};
+use super::report::{PartitionStatus, Quorum, QuorumNode, Reassignment, Role, Status, Unavailable};
 use super::views::Views;
 use crate::cli::connect::Connect;
 use crate::cli::failure::Unhealthy;
@@ -147,14 +147,14 @@ async fn ask(
     }))
 }
 
-async fn in_time<T>(answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, NotTold> {
+async fn in_time<T>(answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, Unavailable> {
     match tokio::time::timeout(CONTROLLERS_WAIT, answer).await {
         Ok(Ok(answered)) => Ok(answered),
-        Ok(Err(error)) => Err(NotTold { is_problem: !is_refusal(&error), why: error.to_string() }),
+        Ok(Err(error)) => Err(Unavailable { is_problem: !is_refusal(&error), why: error.to_string() }),
         Err(_) => {
             let seconds = CONTROLLERS_WAIT.as_secs();
             let why = format!("no active controller has answered within {seconds} s");
-            Err(NotTold { is_problem: true, why })
+            Err(Unavailable { is_problem: true, why })
         }
     }
 }

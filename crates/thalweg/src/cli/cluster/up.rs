@@ -66,20 +66,20 @@ impl Up {
             (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let cluster = tokio::select! {
             started = LocalCluster::start(&options) => started?,
-            () = told(&mut terminate, &mut interrupt) => return Ok(()),
+            () = signalled(&mut terminate, &mut interrupt) => return Ok(()),
         };
         let mut out = std::io::stdout();
         out.write_all(table(&cluster, &std::env::current_dir().unwrap_or_default()).as_bytes())?;
         out.flush()?;
         tokio::select! {
-            () = told(&mut terminate, &mut interrupt) => {}
+            () = signalled(&mut terminate, &mut interrupt) => {}
             () = all_ended(&cluster) => return Err(Failed("all nodes have ended".to_owned()).into()),
         }
         writeln!(out, "Stopping")?;
         let odd = tokio::select! {
             odd = cluster.stop() => odd,
             // Dropping it kills running processes.
-            () = told(&mut terminate, &mut interrupt) => vec!["killed by a second signal".to_owned()],
+            () = signalled(&mut terminate, &mut interrupt) => vec!["killed by a second signal".to_owned()],
         };
         if odd.is_empty() {
             writeln!(out, "Stopped in order; the data is in {}", self.dir.display())?;
@@ -118,7 +118,7 @@ impl Up {
     }
 }
 
-async fn told(terminate: &mut Signal, interrupt: &mut Signal) {
+async fn signalled(terminate: &mut Signal, interrupt: &mut Signal) {
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -127,15 +127,15 @@ async fn told(terminate: &mut Signal, interrupt: &mut Signal) {
 
 /// Logs nodes that exit, as in experiments; returns when none is left.
 async fn all_ended(cluster: &LocalCluster) {
-    let mut told = BTreeSet::new();
+    let mut logged = BTreeSet::new();
     loop {
         for (name, how) in cluster.ended() {
-            if !told.contains(&name) {
+            if !logged.contains(&name) {
                 tracing::warn!("{name} exited: {how}");
-                told.insert(name);
+                logged.insert(name);
             }
         }
-        if told.len() == cluster.nodes().len() {
+        if logged.len() == cluster.nodes().len() {
             return;
         }
         tokio::time::sleep(POLL).await;
