@@ -1,5 +1,6 @@
-//! A client for Apache Kafka and all that speaks its protocol: producers with transactions, consumers and their groups, the
-//! administrative requests, and below them connections with typed requests. It knows no broker from inside.
+//! A client for Apache Kafka and all that speaks its protocol: producers with transactions, consumers and their
+//! groups, the administrative requests, and below them connections with typed requests. It is independent of the
+//! broker's code.
 //!
 //! - [`Producer`] sends records at a cost per record of varints and a copy, idempotently, and in transactions by both of
 //!   Kafka's protocols.

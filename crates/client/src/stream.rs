@@ -175,6 +175,9 @@ mod tests {
         assert_eq!(bootstrap_servers(" a:1, b:2,").expect("two"), ["a:1", "b:2"]);
         assert!(matches!(bootstrap_servers(" ,"), Err(BootstrapError::NoBootstrapServer(_))));
         let wrong = bootstrap_servers("a:1,b").expect_err("no port");
-        assert!(wrong.to_string().starts_with("\"b\" is no address of a broker: HOST:PORT"), "{wrong}");
+        assert!(
+            wrong.to_string().starts_with("\"b\" is not a broker address: expected HOST:PORT"),
+            "{wrong}"
+        );
     }
 }

@@ -1,7 +1,6 @@
 //! The clock: the one place where the log reads the time.
 //!
-//! Owns: milliseconds since the epoch, from the system or set by hand. Refuses: timers and sleeping; whoever
-//! waits does so elsewhere.
+//! Owns: milliseconds since the epoch, from the system or set by hand. Refuses: timers and sleeping.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

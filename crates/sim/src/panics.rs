@@ -7,7 +7,7 @@ thread_local! {
     static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Begins to take note of panics, in all threads that call this.
+/// Starts recording panics, in all threads that call this.
 pub fn watch() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

@@ -1,4 +1,4 @@
-//! What is left lying about when one means to come back.
+//! Unfinished work left in the code.
 
 use super::tree::{Tree, has_word};
 use super::{Finding, Rule};
@@ -12,7 +12,7 @@ pub const RULE: Rule = Rule {
 /// Macros that must not be called.
 const MACROS: [&str; 3] = ["dbg!", "todo!", "unimplemented!"];
 
-/// Words of a reason: fewer say only that there is one.
+/// Minimum number of words of a reason.
 const REASON_WORDS_MIN: usize = 4;
 
 fn check(tree: &Tree) -> Vec<Finding> {

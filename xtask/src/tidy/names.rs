@@ -1,4 +1,4 @@
-//! Names that say nothing.
+//! Names without meaning.
 
 use super::tree::Tree;
 use super::{Finding, Rule};
@@ -30,7 +30,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// What is wrong with the name that a line defines.
+/// The fault of the name that a line defines.
 fn complaint(line: &str) -> Option<String> {
     let words = line.trim_start();
     let words = match words.strip_prefix("pub") {

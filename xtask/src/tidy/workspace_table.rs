@@ -10,7 +10,7 @@ pub const RULE: Rule = Rule {
     check: |tree| Ok(check(tree)),
 };
 
-/// More than this is a matrix that nobody tests.
+/// More features would be a matrix that is never tested.
 const FEATURES_MAX: usize = 3;
 
 fn check(tree: &Tree) -> Vec<Finding> {
@@ -26,7 +26,7 @@ fn check_table(tree: &Tree) -> Vec<Finding> {
     let table: Vec<_> = entries(text).filter(|entry| entry.section == "workspace.dependencies").collect();
     let mut findings = Vec::new();
     for pair in table.windows(2) {
-        // A blank line begins another part of the table.
+        // A blank line starts another part of the table.
         if pair[1].line == pair[0].line + 1 && pair[1].key < pair[0].key {
             let message = format!("{} belongs before {}", pair[1].key, pair[0].key);
             findings.push(Finding::new("Cargo.toml", pair[1].line, message));

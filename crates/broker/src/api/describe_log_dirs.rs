@@ -22,7 +22,7 @@ const UNKNOWN_BYTES: i64 = -1;
 /// The lag of a partition that is not open here.
 const UNKNOWN_LAG: i64 = -1;
 
-/// The partitions that are asked for; `None` asks for all.
+/// The requested partitions; `None` means all.
 type Asked = Option<HashMap<String, HashSet<i32>>>;
 
 /// Describes every directory.

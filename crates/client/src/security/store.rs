@@ -162,7 +162,7 @@ fn read(setting: &'static str, path: String) -> Result<Source, InvalidSetting> {
     let bytes = std::fs::read(Path::new(path.trim())).map_err(unreadable)?;
     let content = if bytes.starts_with(&JKS_MAGIC) {
         let expected = format!(
-            "PEM or PKCS12, where this is JKS (keytool -importkeystore -srckeystore {path} -destkeystore {path}.p12 \
+            "PEM or PKCS12; this is JKS (keytool -importkeystore -srckeystore {path} -destkeystore {path}.p12 \
              -deststoretype PKCS12 converts it)"
         );
         return Err(invalid(setting, &path, expected));
@@ -172,7 +172,7 @@ fn read(setting: &'static str, path: String) -> Result<Source, InvalidSetting> {
         let sections = pem::sections(&String::from_utf8_lossy(&bytes))
             .map_err(|fault| invalid(setting, &path, format!("readable PEM ({fault})")))?;
         if sections.is_empty() {
-            return Err(invalid(setting, &path, "a file in PEM or PKCS12, which this is not,"));
+            return Err(invalid(setting, &path, "a file in PEM or PKCS12, which this is not"));
         }
         Content::Pem(sections)
     };

@@ -69,8 +69,8 @@ pub enum TlsFault {
     UnknownIssuer,
     /// The certificate is for other hosts.
     #[error(
-        "the broker's certificate is not for {host}{}; the broker has to be addressed by such a name, or \
-         ssl.endpoint.identification.algorithm set to nothing",
+        "the broker's certificate is not for {host}{}; address the broker by one of its names, or \
+         set ssl.endpoint.identification.algorithm to nothing",
         presented(.names)
     )]
     Name {
@@ -89,23 +89,19 @@ pub enum TlsFault {
     #[error("the broker's certificate cannot be accepted: {0}")]
     Certificate(String),
     /// The broker wants to know who we are.
-    #[error(
-        "the broker wants a certificate of this client (ssl.keystore.location), or does not accept the one that it was shown"
-    )]
+    #[error("the broker requires a client certificate (ssl.keystore.location), or rejects the presented one")]
     ClientCertificate,
     /// The two sides have nothing in common.
     #[error("the two sides have no protocol version or cipher in common ({0})")]
     NothingInCommon(String),
     /// The other side does not speak TLS.
-    #[error(
-        "the other side does not speak TLS (with security.protocol, PLAINTEXT or SASL_PLAINTEXT may be right)"
-    )]
+    #[error("the peer does not speak TLS (security.protocol may have to be PLAINTEXT or SASL_PLAINTEXT)")]
     NotTls,
     /// The other side closed the connection.
-    #[error("the other side closed the connection in the handshake (a listener that speaks no TLS does so)")]
+    #[error("the peer closed the connection in the handshake (a listener without TLS does so)")]
     Closed,
     /// The address names no host that a certificate can be for.
-    #[error("{0:?} is no host name")]
+    #[error("{0:?} is not a host name")]
     HostName(String),
     /// Another end.
     #[error("{0}")]

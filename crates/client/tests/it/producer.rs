@@ -312,7 +312,7 @@ async fn what_can_never_be_sent_is_refused_at_once() {
     assert!(matches!(producer.try_send(&record), Err(SendError::TooLarge(_))));
     let elsewhere = ProducerRecord { partition: Some(2), value: None, ..record };
     let error = producer.try_send(&elsewhere).expect_err("there is no such partition");
-    assert_eq!(error.to_string(), "Topic t has no partition 2: 0 to 1 would be right");
+    assert_eq!(error.to_string(), "Topic t has no partition 2: expected 0 to 1");
 }
 
 #[tokio::test(start_paused = true)]

@@ -260,25 +260,25 @@ async fn what_kafka_refuses_is_explained(kafka: &Secured) {
         (
             "SCRAM",
             &scram("ann", "hunter2")[..],
-            "does not let this client in by SCRAM-SHA-512: Authentication failed",
+            "rejects this client by SCRAM-SHA-512: Authentication failed",
         ),
         ("SCRAM", &scram("nobody", "x"), "Authentication failed"),
-        ("SCRAM", &plain, "this listener takes SCRAM-SHA-512, SCRAM-SHA-256 (sasl.mechanism)"),
-        ("PLAIN", &plain, "does not let this client in by PLAIN: Authentication failed"),
+        ("SCRAM", &plain, "this listener supports SCRAM-SHA-512, SCRAM-SHA-256 (sasl.mechanism)"),
+        ("PLAIN", &plain, "rejects this client by PLAIN: Authentication failed"),
         (
             "TLS",
             &[("ssl.truststore.certificates", stranger.pem.as_str()), ("ssl.truststore.location", "")],
             "signed by none that is trusted here",
         ),
         ("MUTUAL", &[], "certificate of this client"),
-        ("TLS", &system, "security.protocol=SSL or SASL_SSL would be right"),
-        ("PLAIN", &system, "a listener that wants SASL does so"),
+        ("TLS", &system, "expected security.protocol=SSL or SASL_SSL"),
+        ("PLAIN", &system, "a SASL listener does so"),
         (
             "PLAIN",
             &[("security.protocol", "SSL"), ("ssl.truststore.location", &kafka.ca)],
-            "speaks no TLS does so",
+            "a listener without TLS does so",
         ),
-        ("TLS", &[("security.protocol", "SASL_SSL"), plain[0], plain[1], plain[2]], "asks for no SASL"),
+        ("TLS", &[("security.protocol", "SASL_SSL"), plain[0], plain[1], plain[2]], "does not use SASL"),
     ] {
         let error = kafka.connect(listener, settings).await.expect_err("a refusal");
         assert!(error.contains(words), "{listener}: {error}");

@@ -46,7 +46,7 @@ pub enum StartError {
     Append(#[from] thalweg_log::AppendError),
     #[error("the metadata log cannot be read: {0}")]
     Batch(#[from] MetadataBatchError),
-    #[error("the metadata log holds a record that does not fit: {0}")]
+    #[error("the metadata log contains an invalid record: {0}")]
     Replay(#[from] thalweg_metadata::ReplayError),
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
@@ -70,8 +70,8 @@ pub enum StartError {
     )]
     OtherVoters { dir: PathBuf, voters: Vec<i32> },
     #[error(
-        "{} was formatted with metadata.version {level}, and the embedded controller begins clusters with 3.9-IV0 (21) to \
-         4.3-IV0 (30): kafka-storage format --release-version 3.9 would be right, or no file",
+        "{} was formatted with metadata.version {level}, and the embedded controller starts clusters with 3.9-IV0 (21) to \
+         4.3-IV0 (30): use kafka-storage format --release-version 3.9, or no file",
         path.display()
     )]
     FormattedVersion { path: PathBuf, level: i16 },

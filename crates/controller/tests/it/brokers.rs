@@ -267,7 +267,7 @@ async fn wait_for_leader(bench: &Bench, wanted: i32) {
 }
 
 #[tokio::test]
-async fn the_controller_elects_of_itself_who_was_out_of_sync_and_gives_preferred_leaders_back_their_place() {
+async fn the_controller_runs_unclean_elections_and_restores_preferred_leaders() {
     let bench = Bench::with(|options| {
         options.unclean_election_interval = Duration::from_millis(10);
         options.rebalance_interval = Duration::from_millis(10);

@@ -1,5 +1,4 @@
-//! The coordinator of classic consumer groups: who is in a group, which generation it is in, who was assigned what,
-//! and which offsets it committed.
+//! The coordinator of classic consumer groups: members, generations, assignments and committed offsets.
 //!
 //! Behaves as Kafka's `org.apache.kafka.coordinator.group` does for the classic protocol. The consumer protocol of
 //! KIP-848, share groups and streams groups are not served; their records are passed over.

@@ -1,5 +1,5 @@
-//! The coordinator of transactions: who may write under a transactional id, which partitions its transaction has
-//! written to, and how it ends in all of them.
+//! The coordinator of transactions: the producer of a transactional id, the partitions of its transaction, and its
+//! end in all of them.
 //!
 //! Behaves as Kafka's `TransactionCoordinator`, with both of its protocols: that of KIP-98, in which the producer
 //! names its partitions first, and that of KIP-890 (transaction.version 2), in which the leaders do, and each

@@ -1,8 +1,8 @@
 //! Making batches durable, and closing.
 //!
-//! Owns: what has to be synced for the recovery point to rise. Refuses: syncing under the partition's lock: the
-//! caller takes a [`FlushTarget`], drops the lock, syncs, takes the lock again and reports the outcome. Appends
-//! that came meanwhile are covered by the next flush, so one sync serves many appends.
+//! Owns: what must be synced before the recovery point can rise. Refuses: syncing under the partition's lock: the
+//! caller takes a [`FlushTarget`], drops the lock, syncs, takes the lock again and reports the outcome. Later appends
+//! are covered by the next flush, so one sync serves many appends.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,18 +15,19 @@ use super::{PartitionLog, metadata};
 use crate::checkpoint::LEADER_EPOCH_FILE;
 use crate::disk::{self, Disk, Durability, LogFile};
 
-/// What to sync so that everything below an offset is durable.
+/// The files to sync so that everything below an offset is durable.
 #[derive(Debug)]
 pub struct FlushTarget {
     up_to: Offset,
     /// The directory of the log.
     log_dir: PathBuf,
     files: Vec<Arc<LogFile>>,
-    /// The transaction indexes of the segments: what is below the recovery point is not read again to make them anew.
+    /// The transaction indexes of the segments: batches below the recovery point are not read again to rebuild them.
     txn_indexes: Vec<PathBuf>,
     disk: Disk,
     epoch_file: Option<(PathBuf, u64)>,
-    /// With the name of the directory goes whose it is: without that, any topic of the name may claim it.
+    /// Synced with the name of the directory: without the topic id in it, any topic of that name may claim the
+    /// directory.
     metadata_file: Option<PathBuf>,
     /// The directories with changed names in them, each with the changes that a sync of it covers.
     dir: Option<(PathBuf, u64)>,
@@ -34,8 +35,8 @@ pub struct FlushTarget {
     truncations: u64,
 }
 
-/// Changes of names, and how many of them are on the medium. Both only rise: a flush that began before a change says
-/// nothing about it, and one that comes to nothing leaves the changes to the next.
+/// Counts renames, and how many of them are synced. Both only rise: a flush that started before a rename does not
+/// cover it, and a failed one leaves it to the next.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     changes: u64,
@@ -52,7 +53,7 @@ impl Names {
         self.changes
     }
 
-    /// What a sync covers that begins now; `None` when there is nothing to sync.
+    /// The count that a sync started now covers; `None` if there is nothing to sync.
     pub(super) fn unsynced(&self) -> Option<u64> {
         (self.changes > self.synced).then_some(self.changes)
     }
@@ -79,7 +80,7 @@ pub(super) struct Flushing {
 }
 
 impl Flushing {
-    /// Of a log that is durable up to here.
+    /// The state of a log that is durable up to this recovery point.
     pub(super) fn new(recovery_point: Offset, now_ms: i64) -> Flushing {
         Flushing {
             recovery_point,

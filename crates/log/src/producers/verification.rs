@@ -1,5 +1,5 @@
-//! Guards of transactional appends: a partition takes the first batch of a transaction only after the
-//! coordinator has confirmed that the partition belongs to it (KIP-890).
+//! Guards of transactional appends: a partition accepts the first batch of a transaction only after the coordinator
+//! has confirmed that it belongs to the transaction (KIP-890).
 //!
 //! Owns: one guard per producer whose transaction is being confirmed. Refuses: asking the coordinator.
 
@@ -32,7 +32,7 @@ pub struct Verifications {
 }
 
 impl Verifications {
-    /// Begins a verification, or joins the one under way.
+    /// Starts a verification, or joins the one in progress.
     pub fn start(
         &mut self,
         producer_id: ProducerId,

@@ -1,4 +1,4 @@
-//! Moving a partition to another log directory: the change of places, and what a stop in the middle of it leaves.
+//! Moving a partition to another log directory: the final switch, and the state after an interrupted one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -13,8 +13,8 @@ pub struct Waiter {
     notify: Notify,
 }
 
-/// What a fetch holds while it waits. When it is dropped, because the fetch is answered or nobody wants the answer any
-/// more, the partitions forget the waiter at their next occasion.
+/// The state of a waiting fetch. When it is dropped, because the fetch is answered or abandoned, the partitions
+/// forget the waiter at their next occasion.
 #[derive(Debug)]
 pub struct Waiting(Arc<Waiter>);
 
@@ -47,7 +47,7 @@ impl Waiter {
         self.count(bytes);
     }
 
-    /// Until enough has come, or something happened that is worth another look.
+    /// Completes when enough bytes have arrived, or something else requires another check.
     pub async fn woken(&self) {
         self.notify.notified().await;
     }
@@ -77,7 +77,7 @@ impl Waiter {
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
     waiting: Vec<Arc<Waiter>>,
-    /// How many there may be before the abandoned ones are looked for.
+    /// Number of waiters at which abandoned ones are removed.
     sweep_at: usize,
 }
 

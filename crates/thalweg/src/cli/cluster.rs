@@ -19,7 +19,7 @@ pub enum Cluster {
 }
 
 impl Cluster {
-    /// Does what was asked.
+    /// Runs the command.
     pub async fn run(&self) -> anyhow::Result<()> {
         match self {
             Cluster::Up(up) => up.run().await,

@@ -22,7 +22,7 @@ async fn a_follower_that_stops_leaves_and_joins_again_when_it_has_caught_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_follower_that_the_controller_takes_for_alive_and_that_lags_is_dropped_by_the_leader() {
+async fn a_lagging_live_follower_is_dropped_by_the_leader() {
     let mut cluster =
         Cluster::start(&[("broker.session.timeout.ms", "600000"), ("replica.lag.time.max.ms", "1500")]).await;
     let topic = cluster.create("topic", &[&[1, 2, 3]], &[("min.insync.replicas", "2")]).await;

@@ -268,7 +268,7 @@ async fn what_is_acknowledged_by_all_is_on_every_replica_byte_for_byte() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn who_looks_for_faults_learns_the_end_of_every_replica_and_a_consumer_that_of_the_leader() {
+async fn diagnostic_readers_see_every_replicas_end_and_consumers_the_leaders() {
     let cluster = Cluster::start(&[]).await;
     let topic = cluster.create("topic", &[&[1, 2, 3]], &[]).await;
     cluster.put(&topic, 0, -1, b"one").await;

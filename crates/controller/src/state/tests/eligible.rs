@@ -76,7 +76,7 @@ fn who_leaves_an_isr_below_the_minimum_may_lead_again() {
 }
 
 #[test]
-fn a_broker_that_was_not_stopped_in_order_is_eligible_no_more_and_the_last_leader_is_the_last_resort() {
+fn after_an_unclean_stop_a_broker_is_ineligible_and_the_last_leader_is_the_last_resort() {
     let mut bench = bench(2);
     bench.create("t", &[&[1, 2]], &[(MIN_INSYNC_REPLICAS, "2")]);
     fence(&mut bench, 2);

@@ -1,13 +1,13 @@
-//! How well a cluster is, by what of it answers: the problems that a status names, and the exit code.
+//! The health of a cluster, from the answers of its parts: the problems listed by a status, and the exit code.
 
 use crate::cli::failure::Unhealthy;
 
-use super::report::{BrokerStatus, NotTold, PartitionStatus, Reach, Status};
+use super::report::{BrokerStatus, PartitionStatus, Reach, Status, Unavailable};
 
 /// A voter that has not fetched for so long is taken for gone. Kafka's voters fetch at least every half second.
 pub const SILENT_MS: i64 = 10_000;
 
-/// How well a cluster is. The better comes first.
+/// The health of a cluster, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Health {
     /// All that is there answers, and no replica is missing.
@@ -31,7 +31,7 @@ impl Health {
         }
     }
 
-    /// 1 and 2 are those of every command: it failed, it was asked for the wrong thing.
+    /// 1 and 2 are used by every command: failure, and invalid arguments.
     pub fn exit_code(self) -> u8 {
         match self {
             Health::Healthy => 0,
@@ -47,7 +47,7 @@ impl Health {
 pub struct Problem {
     /// How bad it is.
     pub health: Health,
-    /// What it is, for people.
+    /// A description for people.
     pub text: String,
 }
 
@@ -121,7 +121,7 @@ impl Status {
         let problem = |text: String| Problem { health: Health::Degraded, text };
         let quorum = match &self.quorum {
             Ok(quorum) => quorum,
-            Err(NotTold { is_problem: true, .. }) => {
+            Err(Unavailable { is_problem: true, .. }) => {
                 return vec![problem("no active controller answers".to_owned())];
             }
             Err(_) => return Vec::new(),
