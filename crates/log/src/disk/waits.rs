@@ -1,4 +1,4 @@
-//! Where a thread must not wait for the disk: under the lock of a partition, because all appends and reads would wait
+//! Detects threads that wait for the disk under the lock of a partition, because all appends and reads would wait
 //! too.
 //!
 //! Owns the mark of the thread, and the panic when it syncs, removes a file, or reads and decompresses many batches
