@@ -2,8 +2,8 @@
 //!
 //! A value of this broker, or of all brokers, creates a new [`BrokerConfig`], which is used from then on, and new
 //! settings of every partition, because topics inherit. A value of a topic creates new settings of that topic's
-//! partitions. What the image holds was checked before it was written; what cannot be used all the same (a newer
-//! controller may know more) is reported and left out, and the rest takes effect.
+//! partitions. The image's values were checked before they were written; values that are unusable anyway (from a
+//! newer controller) are logged and ignored, and the rest takes effect.
 
 use crate::broker::Broker;
 use std::net::{IpAddr, ToSocketAddrs};

@@ -268,8 +268,8 @@ impl Segment {
         Ok(found.map(|batch| self.boundary(&batch)))
     }
 
-    /// The last batch boundary at or before `limit`, which lies inside the segment and not before `from`, itself
-    /// a boundary.
+    /// The last batch boundary at or before `limit`, which is inside the segment and not before `from`, itself a
+    /// boundary.
     pub fn boundary_before(&mut self, home: &Home, from: u64, limit: u64) -> Result<Boundary, ScanError> {
         if let Some(found) = self.recent.last_at_or_before(limit) {
             return Ok(found);

@@ -3,7 +3,7 @@
 //! [`ApiHandler::handle`] reads the common start of a request, finds the API in [`SERVED`], decodes the header and
 //! the message, and calls the API's function. An API that is not in the table is not served and not in ApiVersions; a
 //! version outside the table's closes the connection, as Kafka does, except for ApiVersions itself, which answers at
-//! version 0 what is served.
+//! version 0 with the served APIs.
 
 mod acls;
 mod alter_configs;

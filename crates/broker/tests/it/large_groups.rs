@@ -1,4 +1,4 @@
-//! Groups whose record does not fit into `__consumer_offsets`: they are told so, and what was there stays.
+//! Groups whose record does not fit into `__consumer_offsets`: they get an error, and the previous state stays.
 
 use crate::records::Topic;
 use crate::running::Running;

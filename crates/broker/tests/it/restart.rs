@@ -1,5 +1,5 @@
-//! What outlives a broker: after an orderly stop everything, after a crash whatever was acknowledged. A crash is a copy
-//! of the directories, taken while the broker writes to them.
+//! Data that survives: everything after a clean stop, acknowledged records after a crash. A crash is a copy of the
+//! directories, taken while the broker writes to them.
 
 use crate::records::{Topic, batch, batch_at, get, put, values};
 use crate::running::Running;
@@ -208,7 +208,7 @@ fn copy(from: &Path, to: &Path) {
         if path.is_dir() {
             copy(&path, &to);
         } else if let Err(error) = std::fs::copy(&path, &to) {
-            // Files of the broker come and go meanwhile.
+            // Files of the broker appear and disappear meanwhile.
             assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{}", path.display());
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! Owns: the limit (`RLIMIT_NOFILE`), the count of open log files and of connections, and the decision whom to refuse
 //! before none are left. Connections leave a share to logs, and new partitions leave some to existing logs, which
-//! open files briefly to roll, read, flush and checkpoint. Refuses: counting what else is open; a share is set aside
-//! for it.
+//! open files briefly to roll, read, flush and checkpoint. Refuses: counting other files; a share is reserved for
+//! them.
 
 use std::io;
 use std::sync::Arc;

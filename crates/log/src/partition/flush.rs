@@ -74,7 +74,7 @@ impl FlushTarget {
         self.log_dir == log.home.dir
     }
 
-    /// The disk to be waited for.
+    /// The disk of the log.
     pub fn disk(&self) -> &Disk {
         &self.disk
     }
@@ -125,8 +125,8 @@ impl PartitionLog {
         self.poison.is_none() && active.base_offset > self.recovery_point
     }
 
-    /// What to sync so that everything that is in the log now is durable; `None` when it is already. An error once a
-    /// write or sync has failed: nobody may be told that his records are durable then.
+    /// The files to sync so that everything in the log is durable; `None` if it already is. Fails after an earlier
+    /// failed write or sync: then records must not be reported as durable.
     pub fn flush_target(&mut self) -> Result<Option<FlushTarget>, LogError> {
         self.flush_target_up_to(self.log_end)
     }
@@ -167,11 +167,11 @@ impl PartitionLog {
         }))
     }
 
-    /// Takes note of the outcome of a flush. After a failed one the log takes no more batches: the kernel may
-    /// have dropped what it could not write, and a later sync would not say so.
+    /// Records the outcome of a flush. A failed one closes the log for appends: the kernel may have dropped unwritten
+    /// data, and a later sync would not report it.
     pub fn complete_flush(&mut self, target: &FlushTarget, outcome: io::Result<()>) -> Result<(), LogError> {
         if !target.is_of(self) {
-            // What is known of the other says nothing of this one.
+            // The state of the other file does not apply to this one.
             return Ok(());
         }
         if let Err(error) = outcome {
@@ -216,8 +216,8 @@ impl PartitionLog {
         }
     }
 
-    /// Writes out what is only in memory (epochs, producers, index entries), gives resources back and takes no
-    /// more batches. The stop is a clean one once [`crate::LogDirs::close`] has synced everything.
+    /// Writes out state that is only in memory (epochs, producers, index entries), releases resources and closes the
+    /// log for appends. The stop is clean once [`crate::LogDirs::close`] has synced everything.
     pub fn close(&mut self) -> Result<(), LogError> {
         if self.poison.is_some() {
             return Ok(());

@@ -8,7 +8,7 @@
 //! see [`crate::partition`].
 //!
 //! Departure: Kafka reports to the controller before the switch, and a start after a crash in between uses the copy,
-//! which may lack later records. Here the controller is told afterwards, and a start takes the log.
+//! which may lack later records. Here the controller is notified afterwards, and a start uses the log.
 
 use super::Replication;
 use super::answer::backoff;

@@ -1,4 +1,4 @@
-//! `produce` and `consume` at work: what goes in comes out, and nothing is lost on the way.
+//! `produce` and `consume`: output equals input, and nothing is lost.
 
 use crate::binary::{Broker, run, thalweg};
 use std::io::{BufRead, BufReader, Write};
@@ -24,10 +24,10 @@ fn producing(broker: &Broker, line: &str) -> Child {
     command.spawn().expect("the binary runs")
 }
 
-/// Hands `input` to a `produce`: its exit code and what it said.
+/// Pipes `input` into a `produce`: its exit code and output.
 fn produce(broker: &Broker, line: &str, input: &[u8]) -> (Option<i32>, String) {
     let mut child = producing(broker, line);
-    // One that has ended by then has said why.
+    // A process that has exited by then has reported why.
     let _ = child.stdin.take().expect("it is a pipe").write_all(input);
     let output = child.wait_with_output().expect("it ends");
     (output.status.code(), String::from_utf8(output.stderr).expect("text"))
@@ -105,7 +105,7 @@ fn a_group_goes_on_behind_the_last_record_that_was_printed() {
         let (code, out, error) = run(&mut to(&broker, consume));
         assert_eq!((code, out.as_str(), error.as_str()), (Some(0), expected, ""));
     }
-    // A reader that goes away takes nothing along that it was not given.
+    // A reader that disconnects does not lose records that it did not receive.
     let mut child = to(&broker, "consume numbers --group readers")
         .stdout(Stdio::piped())
         .spawn()

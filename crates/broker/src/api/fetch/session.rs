@@ -5,8 +5,8 @@
 //! `max.incremental.fetch.session.cache.slots`; a full cache gives up a session that has not been used for two
 //! minutes, or one that is smaller than the newcomer, as Kafka's does.
 //!
-//! Each session has a lock of its own, which its client's fetches take one after another. The lock that all share is held
-//! to find, add or remove a session, and never while partitions are walked over.
+//! Each session has its own lock, which its client's fetches take one after another. The shared lock is held to find,
+//! add or remove a session, but never while iterating over partitions.
 
 use super::FetchFailed;
 use crate::api::elsewhere::Named;
