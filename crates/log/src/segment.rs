@@ -219,8 +219,7 @@ impl Segment {
         Ok(file)
     }
 
-    /// Closes the files and gives preallocated space and cached places back. Slices that are being sent keep
-    /// the file open for themselves.
+    /// Closes the files and releases preallocated space and cached positions. Slices in transfer keep the file open.
     pub fn release(&mut self, home: &Home) -> io::Result<()> {
         self.write_indexes(home)?;
         self.close_files()?;

@@ -47,7 +47,7 @@ const KNOWS_ZSTD: i16 = 7;
 /// Number of partitions from which on a request is served outside the runtime's workers: each takes some
 /// microseconds.
 const MANY_PARTITIONS: usize = 1_000;
-/// With so many elements, it is read there too.
+/// With this many elements, it is also decoded there.
 const MANY_ELEMENTS: usize = 2 * MANY_PARTITIONS;
 
 /// Appends the request's batches, and answers according to its acks.

@@ -78,7 +78,7 @@ async fn an_error_that_repeats_the_longest_name_is_told_on_a_connection_that_liv
     broker.stop().await;
 }
 
-/// Produces one batch with one value of so many bytes to partition 0; the code of the answer.
+/// Produces one batch with one value of this size to partition 0; returns the error code.
 async fn produce(broker: &Broker, topic: &str, bytes: usize, options: BatchOptions) -> i16 {
     let mut builder = BatchBuilder::new(options);
     let now_ms = broker.server().broker.clock.now_ms();

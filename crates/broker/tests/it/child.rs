@@ -19,7 +19,7 @@ pub struct ChildBroker {
 }
 
 impl ChildBroker {
-    /// Starts a broker with its data in `dir` and these properties, that may have so many open files.
+    /// Starts a broker with its data in `dir`, these properties, and this limit of open files.
     pub fn start(dir: &Path, properties: &[(&str, &str)], open_files: Option<u32>) -> ChildBroker {
         let itself = std::env::current_exe().expect("the test runs from a file");
         let mut configuration = dir.to_str().expect("a path in UTF-8").to_owned();

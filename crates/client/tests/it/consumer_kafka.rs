@@ -44,7 +44,7 @@ async fn fill(kafka: &Kafka, topic: &str, count: usize) {
     produce(kafka, topic, ProducerConfig { batch_bytes: 500, ..ProducerConfig::default() }, &records).await;
 }
 
-/// Polls until it has so many records more.
+/// Polls until it has this many more records.
 async fn take(consumer: &mut Consumer, count: usize) -> Vec<Stored> {
     let mut records = Vec::new();
     let deadline = Instant::now() + PATIENCE;

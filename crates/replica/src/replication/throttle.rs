@@ -25,7 +25,7 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// A throttle over so many samples of this length.
+    /// A throttle over this number of samples of this length.
     pub fn new(limit: u64, samples: usize, sample: Duration) -> Self {
         let window = Window { length: sample, kept: samples.max(1), samples: VecDeque::new() };
         Self { limit: AtomicU64::new(limit), copied: AtomicU64::new(0), window: Mutex::new(window) }

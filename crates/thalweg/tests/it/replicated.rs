@@ -239,7 +239,7 @@ fn request(producer_id: i64, sequence: i32) -> ProduceRequest {
     ProduceRequest { acks: -1, timeout_ms: 3000, topic_data: vec![topic], ..Default::default() }
 }
 
-/// Waits until so many more records were acknowledged.
+/// Waits until this many more records are acknowledged.
 async fn pass(known: &Known, more: usize) {
     let enough = known.acknowledged.load(Ordering::Relaxed) + more;
     until("more acknowledged records", async || known.acknowledged.load(Ordering::Relaxed) >= enough).await;

@@ -17,7 +17,7 @@ use thalweg_wire::request::*;
 const LOGIN: &str = "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"node\" \
                      password=\"node-secret\" user_node=\"node-secret\";";
 
-/// An authority, and a certificate with its key for everybody on this machine.
+/// An authority, and a certificate with its key for all nodes on this machine.
 fn stores(dir: &TempDir) -> (String, String) {
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
