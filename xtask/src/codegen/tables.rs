@@ -19,7 +19,7 @@ pub fn family(family: &str, schemas: &[Schema]) -> String {
         "group" => "Records of the group coordinator",
         _ => "Records of the transaction coordinator",
     };
-    out!(out, "//! {what}: a module for each message, which holds the structs that are nested in it.\n");
+    out!(out, "//! {what}.\n//!\n//! Each module holds one message and the structs that are nested in it.\n");
     for schema in schemas {
         out!(out, "pub mod {};", name::snake(&schema.name));
     }

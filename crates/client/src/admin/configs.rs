@@ -96,11 +96,10 @@ impl Admin {
             let request =
                 DescribeConfigsRequest { resources: wanted.collect(), ..DescribeConfigsRequest::default() };
             let response = self.send_to(broker, &request).await?;
+            let mut named = by_name(resources);
             for result in response.results {
                 let name = (result.resource_type, result.resource_name);
-                let Some(resource) = resources.iter().find(|resource| resource.named() == name) else {
-                    continue;
-                };
+                let Some(resource) = named.remove(&name) else { continue };
                 let what = || format!("Configuration of {resource:?}");
                 let outcome = refused(result.error_code, result.error_message.as_deref(), what);
                 let entries = result.configs.into_iter().map(|config| {
@@ -113,7 +112,7 @@ impl Admin {
                     (config.name, entry)
                 });
                 let entries = entries.collect();
-                outcomes.insert(resource.clone(), outcome.map(|()| entries));
+                outcomes.insert(resource, outcome.map(|()| entries));
             }
         }
         Ok(outcomes)
@@ -134,14 +133,13 @@ impl Admin {
             });
             let request = IncrementalAlterConfigsRequest { resources: wanted.collect(), validate_only };
             let response = self.send_to(broker, &request).await?;
+            let mut named = by_name(resources);
             for result in response.responses {
                 let name = (result.resource_type, result.resource_name);
-                let Some(resource) = resources.iter().find(|resource| resource.named() == name) else {
-                    continue;
-                };
+                let Some(resource) = named.remove(&name) else { continue };
                 let what = || format!("Changing the configuration of {resource:?}");
                 let outcome = refused(result.error_code, result.error_message.as_deref(), what);
-                outcomes.insert(resource.clone(), outcome);
+                outcomes.insert(resource, outcome);
             }
         }
         Ok(outcomes)
@@ -165,6 +163,11 @@ fn by_broker(resources: impl Iterator<Item = ConfigResource>) -> BTreeMap<Option
         by_broker.entry(resource.broker()).or_default().push(resource);
     }
     by_broker
+}
+
+/// The resources by the names that an answer gives them.
+fn by_name(resources: Vec<ConfigResource>) -> BTreeMap<(i8, String), ConfigResource> {
+    resources.into_iter().map(|resource| (resource.named(), resource)).collect()
 }
 
 fn alterable(change: &ConfigChange) -> AlterableConfig {

@@ -238,47 +238,45 @@ impl MarkerSender {
 
     /// Sends for as long as it is polled.
     pub async fn run(self: Arc<Self>) {
-        run(self).await;
-    }
-}
-
-async fn run(sender: Arc<MarkerSender>) {
-    let queue = Arc::clone(&sender.queue);
-    let mut tasks = JoinSet::new();
-    let mut outgoing: HashMap<i32, Arc<MarkerQueue>> = HashMap::default();
-    loop {
-        let sendings = std::mem::take(&mut *queue.waiting.lock());
-        for sending in sendings.into_iter().filter(|sending| sending.cell.is_active()) {
-            for (destination, sending) in by_destination(&sender, sending) {
-                match destination {
-                    Destination::Nowhere => {
-                        let results = sending.partitions.iter().cloned().map(|p| (p, ErrorCode::None));
-                        let results = results.collect();
-                        sending.settle(results);
-                    }
-                    Destination::Nobody => drop(tasks.spawn(send_again(Arc::clone(&queue), vec![sending]))),
-                    Destination::Here => {
-                        tasks.spawn(write_here(Arc::clone(&sender), sending));
-                    }
-                    Destination::Broker(id) => {
-                        let peer = outgoing.entry(id).or_insert_with(|| {
-                            let outgoing = Arc::new(MarkerQueue::default());
-                            tasks.spawn(serve_peer(Arc::clone(&sender), id, Arc::clone(&outgoing)));
-                            outgoing
-                        });
-                        peer.put([sending]);
+        let queue = Arc::clone(&self.queue);
+        let mut tasks = JoinSet::new();
+        let mut outgoing: HashMap<i32, Arc<MarkerQueue>> = HashMap::default();
+        loop {
+            let sendings = std::mem::take(&mut *queue.waiting.lock());
+            for sending in sendings.into_iter().filter(|sending| sending.cell.is_active()) {
+                for (destination, sending) in by_destination(&self, sending) {
+                    match destination {
+                        Destination::Nowhere => {
+                            let results = sending.partitions.iter().cloned().map(|p| (p, ErrorCode::None));
+                            let results = results.collect();
+                            sending.settle(results);
+                        }
+                        Destination::Nobody => {
+                            drop(tasks.spawn(send_again(Arc::clone(&queue), vec![sending])))
+                        }
+                        Destination::Here => {
+                            tasks.spawn(write_here(Arc::clone(&self), sending));
+                        }
+                        Destination::Broker(id) => {
+                            let peer = outgoing.entry(id).or_insert_with(|| {
+                                let outgoing = Arc::new(MarkerQueue::default());
+                                tasks.spawn(serve_peer(Arc::clone(&self), id, Arc::clone(&outgoing)));
+                                outgoing
+                            });
+                            peer.put([sending]);
+                        }
                     }
                 }
             }
-        }
-        tokio::select! {
-            biased;
-            Some(ended) = tasks.join_next() => {
-                if let Err(error) = ended {
-                    tracing::error!(%error, "Sending transaction markers panicked");
+            tokio::select! {
+                biased;
+                Some(ended) = tasks.join_next() => {
+                    if let Err(error) = ended {
+                        tracing::error!(%error, "Sending transaction markers panicked");
+                    }
                 }
+                () = queue.news.notified() => {}
             }
-            () = queue.news.notified() => {}
         }
     }
 }

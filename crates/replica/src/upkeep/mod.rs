@@ -55,33 +55,33 @@ impl Upkeep {
 
     /// Starts the periodic work; it ends when the set is dropped.
     pub fn start(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
-        start(self, tasks);
-    }
-}
-
-fn start(upkeep: &Arc<Upkeep>, tasks: &mut JoinSet<()>) {
-    let log = upkeep.settings();
-    every(tasks, upkeep, log.retention_check_interval, delete_old_segments);
-    every(tasks, upkeep, PURGE, purge);
-    every(tasks, upkeep, RELEASE_IDLE, release_idle);
-    every(tasks, upkeep, TRIM, trim);
-    every(tasks, upkeep, log.producer_id_expiration_check_interval, expire_producers);
-    every(tasks, upkeep, log.high_watermark_checkpoint_interval, |b| b.log_dirs.checkpoint_high_watermarks());
-    every(tasks, upkeep, log.recovery_point_checkpoint_interval, |b| b.log_dirs.checkpoint_recovery_points());
-    every(tasks, upkeep, log.start_offset_checkpoint_interval, |b| b.log_dirs.checkpoint_log_starts());
-    let flushed = Arc::clone(upkeep);
-    tasks.spawn(async move {
-        let mut ticks =
-            interval(log.flush_check_interval.unwrap_or(FLUSH_CHECK).max(Duration::from_millis(1)));
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            for partition in flushed.partitions.all() {
-                Partition::flush_if_due(&partition, flushed.clock.now_ms()).await;
+        let log = self.settings();
+        every(tasks, self, log.retention_check_interval, delete_old_segments);
+        every(tasks, self, PURGE, purge);
+        every(tasks, self, RELEASE_IDLE, release_idle);
+        every(tasks, self, TRIM, trim);
+        every(tasks, self, log.producer_id_expiration_check_interval, expire_producers);
+        every(tasks, self, log.high_watermark_checkpoint_interval, |b| {
+            b.log_dirs.checkpoint_high_watermarks()
+        });
+        every(tasks, self, log.recovery_point_checkpoint_interval, |b| {
+            b.log_dirs.checkpoint_recovery_points()
+        });
+        every(tasks, self, log.start_offset_checkpoint_interval, |b| b.log_dirs.checkpoint_log_starts());
+        let flushed = Arc::clone(self);
+        tasks.spawn(async move {
+            let mut ticks =
+                interval(log.flush_check_interval.unwrap_or(FLUSH_CHECK).max(Duration::from_millis(1)));
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                ticks.tick().await;
+                for partition in flushed.partitions.all() {
+                    Partition::flush_if_due(&partition, flushed.clock.now_ms()).await;
+                }
             }
-        }
-    });
-    tasks.spawn(compaction::run(Arc::clone(upkeep)));
+        });
+        tasks.spawn(compaction::run(Arc::clone(self)));
+    }
 }
 
 /// Does blocking work again and again, beginning after one period.
