@@ -122,7 +122,7 @@ pub(crate) fn read_answer(frame: Bytes, version: i16, peer: &Arc<str>) -> Result
         let again = ApiVersions::from_response(&response).newest(key, version - 1).unwrap_or(0);
         return Ok(Answer::AskAgain(again));
     }
-    Refused::check(response.error_code, None, || format!("{peer} does not tell its versions"))?;
+    Refused::check(response.error_code, None, || format!("{peer} did not return its versions"))?;
     Ok(Answer::Versions(ApiVersions::from_response(&response)))
 }
 

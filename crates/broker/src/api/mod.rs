@@ -87,7 +87,7 @@ impl Call {
     pub fn reply<R: Request>(&self, response: &R::Response) -> Reply {
         match encode_response(response, self.key, self.version, self.correlation_id) {
             Ok((bytes, _)) if bytes.len() > ANSWER_BYTES_MAX => Reply::Close(format!(
-                "the answer to {:?} takes {} bytes, and {} are the most: ask for less at once",
+                "the answer to {:?} has {} bytes, more than the limit of {}: split the request",
                 self.key,
                 bytes.len(),
                 ANSWER_BYTES_MAX

@@ -80,7 +80,7 @@ fn hint(error: &anyhow::Error) -> &'static str {
             | ApiKey::CreatePartitions
             | ApiKey::IncrementalAlterConfigs,
         ) => {
-            "; brokers send this on to the active controller, and `thalweg cluster status` tells whether there is one"
+            "; brokers forward this to the active controller, and `thalweg cluster status` shows whether there is one"
         }
         _ => "",
     }

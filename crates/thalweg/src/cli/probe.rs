@@ -142,8 +142,7 @@ pub async fn warn_of_silent(cluster: &Cluster, brokers: BTreeSet<i32>) {
     }
     for (id, why) in silent {
         tracing::warn!(
-            "Broker {id} does not answer: {why}. What the others know of it may be old; `thalweg cluster status` asks every \
-             broker"
+            "Broker {id} does not answer: {why}. The other brokers' view of it may be outdated; `thalweg cluster status` asks every broker"
         );
     }
 }

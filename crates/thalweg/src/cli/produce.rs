@@ -184,10 +184,7 @@ impl Produce {
 
 fn cut<'a>(line: &'a [u8], separator: &str, part: &str, option: &str) -> Result<(&'a [u8], &'a [u8]), Usage> {
     split_once(line, separator.as_bytes()).ok_or_else(|| {
-        Usage(format!(
-            "{:?} has no {separator:?} behind {part}: {option} says that there is one",
-            shown(line)
-        ))
+        Usage(format!("{:?} has no {separator:?} after {part}, which {option} requires", shown(line)))
     })
 }
 

@@ -120,7 +120,7 @@ fn check_streams(config: &BrokerConfig) -> Result<()> {
     hosting::cluster(&config.streams, "localhost:0")?;
     if config.http.listener.is_none() {
         let right = "with http.listener=HOST:PORT streams could be created and deployed here";
-        tracing::warn!("Property streams.enabled only starts what is deployed already: {right}");
+        tracing::warn!("Property streams.enabled only starts streams that are already deployed: {right}");
     }
     Ok(())
 }

@@ -57,8 +57,7 @@ fn a_line_that_cannot_be_sent_is_named_and_those_before_it_are_sent() {
     let broker = Broker::start();
     create(&broker, "keyed");
     let (code, error) = produce(&broker, "produce keyed --key-separator :", b"a:1\nb:2\nno key\nd:4\n");
-    let expected =
-        "thalweg: Line 3: \"no key\" has no \":\" behind a key: --key-separator says that there is one\n";
+    let expected = "thalweg: Line 3: \"no key\" has no \":\" after a key, which --key-separator requires\n";
     assert_eq!((code, error.as_str()), (Some(2), expected));
     assert_eq!(values(&broker, "keyed"), b"1\n2\n");
     create(&broker, "long");

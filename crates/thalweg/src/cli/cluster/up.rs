@@ -148,8 +148,8 @@ fn table(cluster: &LocalCluster, here: &Path) -> String {
     rows.extend(cluster.nodes().iter().map(|node| cells(node, here)));
     let bootstrap = cluster.bootstrap().join(",");
     format!(
-        "{}\nConnect to {bootstrap}, for example:\n  thalweg topic create orders --partitions 6 -b {}\n  thalweg cluster \
-         status -b {}\n\nCtrl-C stops all nodes in order.\n",
+        "{}\nConnect to {bootstrap}, for example:\n  thalweg topic create orders --partitions 6 -b {}\n  \
+         thalweg cluster status -b {}\n\nCtrl-C stops all nodes cleanly.\n",
         align(&rows),
         cluster.bootstrap()[0],
         cluster.bootstrap()[0],
