@@ -14,7 +14,7 @@
 //! - A header whose max timestamp is before its base timestamp is wrong. The walk returns the true one, which the
 //!   caller then writes with [`crate::stamp_max_timestamp`], as Kafka does for every batch.
 //!
-//! What is given up where the header suffices:
+//! Accepted risks if the header suffices:
 //!
 //! - A max timestamp between the base timestamp and the true maximum is trusted. It affects only the topic's lookups
 //!   by time.

@@ -9,9 +9,9 @@
 //! current leader (KIP-951), version 11 TRANSACTION_ABORTABLE, version 12 adds partitions to their transaction
 //! implicitly (KIP-890), version 13 names topics by id (KIP-516). Versions 0 to 2 are refused (KIP-896).
 //!
-//! The first batch of a transaction waits for its coordinator's word (`verify`), and a batch whose records take long to
-//! look into waits for a thread that does it (`large`); no further request of the connection is looked at meanwhile,
-//! so that the order stays.
+//! The first batch of a transaction waits for verification by its coordinator (`verify`), and a batch that takes long
+//! to validate waits for a thread (`large`); the connection serves no further request meanwhile, which keeps the
+//! order.
 
 mod large;
 mod verify;

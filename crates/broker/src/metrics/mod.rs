@@ -6,7 +6,7 @@
 //! `thalweg_`.
 //!
 //! Metrics cost nothing per record. Partitions count under their locks, requests in relaxed additions, and everything
-//! else is read where it lies when somebody asks.
+//! else is read in place at scrape time.
 
 mod cluster;
 pub mod document;

@@ -41,7 +41,7 @@ pub enum Step {
     Done(CompactionOutcome),
 }
 
-/// A compaction under way. Dropped early, it leaves files that [`CompactionJob::discard`] removes.
+/// A compaction in progress. Dropped early, it leaves files that [`CompactionJob::discard`] removes.
 #[derive(Debug)]
 pub struct CompactionPass {
     scratch: Scratch,

@@ -57,7 +57,7 @@ impl Descriptors {
         limit.map_or(Descriptors(None), Descriptors::limited)
     }
 
-    /// So many.
+    /// A budget of this size.
     pub fn limited(max: usize) -> Descriptors {
         let (files, connections) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Descriptors(Some(Arc::new(Counted { max, files, connections })))

@@ -24,7 +24,7 @@ pub const NAMINGS: [Naming; 3] = [Naming::Distinct, Naming::Repeated, Naming::Mi
 /// Field values, by the names of the fields.
 #[derive(Clone, Debug, Default)]
 pub struct Values {
-    /// A string that exists in the cluster, for fields of this name; `""` stands for all others.
+    /// A string that exists in the cluster, for fields of this name; `""` applies to all others.
     pub strings: HashMap<&'static str, String>,
     /// A number for fields of this name. Others count the elements, or are 0 outside of arrays.
     pub numbers: HashMap<&'static str, i64>,
