@@ -33,7 +33,7 @@ pub fn apply<'a>(broker: &Broker, image: &Image, changed: impl Iterator<Item = &
         match resource.kind {
             ConfigResourceKind::Topic => topics.push(resource.name.as_str()),
             ConfigResourceKind::Broker => of_broker |= *resource == own || *resource == all,
-            // Groups and clients' metrics are looked up in the image where they are needed; loggers are not in it.
+            // Settings of groups and clients' metrics are read from the image when needed; loggers are not in it.
             ConfigResourceKind::Group
             | ConfigResourceKind::ClientMetrics
             | ConfigResourceKind::BrokerLogger

@@ -159,7 +159,7 @@ pub struct PartitionLog {
     noted_damage: Option<(Offset, u64)>,
     /// Why the last append failed, when it did.
     failed_append: Option<Box<str>>,
-    /// Counts truncations, so that a flush that began before one is not taken for one after.
+    /// Counts truncations, to detect a truncation during a flush.
     truncations: u64,
     /// Counts truncations and compactions, for searches that release the lock between steps.
     rewrites: u64,

@@ -146,7 +146,7 @@ impl Segment {
     pub fn create(home: &Home, base_offset: Offset, now_ms: i64) -> io::Result<Segment> {
         let _allowed = disk::allow_waits("what is removed is not there, or empty");
         let file = create_files(home, base_offset).inspect_err(|_| {
-            // A part of it would be taken for a segment at the next start.
+            // A part of it would look like a segment at the next start.
             for path in Segment::paths(home, base_offset) {
                 if let Err(error) = home.disk.remove(&path) {
                     tracing::warn!(path = %path.display(), %error, "Failed to remove an incomplete segment");

@@ -302,7 +302,7 @@ async fn a_crash_with_a_torn_tail_and_without_hints_is_recovered_from() {
     }
     logs.sort();
     assert!(logs.len() > 1, "{logs:?}");
-    // The write that was under way: half of a batch, where the last one ends.
+    // An interrupted write: half of a batch behind the last one.
     let last = logs.pop().expect("a segment");
     let mut bytes = std::fs::read(&last).expect("a segment");
     let end = bytes.iter().rposition(|byte| *byte != 0).expect("records") + 1;

@@ -70,7 +70,7 @@ struct Sequences {
     next: i32,
     /// Batches from the oldest incomplete one on, in order.
     outstanding: VecDeque<Outstanding>,
-    /// Whether the partition must start again once nothing is under way.
+    /// Whether the partition must restart sequences once nothing is in flight.
     restart: bool,
     /// Whether a batch of this id and epoch is stored.
     known: bool,
@@ -268,7 +268,7 @@ mod tests {
 
     const IDENTITY: Identity = Identity { id: ProducerId(7), epoch: ProducerEpoch(0) };
 
-    /// A partition with so many full batches of a record each.
+    /// A partition with this many full batches of one record each.
     fn queue(batches: usize, config: &ProducerConfig, now: Instant) -> PartitionQueue {
         let mut queue = PartitionQueue::new("t".into(), Uuid(1), 0);
         for _ in 0..batches {

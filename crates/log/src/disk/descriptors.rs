@@ -63,12 +63,12 @@ impl Descriptors {
         Descriptors(Some(Arc::new(Counted { max, files, connections })))
     }
 
-    /// How many there may be; `None` where that is not limited, or nothing has one.
+    /// The limit of descriptors; `None` if there is none.
     pub fn max(&self) -> Option<usize> {
         self.0.as_ref().map(|counted| counted.max)
     }
 
-    /// How many connections there may be when no log file is open; `None` where that is not limited.
+    /// The maximum number of connections if no log file is open; `None` if there is no limit.
     pub fn connections_max(&self) -> Option<usize> {
         self.0.as_ref().map(|counted| counted.connections_max())
     }

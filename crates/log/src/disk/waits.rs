@@ -18,7 +18,7 @@ thread_local! {
 #[must_use]
 pub struct NoWaits(#[expect(dead_code, reason = "it is held, not used")] Before);
 
-/// While it lives, this thread may wait for the disk all the same.
+/// Allows this thread to wait for the disk during its lifetime.
 #[derive(Debug)]
 #[must_use]
 pub struct WaitsAllowed(#[expect(dead_code, reason = "it is held, not used")] Before);

@@ -171,7 +171,7 @@ impl Leadership {
         &self.isr
     }
 
-    /// The change that is under way.
+    /// The pending change.
     pub fn pending(&self) -> Option<&IsrChange> {
         self.pending.as_ref()
     }

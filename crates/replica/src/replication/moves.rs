@@ -42,7 +42,7 @@ pub struct Moves {
     /// Partitions whose moves have begun and have no task yet: each at most once.
     begun: Mutex<Vec<Arc<Partition>>>,
     news: Notify,
-    /// Where partitions are to be created that are not here yet.
+    /// Directories for partitions that are created later.
     preferred: Mutex<HashMap<PartitionKey, Uuid>>,
 }
 

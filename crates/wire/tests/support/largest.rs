@@ -30,7 +30,7 @@ pub struct Values {
     pub numbers: HashMap<&'static str, i64>,
     /// Values for fields of one message that differ from those of all others: message, field, value.
     pub numbers_of: HashMap<(&'static str, &'static str), i64>,
-    /// Fields of these that count the elements of the long array all the same: message, field.
+    /// Fields that count the elements of the long array: message, field.
     pub counted: Vec<(&'static str, &'static str)>,
     /// A UUID that exists in the cluster.
     pub uuid: u128,
