@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub const RULE: Rule = Rule {
     name: "rooms",
-    reason: "a room can be read, tested and moved without the rooms above it; rooms in a circle are one room",
+    reason: "a room can be read, tested and moved without the rooms above it; rooms in a cycle are one room",
     check: |tree| Ok(check(tree, &ALLOWED)),
 };
 
