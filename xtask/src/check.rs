@@ -29,7 +29,7 @@ struct Step {
 
 /// Quick ones first. Docs follow clippy, whose view of the dependencies they share.
 const STEPS: [Step; 6] = [
-    Step { name: "tidy", advice: "each rule above says why it is there", perform: check_tidy },
+    Step { name: "tidy", advice: "each rule above prints its reason", perform: check_tidy },
     Step { name: "format", advice: "run `cargo fmt`", perform: check_format },
     Step { name: "freshness", advice: "run the command named above", perform: check_freshness },
     Step { name: "clippy", advice: "see the lints above", perform: check_clippy },

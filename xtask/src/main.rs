@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The project's own chores.
+/// Development tasks of the project.
 #[derive(Parser)]
 struct Args {
     #[command(subcommand)]

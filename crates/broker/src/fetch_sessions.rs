@@ -2,11 +2,11 @@
 //!
 //! Session id 0 is no session. Epoch 0 requests a new one, epoch -1 ends it; in between the epoch counts the fetches,
 //! so that a lost answer is detected. The number of sessions is bounded by
-//! `max.incremental.fetch.session.cache.slots`; a full cache gives up a session that has not been used for two
-//! minutes, or one that is smaller than the newcomer, as Kafka's does.
+//! `max.incremental.fetch.session.cache.slots`; a full cache evicts a session that was unused for two minutes, or one
+//! smaller than the new one, as in Kafka.
 //!
-//! Each session has a lock of its own, which its client's fetches take one after another. The lock that all share is held
-//! to find, add or remove a session, and never while partitions are walked over.
+//! Each session has its own lock, which its client's fetches take one after another. The shared lock is held to find,
+//! add or remove a session, but never while iterating over partitions.
 
 use parking_lot::Mutex;
 use std::collections::hash_map::Entry;

@@ -2,8 +2,8 @@
 //!
 //! A value of this broker, or of all brokers, creates a new [`BrokerConfig`], which is used from then on, and new
 //! settings of every partition, because topics inherit. A value of a topic creates new settings of that topic's
-//! partitions. What the image holds was checked before it was written; what cannot be used all the same (a newer
-//! controller may know more) is reported and left out, and the rest takes effect.
+//! partitions. The image's values were checked before they were written; values that are unusable anyway (from a
+//! newer controller) are logged and ignored, and the rest takes effect.
 
 use crate::broker::Broker;
 use crate::opening;
@@ -30,7 +30,7 @@ pub fn apply<'a>(broker: &Broker, image: &Image, changed: impl Iterator<Item = &
         match resource.kind {
             ConfigResourceKind::Topic => topics.push(resource.name.as_str()),
             ConfigResourceKind::Broker => of_broker |= *resource == own || *resource == all,
-            // Groups and clients' metrics are looked up in the image where they are needed; loggers are not in it.
+            // Settings of groups and clients' metrics are read from the image when needed; loggers are not in it.
             ConfigResourceKind::Group
             | ConfigResourceKind::ClientMetrics
             | ConfigResourceKind::BrokerLogger

@@ -21,7 +21,7 @@ pub enum MetadataBatchError {
     Control { offset: i64, error: DecodeError },
     #[error("record at offset {offset} has no value")]
     NoValue { offset: i64 },
-    #[error("control record at offset {offset} is of a type that is not known")]
+    #[error("control record at offset {offset} has an unknown type")]
     UnknownControl { offset: i64 },
 }
 

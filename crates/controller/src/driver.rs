@@ -1,12 +1,12 @@
 //! The one task that owns the controller's state and its log.
 //!
-//! What can happen to it: a request comes, a sync ends, a snapshot is written, time passes (a waiting Fetch is due, a
-//! broker's session ends, leaders are to be balanced, a snapshot is due). A request is decided, its records are
-//! appended and replayed at once; they are synced in the background, and only then the answer leaves. Requests that
-//! come during a sync are decided and appended meanwhile, and the next sync covers them all. A large request is decided
-//! elsewhere meanwhile (`drafts`).
+//! Its events: a request arrives, a sync ends, a snapshot is written, a deadline passes (a waiting Fetch, a broker's
+//! session, leader balancing, a snapshot). A request is decided, its records are appended and replayed at once; they
+//! are synced in the background, and only then the answer is sent. Requests that arrive during a sync are decided and
+//! appended meanwhile, and the next sync covers all of them. Large requests are decided on a separate thread
+//! (`drafts`).
 //!
-//! After a failed write or sync the task ends: what is on disk is not known any more, and a restart reads it anew.
+//! After a failed write or sync the task ends: the content of the disk is unknown, and a restart reads it again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Epochs that must not be mistaken for one another.
+//! Epochs that must not be mixed up.
 
 use std::fmt;
 

@@ -24,7 +24,7 @@ use crate::topic_partition::TopicPartition;
 pub const RECOVERY_POINT_FILE: &str = "recovery-point-offset-checkpoint";
 /// The high watermark of each partition of a log directory.
 pub const HIGH_WATERMARK_FILE: &str = "replication-offset-checkpoint";
-/// The log start offset of those partitions where it is not the base offset of the first segment.
+/// Log start offsets that differ from the base offset of the first segment.
 pub const LOG_START_FILE: &str = "log-start-offset-checkpoint";
 /// Up to where each compacted partition of a log directory is compacted.
 pub const CLEANER_FILE: &str = "cleaner-offset-checkpoint";

@@ -21,7 +21,7 @@ impl Clock {
         Clock(Source::System)
     }
 
-    /// A clock that stands still until [`Clock::advance_ms`] moves it; clones share it.
+    /// A clock that only [`Clock::advance_ms`] moves; clones share it.
     pub fn manual(start_ms: i64) -> Clock {
         Clock(Source::Manual(Arc::new(AtomicI64::new(start_ms))))
     }

@@ -41,7 +41,7 @@ pub struct LogConfig {
     pub retention_ms: i64,
     /// `file.delete.delay.ms`: how long a deleted segment stays under its `.deleted` name.
     pub file_delete_delay_ms: i64,
-    /// `flush.messages`: sync after so many records; the default never does.
+    /// `flush.messages`: sync after this many records; the default never does.
     pub flush_messages: i64,
     /// `flush.ms`: sync records older than this; the default never does.
     pub flush_ms: i64,

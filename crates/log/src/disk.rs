@@ -82,7 +82,7 @@ impl Disk {
         Disk { descriptors: Descriptors::of_process(), ..Disk::default() }
     }
 
-    /// The same disk for a process that may have so many descriptors.
+    /// The same disk for a process with a limit of descriptors.
     pub fn with_descriptors(self, descriptors: Descriptors) -> Disk {
         Disk { descriptors, ..self }
     }

@@ -179,7 +179,7 @@ impl LeaderEpochs {
         (self.file != FileState::Synced).then_some(self.writes)
     }
 
-    /// Notes that the file was synced as it was after so many writes.
+    /// Records that the file was synced after this many writes.
     pub fn set_synced(&mut self, writes: u64) {
         if self.file == FileState::Written && self.writes == writes {
             self.file = FileState::Synced;

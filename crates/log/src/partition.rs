@@ -361,7 +361,7 @@ impl PartitionLog {
 
     /// Ends the log: its directory has this name and will be removed.
     pub(crate) fn leave(&mut self, renamed: PathBuf) {
-        self.health.poison = Some("the partition lies in another log directory".into());
+        self.health.poison = Some("the partition is in another log directory".into());
         self.home.dir = renamed;
         self.doomed.clear();
     }

@@ -28,7 +28,7 @@ pub struct CorruptBatch {
 /// A fault of a stored batch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BatchFault {
-    /// The bytes themselves are wrong.
+    /// The batch is malformed.
     #[error(transparent)]
     Batch(#[from] BatchError),
     /// The file ends within the batch.

@@ -146,7 +146,7 @@ impl Segment {
     pub fn create(home: &Home, base_offset: Offset, now_ms: i64) -> io::Result<Segment> {
         let _allowed = disk::allow_waits("what is removed is not there, or empty");
         let file = create_files(home, base_offset).inspect_err(|_| {
-            // A part of it would be taken for a segment at the next start.
+            // A part of it would look like a segment at the next start.
             for path in Segment::paths(home, base_offset) {
                 if let Err(error) = home.disk.remove(&path) {
                     tracing::warn!(path = %path.display(), %error, "Failed to remove an incomplete segment");
@@ -219,8 +219,7 @@ impl Segment {
         Ok(file)
     }
 
-    /// Closes the files and gives preallocated space and cached places back. Slices that are being sent keep
-    /// the file open for themselves.
+    /// Closes the files and releases preallocated space and cached positions. Slices in transfer keep the file open.
     pub fn release(&mut self, home: &Home) -> io::Result<()> {
         self.write_indexes(home)?;
         self.close_files()?;
@@ -268,8 +267,8 @@ impl Segment {
         Ok(found.map(|batch| self.boundary(&batch)))
     }
 
-    /// The last batch boundary at or before `limit`, which lies inside the segment and not before `from`, itself
-    /// a boundary.
+    /// The last batch boundary at or before `limit`, which is inside the segment and not before `from`, itself a
+    /// boundary.
     pub fn boundary_before(&mut self, home: &Home, from: u64, limit: u64) -> Result<Boundary, ScanError> {
         if let Some(found) = self.recent.last_at_or_before(limit) {
             return Ok(found);

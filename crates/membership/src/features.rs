@@ -3,8 +3,8 @@
 //!
 //! Served features are always reported. A feature that is not served is reported only if the cluster has it on
 //! already, because otherwise the broker would not be admitted. This broker then rejects requests that depend on it
-//! with a clear error, and logs it. If it is off, it stays off: a controller does not turn on what a registered
-//! broker does not support, so nobody finds out by losing data.
+//! with a clear error, and logs it. If it is off, it stays off: a controller does not enable a feature that a
+//! registered broker does not support, so no data is lost by surprise.
 
 use std::collections::BTreeMap;
 use thalweg_metadata::feature::{

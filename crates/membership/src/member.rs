@@ -133,7 +133,7 @@ impl Member {
             Ok(()) if self.claims() == claims && !self.link.tells_no_features() => {
                 Err(JoinError::Refused { code })
             }
-            Ok(()) => Ok(format!("{code}: it was not known yet which features the cluster has on")),
+            Ok(()) => Ok(format!("{code}: the cluster's features were not known yet")),
             Err(error) => Ok(error.to_string()),
         }
     }

@@ -47,7 +47,7 @@ impl ConfigResourceKind {
     }
 }
 
-/// What a configuration belongs to, by kind and name.
+/// The resource of a configuration, by kind and name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConfigResource {
     /// The kind.

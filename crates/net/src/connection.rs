@@ -345,8 +345,7 @@ impl<H: Handler> Connection<H> {
     }
 
     async fn wait_for_bytes(&mut self) -> Result<(), Disconnect> {
-        // All received requests are answered. Neither the rest of a partial frame nor further requests are waited
-        // for.
+        // All received requests are answered. Do not wait for the rest of a partial frame, nor for further requests.
         if *self.stopping.borrow() {
             return Err(Disconnect::Stopping);
         }

@@ -1,4 +1,4 @@
-//! A request that is too large for a connection's block, in a buffer of its own.
+//! A request that is too large for a connection's block, in its own buffer.
 //!
 //! The buffer grows with the received bytes: an announced length is no reason to allocate. Its share of the common
 //! memory is released when the last slice of the frame is dropped.

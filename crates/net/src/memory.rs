@@ -3,8 +3,8 @@
 //! Owns: the budget (`queued.max.request.bytes`), its charges, and the queue of waiters. A buffer is charged by its
 //! allocated size, not by its content. Refuses: knowing the content of a buffer.
 //!
-//! Memory follows the bytes that arrive, so many frames can be half there when the budget is used up, and none of them could
-//! be completed. Three rules keep connections going:
+//! Memory grows with the received bytes, so when the budget is used up many frames may be incomplete, and none could
+//! be completed. Three rules prevent this deadlock:
 //!
 //! - Part of the budget, as large as the largest frame, is the reserve. It completes one frame at a time: the one
 //!   that has waited longest. When that frame has been served, the next one gets the reserve.

@@ -200,8 +200,8 @@ impl BatchBuilder {
         layout.record_bytes
     }
 
-    /// Appends a record. In a batch with the time of its append, `timestamp` is written all the same, as
-    /// Kafka does, and no reader looks at it.
+    /// Appends a record. In a batch with the time of its append, `timestamp` is written anyway, as in Kafka, and
+    /// ignored by readers.
     #[inline]
     pub fn append(
         &mut self,

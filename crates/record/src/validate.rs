@@ -4,22 +4,22 @@
 //!
 //! # What the header alone can tell
 //! Kafka's `LogValidator` looks at every record of every batch, and so does [`validate_records`].
-//! [`RecordRules::header_suffices`] says what can be left out for producers that are trusted to write what they claim:
+//! [`RecordRules::header_suffices`] decides what can be skipped for trusted producers:
 //!
 //! - A topic with LogAppendTime has no producer's timestamps to check.
 //! - `message.timestamp.after.max.ms` (one hour by default) bounds the largest timestamp, and that is the
 //!   header's max timestamp. Only when it is out of bounds are the records read, to name the ones that are.
 //! - `message.timestamp.before.max.ms` bounds the smallest, which no field holds: the base timestamp is the
 //!   first record's. By default it is unlimited; a topic that limits it pays for the walk.
-//! - A header whose max timestamp lies before its base timestamp is wrong. The walk gives the true one, which
-//!   the caller then writes with [`crate::stamp_max_timestamp`], as Kafka does for every batch.
+//! - A header whose max timestamp is before its base timestamp is wrong. The walk returns the true one, which the
+//!   caller then writes with [`crate::stamp_max_timestamp`], as Kafka does for every batch.
 //!
-//! What is given up where the header suffices:
+//! Accepted risks if the header suffices:
 //!
-//! - A max timestamp between the base timestamp and the true maximum is believed. It harms the topic's lookups by
-//!   time, and nothing else.
-//! - Records that are not what the header counts, or not well-formed, under a CRC that is right, are stored. The CRC
-//!   rules accidents out; what is left is a producer that is broken or hostile, and consumers that cannot go on.
+//! - A max timestamp between the base timestamp and the true maximum is trusted. It affects only the topic's lookups
+//!   by time.
+//! - Malformed records, or a wrong count, under a valid CRC are stored. The CRC excludes accidents; what remains are
+//!   faulty or hostile producers, and consumers that cannot continue.
 //!
 //! # Where the walk differs from Kafka's
 //! - Offsets with gaps are refused. Kafka stores those of uncompressed batches as they are, and fails with

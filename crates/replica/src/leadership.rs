@@ -2,12 +2,12 @@
 //! (Kafka's `Partition`, `PartitionState` and `Replica`).
 //!
 //! Owns: the committed in-sync replicas, the pending change, and for each follower the log end, the time when it was
-//! last caught up, and its broker epoch. Refuses: the log, the clock, the image and the network; all come as
-//! arguments.
+//! last caught up, and its broker epoch. Refuses: access to the log, the clock, the image and the network; their
+//! values are arguments.
 //!
-//! The rule that everything serves: a replica that the controller may elect has all records below the high watermark.
-//! While a change is under way nobody here knows whether the controller has made it. So the high watermark waits for the
-//! *maximal* in-sync replicas: those before the change and those after it.
+//! The main invariant: a replica that the controller may elect has all records below the high watermark. While a
+//! change is pending it is unknown whether the controller has made it. So the high watermark waits for the *maximal*
+//! in-sync replicas: those before the change and those after it.
 
 #[cfg(test)]
 mod tests;
@@ -171,7 +171,7 @@ impl Leadership {
         &self.isr
     }
 
-    /// The change that is under way.
+    /// The pending change.
     pub fn pending(&self) -> Option<&IsrChange> {
         self.pending.as_ref()
     }

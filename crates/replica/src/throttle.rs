@@ -25,7 +25,7 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// A throttle over so many samples of this length.
+    /// A throttle over this number of samples of this length.
     pub fn new(limit: u64, samples: usize, sample: Duration) -> Self {
         let window = Window { length: sample, kept: samples.max(1), samples: VecDeque::new() };
         Self { limit: AtomicU64::new(limit), copied: AtomicU64::new(0), window: Mutex::new(window) }
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn what_is_copied_under_a_limit_keeps_to_it() {
         let (throttle, start) = (throttle(1_000_000), Instant::now());
-        // A fetch of 300 kB is under way whenever the limit allows one, as fast as it can be had.
+        // A fetch of 300 kB is sent whenever the limit allows one, without delay.
         for round in 0..6_000 {
             let now = start + round * Duration::from_millis(10);
             if !throttle.is_exceeded(now) {

@@ -42,7 +42,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Runs so many of each as the plan wants, for as long as it is polled.
+    /// Runs the plan's clients, as long as it is polled.
     pub async fn run(self, plan: &Plan) {
         let Plan { producers, consumers, members, transactional, .. } = *plan;
         let mut tasks = tokio::task::JoinSet::new();

@@ -95,9 +95,9 @@ impl Faults {
         if takes_brokers && !self.plan.flushes && !self.is_renewed(simulation) {
             return false;
         }
-        // The controller does not know of an empty disk before its broker registers. Were all others fenced before that
-        // one, only the empty replica would be left in sync. A death of all does not do that, nor a controller that stands
-        // still: sessions end in the order in which they were renewed last, and those of a time together.
+        // The controller learns of an empty disk only when its broker registers. If all others were fenced before,
+        // only the empty replica would be in sync. The death of all brokers does not cause this, nor a paused
+        // controller: sessions expire in the order of their last renewal, and simultaneous ones together.
         let loses_replicas = hides_brokers || kind == Kind::PowerFailures;
         !loses_replicas || Self::are_registered_again(simulation, self.replaced.as_slice())
     }
@@ -176,9 +176,9 @@ impl Faults {
         }
     }
 
-    /// What is acknowledged lies in the page caches of the in-sync replicas, and is safe as long as one of them keeps
-    /// its power. So power may fail when all are in sync, as the processes that run now. Where everything is synced,
-    /// it may fail at any time, and the controller always syncs.
+    /// Acknowledged records are in the page caches of the in-sync replicas, and are safe as long as one of them keeps
+    /// its power. So power may fail when all running processes are in sync. If everything is synced, it may fail at
+    /// any time; the controller always syncs.
     fn may_fail(&self, simulation: &Simulation, id: MachineId) -> bool {
         if self.plan.flushes || id == CONTROLLER {
             return true;

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thalweg_sim::{Outcome, Plan, run_plan};
 
-/// Runs a cluster in simulation, once for each seed, and checks that nothing acknowledged is lost and that the cluster comes
-/// to rest after the last fault. Exits with 1 if a seed fails either check.
+/// Runs a cluster in simulation, once for each seed, and checks that no acknowledged record is lost and that the
+/// cluster recovers after the last fault. Exits with 1 if a seed fails either check.
 #[derive(Parser)]
 #[command(name = "thalweg-sim", version)]
 struct Arguments {

@@ -1,9 +1,9 @@
 //! The simulated network: machines, ports, connections, and their faults.
 //!
-//! Owns: every byte between two machines. A connection keeps its order, as TCP does; connections among each other do
-//! not, since each has delays of its own. A cut in one direction holds what goes that way until it is healed, as TCP
-//! sends again what was lost; a process that ends resets its connections, and a machine without power is silent.
-//! Refuses: time of its own; [`Network::advance`] is told what time it is.
+//! Owns: every byte between two machines. Like TCP, a connection keeps its order; different connections have
+//! different delays. A cut in one direction holds data until it is healed, like TCP's retransmission; a process that
+//! ends resets its connections, and a machine without power is silent. Has no clock; [`Network::advance`] sets the
+//! time.
 
 mod stream;
 

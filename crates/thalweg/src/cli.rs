@@ -71,7 +71,7 @@ enum Command {
 impl Cli {
     /// Runs the command.
     pub fn run(&self) -> anyhow::Result<()> {
-        // Nothing is drawn where standard error is no terminal.
+        // Nothing is drawn if standard error is not a terminal.
         let bars = MultiProgress::new();
         if let Command::Serve(serve) = &self.command {
             return serve.run(&bars);

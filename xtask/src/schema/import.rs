@@ -18,7 +18,7 @@ const SOURCES: [(&str, &str, &str); 4] = [
 /// A schema and the family (folder) that it belongs to.
 pub type Families = BTreeMap<&'static str, Vec<Schema>>;
 
-/// Reads every message of the jars on `classpath` (a list separated by colons; `dir/*` stands for its jars).
+/// Reads every message of the jars on `classpath` (a list separated by colons; `dir/*` means its jars).
 pub fn from_classpath(classpath: &str) -> Result<Families> {
     let mut families = Families::new();
     for (family, jar_prefix, folder) in SOURCES {
@@ -72,8 +72,8 @@ fn find_jar(classpath: &str, prefix: &str) -> Result<std::path::PathBuf> {
 
 /// Parses one JSON definition.
 fn parse(text: &str) -> Result<Schema> {
-    // Comments stand on lines of their own or behind the last token; no string holds two slashes except links
-    // in "about", which starts no line with them.
+    // Comments are on separate lines or after the last token; strings contain two slashes only in links in "about",
+    // never at the start of a line.
     let bare: String =
         text.lines().filter(|l| !l.trim_start().starts_with("//")).map(|l| format!("{l}\n")).collect();
     let json: Value = serde_json::from_str(&bare)?;

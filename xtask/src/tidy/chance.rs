@@ -5,7 +5,7 @@ use super::{Finding, Rule};
 
 pub const RULE: Rule = Rule {
     name: "chance",
-    reason: "two runs of a seed go the same way only if nothing draws lots: docs/decisions/0007",
+    reason: "two runs of a seed are equal only without other randomness: docs/decisions/0007",
     check: |tree| Ok(check(tree)),
 };
 

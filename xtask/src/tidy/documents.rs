@@ -6,7 +6,7 @@ use super::{Finding, Rule};
 
 pub const RULE: Rule = Rule {
     name: "documents",
-    reason: "a document that names what is gone, or is too long to read, misleads",
+    reason: "a document that names missing files, or is too long to read, misleads",
     check: |tree| Ok(check(tree)),
 };
 

@@ -5,7 +5,7 @@ use super::{Finding, Rule};
 
 pub const RULE: Rule = Rule {
     name: "leftovers",
-    reason: "what is not done is done now, or stays undone for a reason that stands beside it",
+    reason: "unfinished work is finished now, or has its reason beside it",
     check: |tree| Ok(check(tree)),
 };
 

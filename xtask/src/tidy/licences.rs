@@ -8,7 +8,7 @@ use std::process::Command;
 
 pub const RULE: Rule = Rule {
     name: "licences",
-    reason: "the binary goes out under Apache-2.0 with nothing asked of its users beyond notices",
+    reason: "the binary is distributed under Apache-2.0 and requires nothing of its users but notices",
     check,
 };
 

@@ -5,7 +5,7 @@ use super::{Finding, Rule};
 
 pub const RULE: Rule = Rule {
     name: "machines",
-    reason: "the tree works on any machine and behind any mirror, and speaks of the product, not of its making",
+    reason: "the tree works on any machine and with any mirror, and describes the product, not its making",
     check: |tree| Ok(check(tree)),
 };
 

@@ -1,8 +1,8 @@
 //! Rules of the tree that the compiler does not know: a module for each, with its reason.
 //!
 //! Rules read the files that git tracks or would add, so ignored files are not checked. They are simple on purpose:
-//! they work on lines formatted by rustfmt, with little knowledge of Rust. What a rule forbids, its own module has to
-//! name: rules on words leave this folder out.
+//! they work on lines formatted by rustfmt, with little knowledge of Rust. Rules must name what they forbid, so rules
+//! about words skip this folder.
 
 mod chance;
 mod dependencies;

@@ -5,7 +5,7 @@ use super::{Finding, Rule};
 
 pub const RULE: Rule = Rule {
     name: "names",
-    reason: "a module without a noun of its own collects what nobody owns; if a thing has no home, its home is the noun it is about",
+    reason: "a module without a specific name collects leftovers; name it after the noun it is about",
     check: |tree| Ok(check(tree)),
 };
 

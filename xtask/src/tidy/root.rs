@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 pub const RULE: Rule = Rule {
     name: "clean root",
-    reason: "the root is the first thing a newcomer sees; what is not for everybody has a better home",
+    reason: "newcomers see the root first; special files belong elsewhere",
     check: |tree| Ok(check(tree)),
 };
 

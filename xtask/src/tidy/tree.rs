@@ -9,7 +9,7 @@ use std::process::Command;
 pub struct Tree {
     /// Where the files are; empty for a tree that was made up.
     pub root: PathBuf,
-    /// Texts by path; `None` where a file is not UTF-8.
+    /// Texts by path; `None` if a file is not UTF-8.
     files: BTreeMap<String, Option<String>>,
     folders: BTreeSet<String>,
 }

@@ -6,7 +6,7 @@ use super::{Finding, Rule};
 
 pub const RULE: Rule = Rule {
     name: "workspace table",
-    reason: "a dependency is adopted once, in the sorted table of the root manifest, and leaves when nobody uses it",
+    reason: "a dependency is adopted once, in the sorted table of the root manifest, and removed when unused",
     check: |tree| Ok(check(tree)),
 };
 

@@ -3,7 +3,7 @@
 //!
 //! The answer confirms the start of a move; DescribeLogDirs shows its progress. A request for the replica's current
 //! directory cancels a move, one for a third directory replaces it. A replica that is not here yet is refused
-//! (REPLICA_NOT_AVAILABLE), and later created in that directory. Refused as well: partitions that nobody knows
+//! (REPLICA_NOT_AVAILABLE), and later created in that directory. Also refused: unknown partitions
 //! (UNKNOWN_TOPIC_OR_PARTITION), directories that are not in `log.dirs` (LOG_DIR_NOT_FOUND) or offline
 //! (KAFKA_STORAGE_ERROR, also while another directory is: a second copy may lie in it), and topics whose names are
 //! too long for the directory of a copy (INVALID_TOPIC_EXCEPTION). Of a partition that is named twice, the last

@@ -1,9 +1,9 @@
 //! DeleteRecords (key 21), versions 0 to 2 (2 is flexible): moves the log start offset of partitions forward, and so
 //! deletes earlier records.
 //!
-//! An offset of -1 stands for the high watermark. The answer is the low watermark: the lowest start among the replicas.
-//! Refused: internal topics (INVALID_TOPIC_EXCEPTION), topics that are compacted and not deleted (POLICY_VIOLATION), and
-//! offsets beyond the high watermark (OFFSET_OUT_OF_RANGE).
+//! An offset of -1 means the high watermark. The answer is the low watermark: the lowest start among the replicas.
+//! Refused: internal topics (INVALID_TOPIC_EXCEPTION), topics that are compacted and not deleted (POLICY_VIOLATION),
+//! and offsets beyond the high watermark (OFFSET_OUT_OF_RANGE).
 //!
 //! The answer waits until every replica that is alive has dropped the records (REQUEST_TIMED_OUT if that takes too long).
 //!

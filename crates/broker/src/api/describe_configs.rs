@@ -2,7 +2,7 @@
 //!
 //! Topics, this broker, the defaults of all brokers (the empty name), groups (KIP-848) and subscriptions to clients'
 //! metrics (KIP-714) are described from the tables of [`thalweg_config`] and the image. Version 1 adds sources and
-//! synonyms, version 3 types and documentation. A broker's configuration is told by that broker alone.
+//! synonyms, version 3 types and documentation. Only a broker itself describes its configuration.
 //!
 //! Departures: a resource that is named again with the same keys is described once (Kafka repeats it); a broker's keys that
 //! are not served appear only when they are set; the documentation is our own; there are no loggers whose level could be

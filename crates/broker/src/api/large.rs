@@ -1,8 +1,8 @@
 //! Serves long requests outside the runtime's workers, a few at a time.
 //!
 //! A worker serves many connections, and a request is decided without a pause. So one that can take milliseconds
-//! releases its worker first and continues like a blocking thread, under the system's scheduler. Few are under way at
-//! once: each may take much memory while it is decided.
+//! releases its worker first and continues like a blocking thread, under the system's scheduler. Few run at once:
+//! each may use much memory.
 //!
 //! Owns: which requests those are, and how many elements a request may have.
 

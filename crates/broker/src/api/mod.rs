@@ -3,7 +3,7 @@
 //! [`ApiHandler::handle`] reads the common start of a request, finds the API in [`SERVED`], decodes the header and
 //! the message, and calls the API's function. An API that is not in the table is not served and not in ApiVersions; a
 //! version outside the table's closes the connection, as Kafka does, except for ApiVersions itself, which answers at
-//! version 0 what is served.
+//! version 0 with the served APIs.
 
 mod acls;
 mod alter_configs;
@@ -84,7 +84,7 @@ impl Call {
     pub fn reply<R: Request>(&self, response: &R::Response) -> Reply {
         match encode_response(response, self.key, self.version, self.correlation_id) {
             Ok((bytes, _)) if bytes.len() > ANSWER_BYTES_MAX => Reply::Close(format!(
-                "the answer to {:?} takes {} bytes, and {} are the most: ask for less at once",
+                "the answer to {:?} has {} bytes, more than the limit of {}: split the request",
                 self.key,
                 bytes.len(),
                 ANSWER_BYTES_MAX

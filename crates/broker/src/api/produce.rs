@@ -4,14 +4,14 @@
 //! returns, the order of everything in the request is fixed. The answer is ready at once, unless acks=all waits for
 //! replicas or the flush policy for the disk; meanwhile the connection reads on.
 //!
-//! One refused partition does not fail the others. acks=0 gets no answer; where a part of it fails, the connection is
-//! closed, which is the only way to tell. Version 8 adds errors for single records (KIP-467), version 10 the
-//! current leader (KIP-951), version 11 TRANSACTION_ABORTABLE, version 12 adds partitions to their transaction by itself
-//! (KIP-890), version 13 names topics by id (KIP-516). Versions 0 to 2 are refused (KIP-896).
+//! One refused partition does not fail the others. acks=0 gets no answer; if a part of it fails, the connection is
+//! closed, which is the only possible signal. Version 8 adds errors for single records (KIP-467), version 10 the
+//! current leader (KIP-951), version 11 TRANSACTION_ABORTABLE, version 12 adds partitions to their transaction
+//! implicitly (KIP-890), version 13 names topics by id (KIP-516). Versions 0 to 2 are refused (KIP-896).
 //!
-//! The first batch of a transaction waits for its coordinator's word (`verify`), and a batch whose records take long to
-//! look into waits for a thread that does it (`large`); no further request of the connection is looked at meanwhile,
-//! so that the order stays.
+//! The first batch of a transaction waits for verification by its coordinator (`verify`), and a batch that takes long
+//! to validate waits for a thread (`large`); the connection serves no further request meanwhile, which keeps the
+//! order.
 
 mod large;
 mod verify;
@@ -46,7 +46,7 @@ const KNOWS_ZSTD: i16 = 7;
 /// Number of partitions from which on a request is served outside the runtime's workers: each takes some
 /// microseconds.
 const MANY_PARTITIONS: usize = 1_000;
-/// With so many elements, it is read there too.
+/// With this many elements, it is also decoded there.
 const MANY_ELEMENTS: usize = 2 * MANY_PARTITIONS;
 
 /// Appends the request's batches, and answers according to its acks.

@@ -62,7 +62,7 @@ impl Figures {
 }
 
 impl BrokerFigures {
-    /// The partitions themselves.
+    /// The partitions.
     pub fn replicas(&self) -> &Partitions {
         &self.broker.partitions
     }

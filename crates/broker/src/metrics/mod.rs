@@ -1,12 +1,12 @@
 //! The metrics of a node, with the names that Kafka's users know.
 //!
 //! Everything is in the tables of families: a family has a name, a meaning, and a function that reads its samples.
-//! [`Metrics::expose`] writes them, `docs/metrics.md` lists them. Names are those that the JMX exporter, with the
-//! rules that come with it, gives to Kafka's own metrics, so that dashboards made for Kafka read them; what Kafka
-//! does not have begins with `thalweg_`.
+//! [`Metrics::expose`] writes them, `docs/metrics.md` lists them. Names are those of Kafka's metrics behind the JMX
+//! exporter with its example rules, so that dashboards for Kafka work; metrics that Kafka lacks begin with
+//! `thalweg_`.
 //!
-//! Nothing here costs a record anything. Partitions count under their locks, requests in relaxed additions, and everything
-//! else is read where it lies when somebody asks.
+//! Metrics cost nothing per record. Partitions count under their locks, requests in relaxed additions, and everything
+//! else is read in place at scrape time.
 
 mod cluster;
 pub mod document;

@@ -20,7 +20,7 @@ use crate::metadata::{Metadata, TopicMetadata};
 /// Number of partitions compared to find the one with the shortest queue.
 const STICKY_CANDIDATES: usize = 16;
 
-/// A batch under way, and whose it is.
+/// A batch in flight, and its partition.
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) partition: usize,
@@ -67,7 +67,7 @@ pub(super) struct Accumulator {
     pub(super) transaction: Option<Transaction>,
     /// Notified when partitions must be registered with the transaction coordinator.
     pub(super) registration: Arc<Notify>,
-    /// Batches that wait or are under way.
+    /// Batches that wait or are in flight.
     pub(super) incomplete: usize,
     /// Whether everything is to be sent at once, regardless of `linger.ms`.
     pub(super) flushing: bool,

@@ -42,7 +42,7 @@ pub struct SentRun {
     pub records: u32,
 }
 
-/// A batch that waits or is under way. Batches are used again, with their buffers.
+/// A batch that waits or is in flight. Batches and their buffers are reused.
 #[derive(Debug)]
 pub(crate) struct Batch {
     builder: BatchBuilder,

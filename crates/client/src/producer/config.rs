@@ -41,7 +41,7 @@ pub struct ProducerConfig {
     pub batch_bytes: usize,
     /// `linger.ms`: time that a batch waits for more records.
     pub linger: Duration,
-    /// `buffer.memory`: bytes of batches that wait or are under way; beyond it the caller waits.
+    /// `buffer.memory`: bytes of batches that wait or are in flight; beyond it the caller waits.
     pub buffer_bytes: usize,
     /// `max.in.flight.requests.per.connection`.
     pub in_flight_max: usize,

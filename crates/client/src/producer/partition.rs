@@ -1,11 +1,11 @@
 //! One partition's queue of batches and its sequence numbers. Pure: driven by events and `now`.
 //!
 //! With idempotence, up to five batches are in flight once the first is stored. If one is returned, those behind it
-//! are returned too, as out of order; all return to the queue in their order, and each is sent again only when none
-//! before it is under way. When a gap can never close (a batch was given up, or the broker has forgotten the
-//! producer), the partition waits until nothing is under way and starts again at sequence 0 with the next epoch
-//! (KIP-360). A transactional producer gets its epochs from the coordinator alone: there, a gap makes the transaction
-//! fail, and the next identity starts all partitions again.
+//! are returned too, as out of order; all return to the queue in their order, and each is resent only when none
+//! before it is in flight. When a gap can never close (a batch has failed, or the broker has forgotten the producer),
+//! the partition waits until nothing is under way and starts again at sequence 0 with the next epoch (KIP-360). A
+//! transactional producer gets its epochs from the coordinator alone: there, a gap makes the transaction fail, and
+//! the next identity starts all partitions again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ struct Sequences {
     next: i32,
     /// Batches from the oldest incomplete one on, in order.
     outstanding: VecDeque<Outstanding>,
-    /// Whether the partition must start again once nothing is under way.
+    /// Whether the partition must restart sequences once nothing is in flight.
     restart: bool,
     /// Whether a batch of this id and epoch is stored.
     known: bool,
@@ -268,7 +268,7 @@ mod tests {
 
     const IDENTITY: Identity = Identity { id: ProducerId(7), epoch: ProducerEpoch(0) };
 
-    /// A partition with so many full batches of a record each.
+    /// A partition with this many full batches of one record each.
     fn queue(batches: usize, config: &ProducerConfig, now: Instant) -> PartitionQueue {
         let mut queue = PartitionQueue::new("t".into(), Uuid(1), 0);
         for _ in 0..batches {

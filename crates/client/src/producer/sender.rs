@@ -37,7 +37,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// The last version of Produce that adds no partition to a transaction (KIP-890).
 const EXPLICIT_UNTIL: i16 = 11;
 
-/// A request under way.
+/// A request in flight.
 struct Flight {
     correlation_id: i32,
     version: i16,

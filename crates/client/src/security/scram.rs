@@ -43,7 +43,7 @@ pub enum ScramFault {
     ServerSignature,
 }
 
-/// An exchange under way.
+/// An exchange in progress.
 pub(super) struct Scram {
     hash: Hash,
     password: String,

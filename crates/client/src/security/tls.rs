@@ -1,4 +1,4 @@
-//! TLS 1.2 and 1.3 by rustls, from Kafka's `ssl.` settings; and what a failed handshake means, in the words of those settings.
+//! TLS 1.2 and 1.3 by rustls, from Kafka's `ssl.` settings; and errors of handshakes, in terms of those settings.
 //!
 //! The broker's certificate must lead to a trusted one, or be one: brokers often show a certificate that signs itself, and Java
 //! takes that too. The name is checked apart from it, since Kafka lets it be left out
@@ -76,7 +76,7 @@ pub enum TlsFault {
     Name {
         /// How the broker was addressed.
         host: String,
-        /// What it is for.
+        /// Its names.
         names: Vec<String>,
     },
     /// The certificate, or one that it leads to, has expired.
@@ -88,7 +88,7 @@ pub enum TlsFault {
     /// Something else about the certificate.
     #[error("the broker's certificate cannot be accepted: {0}")]
     Certificate(String),
-    /// The broker wants to know who we are.
+    /// The broker requires a client certificate.
     #[error("the broker requires a client certificate (ssl.keystore.location), or rejects the presented one")]
     ClientCertificate,
     /// The two sides have nothing in common.

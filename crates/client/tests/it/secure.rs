@@ -1,4 +1,4 @@
-//! TLS and SASL against a peer in memory: who is let in, and what is said to whom is not.
+//! TLS and SASL against a peer in memory: admission, and secrecy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -59,7 +59,7 @@ impl Peer {
         }
     }
 
-    /// Answers until the client is gone, or does what it may not.
+    /// Answers until the client disconnects, or breaks the rules.
     async fn serve<S: ByteStream>(self, stream: S) {
         let (reader, mut writer) = tokio::io::split(stream);
         let mut frames = FrameReader::new(reader, 1 << 20);

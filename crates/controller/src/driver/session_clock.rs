@@ -44,7 +44,7 @@ impl SessionClock {
         self.looked_at + at.saturating_sub(self.elapsed)
     }
 
-    /// When to look again at the latest, so that a long wait is not taken for a stall.
+    /// The latest time of the next reading, so that a long wait does not look like a pause.
     pub fn next_look(&self) -> Instant {
         self.looked_at + self.step_max / 2
     }

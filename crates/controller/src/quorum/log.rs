@@ -242,7 +242,7 @@ impl MetadataLog {
         self.log.assign_leader_epoch_start(LeaderEpoch(epoch));
     }
 
-    /// Where an epoch ends: the latest epoch that is not above it, and its end.
+    /// The end of an epoch: the latest epoch that is not above it, and its end.
     pub fn end_of_epoch(&self, epoch: i32) -> (i32, i64) {
         match self.log.end_offset_for_epoch(LeaderEpoch(epoch)) {
             Some(end) => (end.leader_epoch.0, end.end_offset.0),

@@ -52,7 +52,9 @@ pub enum StartError {
     Snapshot(#[from] SnapshotError),
     #[error(transparent)]
     QuorumState(#[from] QuorumStateError),
-    #[error("the metadata log begins at offset {log_start} and there is no snapshot of what came before")]
+    #[error(
+        "the metadata log starts at offset {log_start} and there is no snapshot of the records before it"
+    )]
     NoSnapshot { log_start: i64 },
     #[error(
         "there is no metadata log in {} (metadata.log.dir), and log.dirs hold partitions of a cluster: a new one would \

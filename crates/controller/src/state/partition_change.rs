@@ -2,9 +2,9 @@
 //! `PartitionChangeBuilder`).
 //!
 //! Without the feature `eligible.leader.replicas.version` the ISR never becomes empty, and the first change clears
-//! eligible leader replicas recorded in the log. With it (KIP-966), who leaves an ISR that is below
-//! `min.insync.replicas` becomes eligible: it has all that is committed, for nothing is committed there any more. The
-//! ISR may become empty then, an eligible replica leads when it is back, and where nobody is left the last leader is
+//! eligible leader replicas recorded in the log. With it (KIP-966), a replica that leaves an ISR below
+//! `min.insync.replicas` becomes eligible: it has all committed records, because nothing more is committed. The ISR
+//! may then become empty, an eligible replica leads when it returns, and where nobody is left the last leader is
 //! remembered.
 
 use std::collections::BTreeSet;
@@ -267,10 +267,10 @@ impl<'a> PartitionChange<'a> {
         self.elr = candidates.into_iter().filter(may_be).collect();
     }
 
-    /// Works out who is asked when nobody is in sync or eligible: the last leader first, as in Kafka, then those that were
-    /// eligible until they were not stopped in order, as long as nothing is committed without them. The leader may have
-    /// died with them, and be known to have lost its log only later. One whose log is not there any more comes last, or not
-    /// at all.
+    /// Computes the candidates when no replica is in sync or eligible: the last leader first, as in Kafka, then those
+    /// that were eligible until an unclean stop, as long as nothing is committed without them. The leader may have
+    /// died with them, and the loss of its log may become known only later. A replica whose log is gone is the last
+    /// candidate, or none.
     fn note_last_known(&mut self) {
         let Some(min_isr) = self.elr_below else { return };
         let Some((lost, log)) = self.lost else { return };
@@ -312,8 +312,8 @@ impl<'a> PartitionChange<'a> {
     }
 
     fn set_eligible(&mut self, record: &mut PartitionChangeRecord) {
-        // After an unclean election all others lack something, or have what the leader lacks. Where the leader alone is
-        // enough, since min.insync.replicas was lowered while nobody led, it commits what the others will lack.
+        // After an unclean election the other logs differ from the leader's. If the leader alone suffices, because
+        // min.insync.replicas was lowered while there was no leader, it commits records that the others lack.
         let is_unclean = record.isr.is_some();
         if is_unclean || self.elr_below.is_none_or(|min_isr| self.isr.len() >= min_isr) {
             self.elr.clear();

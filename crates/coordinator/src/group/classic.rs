@@ -1,5 +1,5 @@
 //! A group whose members agree on an assignment among themselves (`ClassicGroup`): its state, its members, and the
-//! counts that the decisions in [`join`], [`rebalance`], [`sync`] and [`leave`] rest on.
+//! counts used by [`join`], [`rebalance`], [`sync`] and [`leave`].
 //!
 //! ```text
 //!            join                  all joined             leader's assignment written

@@ -3,8 +3,8 @@
 //! coordinator (Kafka's `TransactionMarkerChannelManager`).
 //!
 //! Owns: the delivery of a marker to its partition. Failed ones are retried, with the current leader, for as long as
-//! the coordinator that ordered it is in office. One request is under way to each broker, with all markers that came
-//! together meanwhile.
+//! the coordinator that ordered it is in office. One request is in flight to each broker, with all markers collected
+//! meanwhile.
 
 use super::coordinator::TransactionCoordinator;
 use super::shard::{MarkerOrder, Shard};

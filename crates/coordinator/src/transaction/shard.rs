@@ -69,7 +69,7 @@ enum Change {
 #[derive(Debug)]
 struct Entry {
     current: TransactionMetadata,
-    /// The state of the change that is under way.
+    /// The state of the pending change.
     pending: Option<TransactionState>,
     /// Whether the epoch was raised to fence a producer and could not be written: it is not raised again.
     has_failed_fence: bool,

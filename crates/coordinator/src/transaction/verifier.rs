@@ -4,8 +4,8 @@
 //! Otherwise a delayed batch could arrive after its transaction has ended, and would start one that never ends. Only
 //! the first batch of a transaction in a partition asks; later ones find it open.
 //!
-//! Each coordinator elsewhere is asked with one request at a time, which carries all questions that came together
-//! meanwhile: whoever finds the connection free asks for all who wait.
+//! Each remote coordinator gets one request at a time, with all verifications collected meanwhile: the task that
+//! finds the connection free asks for all that wait.
 
 use super::answer::Producer;
 use super::coordinator::TransactionCoordinator;

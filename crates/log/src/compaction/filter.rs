@@ -16,7 +16,7 @@ use crate::segment::transactions::AbortedTransaction;
 /// Memory that a buffer keeps after a large batch.
 const KEPT_BUFFER_BYTES: usize = 1024 * 1024;
 
-/// The last data record of a producer, or only its epoch when a marker came last.
+/// The last data record of a producer, or only its epoch if a marker was last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastRecord {
     pub(crate) offset: Option<Offset>,

@@ -24,7 +24,7 @@ pub(super) struct OffsetMap {
 }
 
 impl OffsetMap {
-    /// A map of about so many bytes, for records from `start` on.
+    /// A map of about this many bytes, for records from `start` on.
     pub(super) fn new(bytes_max: usize, start: Offset) -> OffsetMap {
         OffsetMap {
             first: RandomState::new(),

@@ -26,7 +26,7 @@ use crate::segment::{Home, LOG_SUFFIX, Piece, Segment, WriteError};
 /// Bytes that gather before they are written.
 const WRITE_CHUNK: usize = 256 * 1024;
 
-/// A step ends once it has read so many bytes.
+/// A step ends after reading this many bytes.
 const STEP_BYTES: u64 = 1024 * 1024;
 
 /// How far a step has brought a pass.
@@ -41,7 +41,7 @@ pub enum Step {
     Done(CompactionOutcome),
 }
 
-/// A compaction under way. Dropped early, it leaves files that [`CompactionJob::discard`] removes.
+/// A compaction in progress. Dropped early, it leaves files that [`CompactionJob::discard`] removes.
 #[derive(Debug)]
 pub struct CompactionPass {
     scratch: Scratch,

@@ -2,8 +2,8 @@
 //!
 //! Owns: the limit (`RLIMIT_NOFILE`), the count of open log files and of connections, and the decision whom to refuse
 //! before none are left. Connections leave a share to logs, and new partitions leave some to existing logs, which
-//! open files briefly to roll, read, flush and checkpoint. Refuses: counting what else is open; a share is set aside
-//! for it.
+//! open files briefly to roll, read, flush and checkpoint. Refuses: counting other files; a share is reserved for
+//! them.
 
 use std::io;
 use std::sync::Arc;
@@ -57,18 +57,18 @@ impl Descriptors {
         limit.map_or(Descriptors(None), Descriptors::limited)
     }
 
-    /// So many.
+    /// A budget of this size.
     pub fn limited(max: usize) -> Descriptors {
         let (files, connections) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Descriptors(Some(Arc::new(Counted { max, files, connections })))
     }
 
-    /// How many there may be; `None` where that is not limited, or nothing has one.
+    /// The limit of descriptors; `None` if there is none.
     pub fn max(&self) -> Option<usize> {
         self.0.as_ref().map(|counted| counted.max)
     }
 
-    /// How many connections there may be when no log file is open; `None` where that is not limited.
+    /// The maximum number of connections if no log file is open; `None` if there is no limit.
     pub fn connections_max(&self) -> Option<usize> {
         self.0.as_ref().map(|counted| counted.connections_max())
     }

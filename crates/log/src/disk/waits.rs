@@ -1,4 +1,4 @@
-//! Where a thread must not wait for the disk: under the lock of a partition, because all appends and reads would wait
+//! Detects threads that wait for the disk under the lock of a partition, because all appends and reads would wait
 //! too.
 //!
 //! Owns the mark of the thread, and the panic when it syncs, removes a file, or reads and decompresses many batches
@@ -18,7 +18,7 @@ thread_local! {
 #[must_use]
 pub struct NoWaits(#[expect(dead_code, reason = "it is held, not used")] Before);
 
-/// While it lives, this thread may wait for the disk all the same.
+/// Allows this thread to wait for the disk during its lifetime.
 #[derive(Debug)]
 #[must_use]
 pub struct WaitsAllowed(#[expect(dead_code, reason = "it is held, not used")] Before);

@@ -23,7 +23,7 @@ use crate::segment::{Piece, WriteError};
 pub struct AppendOptions {
     /// The writer of the batches: a client, or a coordinator of the cluster.
     pub origin: AppendOrigin,
-    /// The guard of a transactional batch, where transactions are verified; `None` where they are not.
+    /// The guard of a transactional batch, if transactions are verified.
     pub guard: Option<VerificationGuard>,
     /// The transaction version of the request that carries a marker.
     pub transaction_version: i16,

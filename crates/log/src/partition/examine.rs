@@ -190,7 +190,7 @@ pub(super) fn examine(region: Region<'_>) -> io::Result<Examined> {
     Ok(examined)
 }
 
-/// The next header; none where the bytes are no batch.
+/// The next header; `None` if the bytes are not a batch.
 fn next_header(scan: &mut HeaderScan<'_>) -> io::Result<Option<Placed>> {
     match scan.next() {
         Ok(batch) => Ok(batch),

@@ -70,7 +70,7 @@ pub(super) struct Flushing {
     pub(super) recovery_point: Offset,
     /// Whether the checkpoint on disk may be above the recovery point, since a truncation.
     pub(super) recovery_point_sank: bool,
-    /// Counts truncations, so that a flush that began before one is not taken for one after.
+    /// Counts truncations, to detect a truncation during a flush.
     pub(super) truncations: u64,
     /// Names in the directory.
     pub(super) names: Names,
@@ -104,7 +104,7 @@ impl FlushTarget {
         self.log_dir == log.home.dir
     }
 
-    /// The disk to be waited for.
+    /// The disk of the log.
     pub fn disk(&self) -> &Disk {
         &self.disk
     }
@@ -156,8 +156,8 @@ impl PartitionLog {
         self.health.poison.is_none() && active.base_offset > self.flushing.recovery_point
     }
 
-    /// What to sync so that everything that is in the log now is durable; `None` when it is already. An error once a
-    /// write or sync has failed: nobody may be told that his records are durable then.
+    /// The files to sync so that everything in the log is durable; `None` if it already is. Fails after an earlier
+    /// failed write or sync: then records must not be reported as durable.
     pub fn flush_target(&mut self) -> Result<Option<FlushTarget>, LogError> {
         self.flush_target_up_to(self.log_end)
     }
@@ -198,11 +198,11 @@ impl PartitionLog {
         }))
     }
 
-    /// Takes note of the outcome of a flush. After a failed one the log takes no more batches: the kernel may
-    /// have dropped what it could not write, and a later sync would not say so.
+    /// Records the outcome of a flush. A failed one closes the log for appends: the kernel may have dropped unwritten
+    /// data, and a later sync would not report it.
     pub fn complete_flush(&mut self, target: &FlushTarget, outcome: io::Result<()>) -> Result<(), LogError> {
         if !target.is_of(self) {
-            // What is known of the other says nothing of this one.
+            // The state of the other file does not apply to this one.
             return Ok(());
         }
         if let Err(error) = outcome {
@@ -247,8 +247,8 @@ impl PartitionLog {
         }
     }
 
-    /// Writes out what is only in memory (epochs, producers, index entries), gives resources back and takes no
-    /// more batches. The stop is a clean one once [`crate::LogDirs::close`] has synced everything.
+    /// Writes out state that is only in memory (epochs, producers, index entries), releases resources and closes the
+    /// log for appends. The stop is clean once [`crate::LogDirs::close`] has synced everything.
     pub fn close(&mut self) -> Result<(), LogError> {
         if self.health.poison.is_some() {
             return Ok(());

@@ -23,8 +23,8 @@ use crate::segment::{Home, Segment};
 const IN_FLIGHT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Bytes searched first. Each further block is twice as large.
 const FIRST_BLOCK_BYTES: u64 = 64 * 1024;
-/// A producer gives a batch up after `delivery.timeout.ms`, two minutes by default: who was silent for longer
-/// before the newest batch of all has nothing in flight that matters.
+/// A producer gives up a batch after `delivery.timeout.ms`, two minutes by default: a producer that was silent for
+/// longer before the newest batch has no relevant batches in flight.
 const SILENT_MS: i64 = 120_000;
 
 /// Adds the batches at the end of the log that may still be in flight to `producers`.

@@ -37,7 +37,7 @@ use crate::segment::{
 use crate::topic_partition::TopicPartition;
 use thalweg_ids::Uuid;
 
-/// What is known about a partition before it is opened.
+/// State of a partition known before it is opened.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     /// Whether the previous process closed it cleanly.

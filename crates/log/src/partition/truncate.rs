@@ -278,7 +278,7 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// The recovery point sinks with the log end, and no flush that is under way may raise it again.
+    /// The recovery point drops with the log end, and no flush in progress may raise it again.
     fn after_truncation(&mut self) {
         self.flushing.truncations += 1;
         self.rewrites += 1;

@@ -8,8 +8,8 @@
 //! when segments are rolled, replaced, truncated or closed; an index that differs is rebuilt from the batches. Apache
 //! Kafka ignores the file.
 //!
-//! Owns: the checkpoint, and making an index again. Refuses: judging an index where there is no checkpoint, as in a directory
-//! that Apache Kafka left.
+//! Owns: the checkpoint, and rebuilding an index. Refuses: judging an index without a checkpoint, as in a directory
+//! written by Apache Kafka.
 
 use std::collections::BTreeMap;
 use std::io;

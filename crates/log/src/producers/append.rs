@@ -77,7 +77,7 @@ pub struct PreparedAppend {
     index: HashMap<ProducerId, usize>,
 }
 
-/// Up to so many producers are found by looking at each.
+/// Up to this many producers are searched linearly.
 const SEARCHED_PRODUCERS_MAX: usize = 8;
 
 impl PreparedAppend {

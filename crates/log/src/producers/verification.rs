@@ -24,7 +24,7 @@ pub(super) struct Verification {
     pub(super) supports_epoch_bump: bool,
 }
 
-/// The verifications under way in a partition.
+/// The verifications in progress in a partition.
 #[derive(Debug, Default)]
 pub struct Verifications {
     by_producer: HashMap<ProducerId, Verification>,
@@ -61,7 +61,7 @@ impl Verifications {
         verification.guard
     }
 
-    /// Whether `guard` is the one of the verification under way for the producer.
+    /// Whether `guard` belongs to the producer's verification in progress.
     pub fn holds(&self, producer_id: ProducerId, guard: VerificationGuard) -> bool {
         guard != VerificationGuard::NONE
             && self.by_producer.get(&producer_id).is_some_and(|verification| verification.guard == guard)

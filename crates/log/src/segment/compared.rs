@@ -9,7 +9,7 @@ use thalweg_record::Offset;
 
 use super::Segment;
 
-/// Stretches of a segment that are remembered: one for each of so many readers.
+/// Number of remembered stretches of a segment: one for each of this many readers.
 const STRETCHES_MAX: usize = 16;
 
 /// Comparison state of a segment's batches.
@@ -32,7 +32,7 @@ pub struct Judged {
 }
 
 impl Compared {
-    /// Of a segment that was found with so many bytes.
+    /// For a segment that was found with this size.
     pub(super) fn found(size_bytes: u64) -> Compared {
         Compared { unknown_to: size_bytes, stretches: Vec::new() }
     }

@@ -22,7 +22,7 @@ use crate::support::*;
 const PLAIN_PRODUCERS: i64 = 3;
 const PRODUCERS: i64 = 5;
 
-/// A batch as it lies in the log.
+/// A stored batch.
 #[derive(Clone)]
 struct Stored {
     header: BatchHeader,
@@ -56,7 +56,7 @@ struct History {
     followed: HashSet<[(i64, i32, u32); 2]>,
     /// The log start that was promised to hold.
     promised_start: i64,
-    /// The next sequence of each producer, by what the log knows.
+    /// The next sequence of each producer, from the log's view.
     open_transactions: HashSet<i64>,
 }
 

@@ -10,7 +10,7 @@ use thalweg_wire::ErrorCode;
 use tokio::time::Instant;
 
 impl Partition {
-    /// Whether a change of the in-sync replicas is still under way, and not decided by the image.
+    /// Whether a change of the in-sync replicas is still pending, and not decided by the image.
     pub fn awaits(&self, change: &IsrChange) -> bool {
         let state = self.state.lock();
         state.followers().and_then(Leadership::pending) == Some(change)

@@ -4,8 +4,8 @@
 //! Owns: that the copy equals the log, batch for batch, whatever happens to the log meanwhile, and that synced
 //! records stay synced through the switch. Refuses: deciding when to copy; see `replication::moves`.
 //!
-//! The copy has a lock of its own, which is taken before the partition's: copying blocks no requests. Only at the
-//! end, when little is missing, both are held until that is copied and synced and the directories have changed their
+//! The copy has its own lock, which is taken before the partition's: copying blocks no requests. Only at the end,
+//! when little is missing, both are held until that is copied and synced and the directories have changed their
 //! names: the one place where a partition's lock is held through syncs, once in a move.
 
 use super::truncation::truncation;
@@ -30,7 +30,7 @@ const ANY_EPOCH: LeaderEpoch = LeaderEpoch(i32::MAX);
 /// How far a move is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// So many bytes were copied.
+    /// This many bytes were copied.
     Copied(u64),
     /// Nothing is missing.
     CaughtUp,

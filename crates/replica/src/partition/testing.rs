@@ -74,7 +74,7 @@ impl HangingDisk {
         Self { partition: Arc::new(partition(log.expect("creates"), 0)), faults, _dir: dir }
     }
 
-    /// Appends so many batches of one key.
+    /// Appends this many batches of one key.
     pub(crate) fn append(&self, batches: usize) {
         for _ in 0..batches {
             let mut builder = BatchBuilder::new(BatchOptions::default());

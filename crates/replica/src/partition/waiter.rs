@@ -42,7 +42,7 @@ impl Waiter {
         }))
     }
 
-    /// So many of the bytes were there before the waiting began.
+    /// This many bytes were available before the wait began.
     pub fn has(&self, bytes: usize) {
         self.count(bytes);
     }
@@ -90,7 +90,7 @@ impl Waiters {
         self.waiting.push(Arc::clone(waiter));
     }
 
-    /// So many bytes have become readable.
+    /// This many bytes have become readable.
     pub(super) fn count(&mut self, bytes: usize) {
         self.waiting.retain(|waiter| !waiter.count(bytes));
     }

@@ -41,7 +41,7 @@ pub fn judge(data: &PartitionData) -> Verdict {
     }
 }
 
-/// How long to rest after so many failures in a row: twice as long each time, up to `replica.fetch.backoff.ms`.
+/// How long to pause after consecutive failures: twice as long each time, up to `replica.fetch.backoff.ms`.
 pub fn backoff(failures: u32, longest: Duration) -> Duration {
     (BACKOFF_MIN * 2u32.saturating_pow(failures.saturating_sub(1).min(16))).min(longest)
 }

@@ -4,8 +4,7 @@
 //!
 //! A log may also be missing from an existing directory, for example if a partition's folder was removed. The
 //! controller would not notice: the replica would be in sync, or eligible, with an empty log. So before the broker
-//! may lead, it says that the replica lies in a directory that no broker has, and makes the log again once the image
-//! shows that.
+//! may lead, it reports a directory that no broker has, and recreates the log once the image shows it.
 
 use super::Replication;
 use super::answer::backoff;

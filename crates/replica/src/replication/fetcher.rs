@@ -486,7 +486,7 @@ impl Fetcher {
         partition: &Partition,
         epoch: LeaderEpoch,
     ) -> Result<(Offset, Offset), String> {
-        let connection = self.connection.clone().ok_or("the connection has ended")?;
+        let connection = self.connection.clone().ok_or("the connection was closed")?;
         let mut offsets = [Offset::NONE; 2];
         for (offset, timestamp) in offsets.iter_mut().zip([LATEST, EARLIEST]) {
             let request = ListOffsetsRequest {

@@ -8,7 +8,7 @@
 //! see [`crate::partition`].
 //!
 //! Departure: Kafka reports to the controller before the switch, and a start after a crash in between uses the copy,
-//! which may lack later records. Here the controller is told afterwards, and a start takes the log.
+//! which may lack later records. Here the controller is notified afterwards, and a start uses the log.
 
 use super::Replication;
 use super::answer::backoff;
@@ -43,7 +43,7 @@ pub struct Moves {
     /// Partitions whose moves have begun and have no task yet: each at most once.
     begun: Mutex<Vec<Arc<Partition>>>,
     news: Notify,
-    /// Where partitions are to be created that are not here yet.
+    /// Directories for partitions that are created later.
     preferred: Mutex<HashMap<PartitionKey, Uuid>>,
 }
 

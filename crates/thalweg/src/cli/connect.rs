@@ -10,10 +10,10 @@ use thalweg_client::{Cluster, ConnectionOptions, Properties};
 /// Time limit for creating a missing topic. Shorter than `max.block.ms`, because a person waits.
 pub const TOPIC_WAIT: Duration = Duration::from_secs(10);
 
-/// Which cluster, and with which settings.
+/// The cluster and the client settings.
 #[derive(Args, Debug, Clone)]
 pub struct Connect {
-    /// The brokers to connect to first.
+    /// Bootstrap brokers, for example localhost:9092.
     #[arg(
         long,
         short = 'b',

@@ -19,7 +19,7 @@ use super::failure::Usage;
 
 const POLL: Duration = Duration::from_millis(250);
 
-/// Print the records of a topic, a line for each.
+/// Print the records of a topic, one per line.
 ///
 /// By default, starts with the next new record and runs until Ctrl-C.
 #[derive(Args, Debug)]
@@ -44,13 +44,13 @@ pub struct Consume {
     /// 2026-01-31T12:00:00Z.
     #[arg(long, value_name = "TIME", conflicts_with = "group")]
     timestamp: Option<String>,
-    /// Only these partitions, with commas between them.
+    /// Only these partitions, separated by commas, for example 0,3.
     #[arg(long, short = 'p', value_name = "INDEX", value_delimiter = ',', conflicts_with = "group")]
     partition: Vec<i32>,
     /// Read as a member of this group, and commit offsets.
     #[arg(long, short = 'g', value_name = "ID")]
     group: Option<String>,
-    /// End after this number of records.
+    /// Stop after this number of records.
     #[arg(long, short = 'n', value_name = "COUNT")]
     max_messages: Option<u64>,
     /// Stop at the current end of the topic.
@@ -74,7 +74,7 @@ pub struct Consume {
     /// Print the headers, as name:value,name:value.
     #[arg(long)]
     print_headers: bool,
-    /// Leave out the value.
+    /// Do not print the value.
     #[arg(long)]
     no_value: bool,
     /// Separator between the parts of a record.
@@ -83,7 +83,7 @@ pub struct Consume {
     /// Text for a null key or value.
     #[arg(long, value_name = "TEXT", default_value = "null")]
     null_literal: String,
-    /// Only records of transactions that were committed.
+    /// Hide records of aborted and open transactions.
     #[arg(long)]
     read_committed: bool,
     /// Print a JSON object for each record.
@@ -94,7 +94,7 @@ pub struct Consume {
 /// The remaining records to read.
 struct Rest {
     records: u64,
-    /// Where to end, by partition; without, nowhere.
+    /// End offsets by partition; `None` for no end.
     ends: Option<BTreeMap<TopicPartition, Offset>>,
 }
 
@@ -286,7 +286,7 @@ impl Consume {
     }
 }
 
-/// Whether every partition was read as far as it reached at the start.
+/// Whether every partition was read up to its end at the start.
 fn is_at_end(consumer: &Consumer, rest: &Rest) -> bool {
     let Some(ends) = &rest.ends else { return false };
     ends.iter().all(|(at, end)| consumer.position(at).is_some_and(|position| position >= *end))

@@ -80,7 +80,7 @@ fn hint(error: &anyhow::Error) -> &'static str {
             | ApiKey::CreatePartitions
             | ApiKey::IncrementalAlterConfigs,
         ) => {
-            "; brokers send this on to the active controller, and `thalweg cluster status` tells whether there is one"
+            "; brokers forward this to the active controller, and `thalweg cluster status` shows whether there is one"
         }
         _ => "",
     }
@@ -107,7 +107,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
     })
 }
 
-/// Sends what is of this level or above to standard error, or what `RUST_LOG` asks for. Bars are taken away while a line
+/// Logs lines of this level or above to standard error, or those selected by `RUST_LOG`. Bars are hidden while a line
 /// is written.
 pub fn log_to_standard_error(level: &str, bars: &MultiProgress) {
     let asked = std::env::var_os(EnvFilter::DEFAULT_ENV).unwrap_or_default();

@@ -1,9 +1,9 @@
 //! A bound on the lines that clients can have a server log.
 //!
-//! Owns: how many lines of a kind are written for one source in a minute, and the count of those that are left out, which is
-//! logged afterwards. The kind is the place in the code, the source is the address that a line names. It stands in front of
-//! every line of the broker and the controller, so no place that logs can forget it. Lines about logs on disk name no client
-//! and are never left out; neither are lines below info, which somebody has asked for.
+//! Owns: how many lines of a kind are written for one source in a minute, and the count of those that are left out,
+//! which is logged afterwards. The kind is the place in the code, the source is the address that a line names. It
+//! applies to every line of the broker and the controller. Lines about logs on disk name no client and are never
+//! suppressed; neither are lines below info, which somebody has asked for.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;

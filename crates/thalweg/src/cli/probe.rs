@@ -1,6 +1,6 @@
-//! Asks every broker of a cluster on its own listener, all at the same time and each for a bounded time: which brokers answer,
-//! and what each of them knows. Metadata of one broker says nothing about the others: it calls a broker alive until the
-//! controller has missed its heartbeats, and for ever while there is no controller.
+//! Asks every broker of a cluster on its own listener, concurrently and with a time limit: which brokers answer, and
+//! their metadata. One broker's metadata proves nothing about the others: it lists a broker as alive until its
+//! session expires, and forever while there is no controller.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -142,8 +142,7 @@ pub async fn warn_of_silent(cluster: &Cluster, brokers: BTreeSet<i32>) {
     }
     for (id, why) in silent {
         tracing::warn!(
-            "Broker {id} does not answer: {why}. What the others know of it may be old; `thalweg cluster status` asks every \
-             broker"
+            "Broker {id} does not answer: {why}. The other brokers' view of it may be outdated; `thalweg cluster status` asks every broker"
         );
     }
 }

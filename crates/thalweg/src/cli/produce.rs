@@ -17,10 +17,10 @@ use tokio::time::Instant;
 use super::connect::{Connect, TOPIC_WAIT, warn_about_rest};
 use super::failure::Usage;
 
-/// Lines that are read before they are taken.
+/// Number of lines read ahead.
 const LINES_AHEAD: usize = 64;
 
-/// Send lines of standard input to a topic, a record for each line.
+/// Send the lines of standard input to a topic, one record per line.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -43,7 +43,7 @@ pub struct Produce {
     /// Add a header to every record; can be repeated.
     #[arg(long = "header", short = 'H', value_name = "NAME=VALUE")]
     headers: Vec<String>,
-    /// Send a key or value of just this text as null.
+    /// Send a key or value that equals this text as null.
     #[arg(long, value_name = "TEXT")]
     null_marker: Option<String>,
     /// Send to this partition; otherwise the key decides, and without a key the producer.
@@ -184,10 +184,7 @@ impl Produce {
 
 fn cut<'a>(line: &'a [u8], separator: &str, part: &str, option: &str) -> Result<(&'a [u8], &'a [u8]), Usage> {
     split_once(line, separator.as_bytes()).ok_or_else(|| {
-        Usage(format!(
-            "{:?} has no {separator:?} behind {part}: {option} says that there is one",
-            shown(line)
-        ))
+        Usage(format!("{:?} has no {separator:?} after {part}, which {option} requires", shown(line)))
     })
 }
 

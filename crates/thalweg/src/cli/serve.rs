@@ -20,12 +20,12 @@ const SAME_SIGNAL: Duration = Duration::from_secs(1);
 
 /// Run a broker.
 ///
-/// Without options it listens on localhost:9092 and keeps its data in ./thalweg-data, which it formats by itself. A Kafka
-/// server.properties is read as it is; keys that are unknown or not served are named in a warning. Options win over the
-/// file. SIGTERM or Ctrl-C stops it in order. RUST_LOG sets what is logged, as in RUST_LOG=debug.
+/// By default it listens on localhost:9092 and keeps its data in ./thalweg-data, which it formats. A Kafka
+/// server.properties can be used unchanged; unknown and unsupported keys are listed in warnings. Options override the
+/// file. SIGTERM or Ctrl-C stops it cleanly. RUST_LOG sets the log filter, for example RUST_LOG=debug.
 ///
-/// With process.roles=broker it joins the cluster of the controllers that controller.quorum.bootstrap.servers names,
-/// Thalweg's or Apache Kafka's.
+/// With process.roles=broker it joins the cluster of the controllers in controller.quorum.bootstrap.servers, Thalweg's or
+/// Apache Kafka's.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
   thalweg serve
@@ -38,13 +38,13 @@ pub struct Serve {
     /// A Kafka properties file (server.properties)
     #[arg(value_name = "FILE")]
     properties: Option<PathBuf>,
-    /// Where to keep the data (log.dirs) [default: ./thalweg-data]
+    /// Data directory (log.dirs) [default: ./thalweg-data]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Where to listen [default: localhost:9092]. 0.0.0.0 or an empty host is every interface, port 0 a free one
+    /// Address to listen on [default: localhost:9092]. 0.0.0.0 or an empty host means every interface, port 0 a free port
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
-    /// Set a property, by Kafka's name; can be repeated
+    /// Set a property, for example num.partitions=6; can be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
@@ -107,7 +107,7 @@ impl Serve {
     }
 }
 
-/// Whether streams can be hosted, and reached, as they are wanted.
+/// Checks the settings of hosted streams.
 fn check_streams(config: &BrokerConfig) -> Result<()> {
     if !config.streams.enabled {
         return Ok(());
@@ -120,7 +120,7 @@ fn check_streams(config: &BrokerConfig) -> Result<()> {
     hosting::cluster(&config.streams, "localhost:0")?;
     if config.http.listener.is_none() {
         let right = "with http.listener=HOST:PORT streams could be created and deployed here";
-        tracing::warn!("Property streams.enabled only starts what is deployed already: {right}");
+        tracing::warn!("Property streams.enabled only starts streams that are already deployed: {right}");
     }
     Ok(())
 }
@@ -261,7 +261,7 @@ async fn serve(config: BrokerConfig, started: Instant, bars: MultiProgress) -> R
     stop(running, terminate, interrupt).await
 }
 
-/// All that runs.
+/// The running node with its HTTP server and streams.
 struct Served {
     node: Node,
     streams: Option<Streams>,
@@ -283,7 +283,7 @@ impl Served {
     }
 }
 
-/// Not all that a stop writes could be written.
+/// Some final writes of the stop failed.
 const NOT_IN_ORDER: &str = "stopped, but not in order: the errors above say what could not be written. Acknowledged records are in \
                             their files, and the next start checks the logs, which takes longer";
 
@@ -317,7 +317,7 @@ async fn stop(running: Served, mut terminate: Signal, mut interrupt: Signal) -> 
 
 /// A faster start shows no bar.
 const LOADING_UNSHOWN: Duration = Duration::from_millis(500);
-/// How often the bar is drawn.
+/// Interval of drawing the bar.
 const DRAW: Duration = Duration::from_millis(200);
 
 /// Draws a bar of opened logs, if standard error is a terminal and this takes long.
@@ -346,7 +346,7 @@ fn loading_bar(partitions: u64) -> ProgressBar {
     ProgressBar::new(partitions).with_style(style.progress_chars("=> "))
 }
 
-/// A bar that leaves nothing behind.
+/// A bar that is erased at the end.
 struct Cleared(ProgressBar);
 
 impl Drop for Cleared {

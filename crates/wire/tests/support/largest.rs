@@ -24,13 +24,13 @@ pub const NAMINGS: [Naming; 3] = [Naming::Distinct, Naming::Repeated, Naming::Mi
 /// Field values, by the names of the fields.
 #[derive(Clone, Debug, Default)]
 pub struct Values {
-    /// A string that exists in the cluster, for fields of this name; `""` stands for all others.
+    /// A string that exists in the cluster, for fields of this name; `""` applies to all others.
     pub strings: HashMap<&'static str, String>,
     /// A number for fields of this name. Others count the elements, or are 0 outside of arrays.
     pub numbers: HashMap<&'static str, i64>,
     /// Values for fields of one message that differ from those of all others: message, field, value.
     pub numbers_of: HashMap<(&'static str, &'static str), i64>,
-    /// Fields of these that count the elements of the long array all the same: message, field.
+    /// Fields that count the elements of the long array: message, field.
     pub counted: Vec<(&'static str, &'static str)>,
     /// A UUID that exists in the cluster.
     pub uuid: u128,

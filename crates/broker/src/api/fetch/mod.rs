@@ -4,8 +4,8 @@
 //! min.bytes, it waits on its partitions until enough is appended or for max.wait.ms; then it reads again. A batch
 //! larger than the limits is returned whole if it is the first, so that no consumer stalls.
 //!
-//! A follower's fetch is the same up to the log end, and tells the leader what the follower has. From version 11 on a
-//! consumer may read from followers, and is sent to one in its rack (KIP-392).
+//! A follower's fetch is the same up to the log end, and reports the follower's log end to the leader. From version
+//! 11 on a consumer may read from followers, and is redirected to one in its rack (KIP-392).
 //!
 //! Version 7 brings incremental sessions (KIP-227), version 12 truncation by epochs (KIP-595), version 13 topic ids
 //! (KIP-516), version 15 the follower's broker epoch (KIP-903), version 16 the new leader's address (KIP-951).

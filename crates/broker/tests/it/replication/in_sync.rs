@@ -1,4 +1,4 @@
-//! Who is in sync: followers leave when they lag and come back when they have caught up, and acks=all heeds it.
+//! In-sync replicas: followers leave when they lag and return when they have caught up, and acks=all respects it.
 
 use super::*;
 use thalweg_wire::request::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
@@ -65,7 +65,7 @@ async fn deleted_records_are_gone_on_every_replica_when_that_is_told() {
     for id in 1..=3 {
         assert_eq!(cluster.replica(id, &topic, 0).published_offsets().log_start_offset().0, 4, "broker {id}");
     }
-    // One that is taken for alive is waited for.
+    // A follower that counts as alive is waited for.
     cluster.kill(3).await;
     let answer = cluster.broker(1).ask(&delete(6, 100)).await.topics.remove(0).partitions.remove(0);
     assert_eq!(answer.error_code, ErrorCode::RequestTimedOut.code());

@@ -1,5 +1,5 @@
-//! Three brokers and a controller in one process, each with its own listener: what followers have, what acks=all means, who
-//! is in sync, and what a broker's end does to all of that.
+//! Three brokers and a controller in one process, each with its own listener: logs of followers, acks=all, in-sync
+//! replicas, and the effects of failing brokers.
 
 mod damage;
 mod eligible;
@@ -66,7 +66,7 @@ impl Cluster {
         self.begin_with(id, &[]).await;
     }
 
-    /// As [`Cluster::begin`], with properties of its own.
+    /// As [`Cluster::begin`], with additional properties.
     async fn begin_with(&mut self, id: usize, more: &[(&str, &str)]) {
         let node_id = id.to_string();
         let controller = self.controller.as_ref().expect("the controller runs");
@@ -164,7 +164,7 @@ impl Cluster {
         wait_for(&what, || sorted(self.registration(topic, partition).isr) == isr).await;
     }
 
-    /// Sends one batch to the leader, whoever that is, until it is acknowledged.
+    /// Sends one batch to the current leader until it is acknowledged.
     async fn put(&self, topic: &Topic, partition: i32, acks: i16, value: &[u8]) -> i64 {
         let deadline = Instant::now() + PATIENCE;
         loop {

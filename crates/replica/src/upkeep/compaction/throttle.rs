@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// The longest single wait, so that another rate is noticed (Kafka's interval of the throttler).
 const WAIT_MAX: Duration = Duration::from_millis(300);
 
-/// The debt of all compactions under way.
+/// The debt of all compactions in progress.
 #[derive(Debug)]
 pub(super) struct IoThrottle(Mutex<Debt>);
 

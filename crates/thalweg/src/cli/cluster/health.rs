@@ -4,13 +4,13 @@ use crate::cli::failure::Unhealthy;
 
 use super::report::{BrokerStatus, PartitionStatus, Reach, Status, Unavailable};
 
-/// A voter that has not fetched for so long is taken for gone. Kafka's voters fetch at least every half second.
+/// A voter without a fetch for this long counts as gone. Kafka's voters fetch at least every half second.
 pub const SILENT_MS: i64 = 10_000;
 
 /// The health of a cluster, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Health {
-    /// All that is there answers, and no replica is missing.
+    /// Every broker answers, and no replica is missing.
     Healthy,
     /// Every partition can be written and read, with less safety than it should have.
     Degraded,
@@ -21,7 +21,7 @@ pub enum Health {
 }
 
 impl Health {
-    /// The word for it.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Health::Healthy => "healthy",
@@ -42,10 +42,10 @@ impl Health {
     }
 }
 
-/// Something that is not as it should be.
+/// A problem of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// How bad it is.
+    /// Its severity.
     pub health: Health,
     /// A description for people.
     pub text: String,
@@ -61,7 +61,7 @@ impl Status {
         problems
     }
 
-    /// How bad the worst of them is.
+    /// The severity of the worst problem.
     pub fn health(&self) -> Health {
         self.problems().first().map_or(Health::Healthy, |problem| problem.health)
     }

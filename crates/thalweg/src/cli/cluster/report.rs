@@ -312,7 +312,7 @@ impl Status {
     fn reassignment_text(&self) -> String {
         let found = match &self.reassignments {
             Ok(found) => found,
-            Err(Unavailable { why, .. }) => return format!("Reassignments: not known ({why})\n"),
+            Err(Unavailable { why, .. }) => return format!("Reassignments: unknown ({why})\n"),
         };
         if found.is_empty() {
             return "Reassignments: none\n".to_owned();
@@ -329,9 +329,9 @@ impl Status {
         let quorum = match &self.quorum {
             Ok(quorum) => quorum,
             Err(Unavailable { why, is_problem }) => {
-                let known = "Without an active controller, brokers answer with what they knew last.\n";
+                let known = "Without an active controller, brokers answer with their last known state.\n";
                 let known = if *is_problem { known } else { "" };
-                return format!("Controller quorum: not known ({why})\n{known}");
+                return format!("Controller quorum: unknown ({why})\n{known}");
             }
         };
         let mut rows = vec![row(["  NODE", "ROLE", "ADDRESS", "LOG END", "LAG", "LAST FETCH"])];

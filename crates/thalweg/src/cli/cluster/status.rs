@@ -32,18 +32,18 @@ const METADATA_TOPIC: &str = "__cluster_metadata";
 /// user wants to see the rest.
 const CONTROLLERS_WAIT: Duration = Duration::from_secs(5);
 
-/// The pause before another look, where brokers' answers differ: they may have been taken before and after a change.
+/// Pause before a second look, if brokers' answers differ: they may have been gathered before and after a change.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Show how a cluster is: which brokers answer, partitions without a leader, with too few replicas in sync or with
-/// less than they should have, reassignments, and the controllers' quorum.
+/// Show the health of a cluster: brokers that answer, partitions without a leader or with missing or out-of-sync replicas,
+/// reassignments, and the controller quorum.
 ///
-/// Every broker is asked on its own listener, and counts only if it answers. It works with every cluster that speaks Kafka's
+/// Asks every broker on its own listener; a broker counts only if it answers. Works with every cluster that speaks Kafka's
 /// protocol.
 ///
 /// Exit codes: 0 healthy; 3 degraded: all partitions are served, but brokers, replicas or controllers are missing, or
-/// brokers know different states; 4 unavailable: some partition has no leader that answers, or too few replicas for
-/// acks=all; 5 unreachable: no broker answers. 1 and 2 are errors of the command itself.
+/// brokers have different metadata; 4 unavailable: a partition has no answering leader, or too few replicas for acks=all;
+/// 5 unreachable: no broker answers. 1 and 2 are errors of the command itself.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -53,7 +53,7 @@ Examples:
 pub struct Show {
     #[command(flatten)]
     connect: Connect,
-    /// Print one JSON object instead of tables. It names all partitions, where the tables end after some.
+    /// Print one JSON object with all partitions instead of tables.
     #[arg(long)]
     json: bool,
     /// Time limit for the answer of each broker, in milliseconds.

@@ -17,10 +17,10 @@ const POLL: Duration = Duration::from_millis(500);
 
 /// Start a cluster of brokers on this machine, until Ctrl-C.
 ///
-/// Each broker is a process of its own on 127.0.0.1. Their data stays in --dir, and the next start finds it. With
-/// --controllers embedded the first broker is the only controller too: while it is down, no leader changes and no topic is created.
-/// A cluster that survives the loss of a controller needs Apache Kafka's: with --controllers apache three of them run
-/// beside the brokers, which needs Java 17, and any one of them may fail.
+/// Each broker is a separate process on 127.0.0.1. The data stays in --dir for the next start. With --controllers embedded
+/// the first broker is also the only controller: while it is down, leaders do not change and topics cannot be created.
+/// With --controllers apache three of Apache Kafka's controllers run beside the brokers (this needs Java 17), and the
+/// cluster survives the loss of any one of them.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -28,22 +28,22 @@ Examples:
   thalweg cluster up --brokers 3 --controllers apache --dir ./try --racks a,b,c
   thalweg cluster status                     in another terminal")]
 pub struct Up {
-    /// How many brokers.
+    /// Number of brokers.
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=9))]
     brokers: u32,
-    /// Which controllers the cluster has.
+    /// Kind of controllers.
     #[arg(long, value_enum, default_value_t = Controllers::Embedded)]
     controllers: Controllers,
-    /// Where the nodes' directories are, with their properties files, logs and data.
+    /// Directory for the nodes' properties files, logs and data.
     #[arg(long, value_name = "DIR", default_value = "./thalweg-cluster")]
     dir: PathBuf,
-    /// The port of the first broker; the others follow, and controllers are 100 above. 0 for free ones.
+    /// Port of the first broker; the others follow, and controllers are 100 above. 0 selects free ports.
     #[arg(long, value_name = "PORT", default_value_t = 9092, value_parser = clap::value_parser!(u16).range(..=65_000))]
     port: u16,
     /// Racks, assigned to the brokers in rotation.
     #[arg(long, value_name = "RACK,...", value_delimiter = ',')]
     racks: Vec<String>,
-    /// Set a property of every node, by Kafka's name; can be repeated.
+    /// Set a property of every node, for example num.partitions=6; can be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }
@@ -53,7 +53,7 @@ pub struct Up {
 enum Controllers {
     /// One, in the first broker: a single point of failure.
     Embedded,
-    /// Three of Apache Kafka, in JVMs of their own: one of them may fail.
+    /// Three of Apache Kafka, each in a JVM: one of them may fail.
     Apache,
 }
 
@@ -148,8 +148,8 @@ fn table(cluster: &LocalCluster, here: &Path) -> String {
     rows.extend(cluster.nodes().iter().map(|node| cells(node, here)));
     let bootstrap = cluster.bootstrap().join(",");
     format!(
-        "{}\nConnect to {bootstrap}, for example:\n  thalweg topic create orders --partitions 6 -b {}\n  thalweg cluster \
-         status -b {}\n\nCtrl-C stops all nodes in order.\n",
+        "{}\nConnect to {bootstrap}, for example:\n  thalweg topic create orders --partitions 6 -b {}\n  \
+         thalweg cluster status -b {}\n\nCtrl-C stops all nodes cleanly.\n",
         align(&rows),
         cluster.bootstrap()[0],
         cluster.bootstrap()[0],

@@ -1,6 +1,6 @@
-//! What the brokers' answers come to together: for each partition the newest word on it, and which brokers know less.
+//! Combines the brokers' answers: the newest state of each partition, and the brokers with older metadata.
 //!
-//! Answers are taken at slightly different moments. What differs is taken for a problem only when it still does after
+//! Answers are gathered at slightly different moments. A difference counts as a problem only if it remains after
 //! another look.
 
 use std::collections::{BTreeMap, BTreeSet};
